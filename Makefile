@@ -1,0 +1,61 @@
+# Everything a person runs. `make` alone explains the targets.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := engine coordination parts sql recovery spark_connector
+WORKERS ?= 2
+# Of the long simulation: first:end
+SEEDS ?= 100:300
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-quick test-long lint format bench clean check-tools
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+check-tools:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is missing: apt-get install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Pando needs Python 3.11 or newer, $(PYTHON) is older: set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: apt-get install python3-venv"; exit 1; }
+	@{ test -x "$$JAVA_HOME/bin/java" || command -v java >/dev/null; } || { echo "Java 17 is missing (ZooKeeper and Spark run on it): apt-get install openjdk-17-jre-headless"; exit 1; }
+
+$(VENV)/.demo: pyproject.toml constraints.txt | check-tools
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Pando and what it needs into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | check-tools
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Pando with its development tools into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	@touch $@
+
+demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes
+	@$(BIN)/python -m demo
+
+test: check-tools $(VENV)/.dev lint ## Lint, types, layering, then every test
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark"
+
+test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (about an hour)
+	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
+
+lint: check-tools $(VENV)/.dev ## ruff, mypy and the layering contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: check-tools $(VENV)/.dev ## Side by side with ClickHouse, as ratios (about ten minutes)
+	$(BIN)/python -m benchmarks.run
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
