@@ -1,0 +1,71 @@
+"""The checksums of a part: size and XXH3-128 of every file, and the hash of the content.
+
+The file is one JSON object, a newline, the XXH3-128 of the bytes before it as 32 hexadecimal digits, and a newline.
+``content_hash`` is ``parts.content_hash`` over the part's rows: the same for every codec, part name and part type.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import xxhash
+
+from parts.errors import CorruptionError
+from parts.layout import CHECKSUMS, FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class FileChecksum:
+    size: int
+    hash: str
+    """XXH3-128 of the whole file, 32 hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """``files`` holds every file but the one the checksums are in."""
+
+    files: dict[str, FileChecksum]
+    content_hash: str
+    uncompressed_bytes: int
+    column_bytes: dict[str, tuple[int, int]]
+    """Column → (stored bytes, uncompressed bytes)."""
+
+    def encode(self) -> bytes:
+        body = {
+            "version": FORMAT_VERSION,
+            "content_hash": self.content_hash,
+            "uncompressed_bytes": self.uncompressed_bytes,
+            "columns": {name: list(sizes) for name, sizes in self.column_bytes.items()},
+            "files": {name: [self.files[name].size, self.files[name].hash] for name in sorted(self.files)},
+        }
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        return text + xxhash.xxh3_128_hexdigest(text).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, data: bytes, part: str) -> Checksums:
+        """Raises ``CorruptionError``."""
+        text, digest = data[:-33], data[-33:]
+        if xxhash.xxh3_128_hexdigest(text).encode() + b"\n" != digest:
+            raise CorruptionError("Checksum of the checksums doesn't match", part=part, file=CHECKSUMS, offset=0)
+        try:
+            body = json.loads(text)
+            if body["version"] != FORMAT_VERSION:
+                raise ValueError(f"format version {body['version']} is not known here")
+            files = {name: FileChecksum(int(size), str(hash_)) for name, (size, hash_) in body["files"].items()}
+            columns = {name: (int(stored), int(raw)) for name, (stored, raw) in body["columns"].items()}
+            return cls(files, str(body["content_hash"]), int(body["uncompressed_bytes"]), columns)
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"Checksums cannot be read ({error})"
+            raise CorruptionError(message, part=part, file=CHECKSUMS, offset=0, name="CORRUPTED_DATA") from error
+
+
+def check_bytes(data: bytes, name: str, checksums: Checksums, part: str) -> None:
+    """Compares one small file's bytes with its entry. Raises ``CorruptionError``."""
+    expected = checksums.files.get(name)
+    if expected is None:
+        raise CorruptionError("File is not in the checksums", part=part, file=name, name="UNEXPECTED_FILE_IN_DATA_PART")
+    if len(data) != expected.size or xxhash.xxh3_128_hexdigest(data) != expected.hash:
+        message = f"Checksum doesn't match: {len(data)} bytes read, {expected.size} written"
+        raise CorruptionError(message, part=part, file=name, offset=0)

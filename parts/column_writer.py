@@ -1,0 +1,62 @@
+"""One column's way to disk: windows of rows become frames; content hash and marks grow alongside.
+
+A *window* is a run of whole granules, the same for all columns (see ``parts.writer``). Inside it the column is cut
+into frames of a power of two granules so that a frame stays at or below 1 MiB of values where granules allow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from parts.codecs import Codec
+from parts.content_hash import ColumnHasher
+from parts.disk import HashedFile
+from parts.frames import EncodedFrame, encode_frame
+from parts.marks import ColumnMarks
+
+MAX_FRAME_BYTES = 1024 * 1024
+
+
+class ColumnWriter:
+    """Encodes and places the frames of one column; used by one thread at a time."""
+
+    def __init__(self, field: pa.Field, codec: Codec, granularity: int) -> None:
+        self.field = field
+        self.hasher = ColumnHasher(field)
+        self.stored_bytes = 0
+        self.uncompressed_bytes = 0
+        self._codec = codec
+        self._granularity = granularity
+        self._offsets: list[np.ndarray] = []
+        self._rows: list[np.ndarray] = []
+
+    def encode(self, window: pa.Array, window_bytes: int) -> list[EncodedFrame]:
+        """The frames of the next window."""
+        self.hasher.update(window)
+        self.uncompressed_bytes += window_bytes
+        granules = -(-len(window) // self._granularity)
+        per_frame = _granules_per_frame(granules, window_bytes)
+        step = per_frame * self._granularity
+        return [encode_frame(window.slice(start, step), self._codec) for start in range(0, len(window), step)]
+
+    def place(self, frames: list[EncodedFrame], file: HashedFile) -> None:
+        """Appends the frames to ``file`` and notes where they are."""
+        for frame in frames:
+            granules = -(-frame.rows // self._granularity)
+            self._offsets.append(np.full(granules, file.size, np.uint64))
+            self._rows.append(np.arange(granules, dtype=np.uint32) * np.uint32(self._granularity))
+            file.write(frame.pieces)
+            self.stored_bytes += frame.size
+
+    def marks(self) -> ColumnMarks:
+        if not self._offsets:
+            return ColumnMarks(np.empty(0, np.uint64), np.empty(0, np.uint32))
+        return ColumnMarks(np.concatenate(self._offsets), np.concatenate(self._rows))
+
+
+def _granules_per_frame(granules: int, window_bytes: int) -> int:
+    per_frame = 1 << max(0, (granules - 1).bit_length())
+    while per_frame > 1 and window_bytes * per_frame > MAX_FRAME_BYTES * granules:
+        per_frame //= 2
+    return per_frame

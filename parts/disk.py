@@ -1,0 +1,111 @@
+"""Files as parts use them: written once with a running hash, fsynced, read by memory map."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import xxhash
+
+from parts.checksums import FileChecksum
+from parts.errors import CorruptionError
+from parts.pool import map_parallel
+
+_MOST_PIECES = 512
+_GATHER_BYTES = 128 * 1024
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+class HashedFile:
+    """An append-only new file that knows its size and XXH3-128. Used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._hasher = xxhash.xxh3_128()
+        self._gathered: list[bytes | memoryview] = []
+        self._gathered_bytes = 0
+        self._descriptor = os.open(path, _FLAGS, 0o644)
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Appends; small writes are gathered in memory first."""
+        size = sum(len(piece) for piece in pieces)
+        if size < _GATHER_BYTES:
+            self._gathered.extend(pieces)
+            self._gathered_bytes += size
+            if self._gathered_bytes >= _GATHER_BYTES:
+                self._write_gathered()
+        else:
+            self._write_gathered()
+            for piece in pieces:
+                self._hasher.update(piece)
+            self._write_out([piece for piece in pieces if len(piece)])
+        self.size += size
+
+    def _write_gathered(self) -> None:
+        if self._gathered:
+            data = b"".join(self._gathered)
+            self._gathered, self._gathered_bytes = [], 0
+            self._hasher.update(data)
+            self._write_out([data])
+
+    def _write_out(self, pieces: list[bytes | memoryview]) -> None:
+        for start in range(0, len(pieces), _MOST_PIECES):
+            some = pieces[start : start + _MOST_PIECES]
+            total = sum(len(piece) for piece in some)
+            written = os.writev(self._descriptor, some)
+            if written < total:  # a full disk raises; a short write is continued
+                rest = memoryview(b"".join(some))
+                while written < total:
+                    written += os.write(self._descriptor, rest[written:])
+
+    @property
+    def checksum(self) -> FileChecksum:
+        self._write_gathered()
+        return FileChecksum(self.size, self._hasher.hexdigest())
+
+    def sync(self) -> None:
+        self._write_gathered()
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Hands everything to the operating system and closes; closing twice is fine."""
+        if self._descriptor >= 0:
+            self._write_gathered()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def sync_files(files: Iterable[HashedFile]) -> None:
+    """fsyncs all; several at once, because a journal commits them together."""
+    pending = list(files)
+    if len(pending) == 1:
+        pending[0].sync()
+    else:
+        map_parallel(HashedFile.sync, pending)
+
+
+def sync_directory(path: Path) -> None:
+    """Makes created, renamed and removed entries of a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:
+    """The file's bytes, mapped. The size is checked first: touching pages past the end would kill the process."""
+    try:
+        size = path.stat().st_size
+        if size != expected_size:
+            message = f"File has {size} bytes instead of {expected_size}"
+            raise CorruptionError(message, part=part, file=path.name, offset=min(size, expected_size))
+        if size == 0:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path)) as mapped:
+            return mapped.read_buffer(size)
+    except FileNotFoundError:
+        raise CorruptionError("File is missing", part=part, file=path.name, name="NO_FILE_IN_DATA_PART") from None

@@ -1,0 +1,217 @@
+"""The error tree of Pando: what failed, told by what the caller can do about it.
+
+Every error carries ClickHouse's numeric code and name, so that clients written for ClickHouse recognise it.
+The classes answer one question, "what may the caller do now?":
+
+=====================  ============================================================
+``UserError``          the request is wrong; change it
+``ConflictError``      somebody else was first; look again and retry
+``UnavailableError``   a service (ZooKeeper, a replica) is away; retry later
+``UnknownOutcomeError``  it may or may not have happened; ask before repeating
+``CorruptionError``    bytes on disk or wire are not what was written
+``CancelledError``     the caller, or a shutdown, asked for the end
+=====================  ============================================================
+
+The tree lives in ``parts`` because that is the lowest room and every other room may import it.
+Source of the codes: ClickHouse's ``system.errors``.
+"""
+
+from __future__ import annotations
+
+CODES: dict[str, int] = {
+    "CANNOT_PARSE_TEXT": 6,
+    "THERE_IS_NO_COLUMN": 8,
+    "NOT_FOUND_COLUMN_IN_BLOCK": 10,
+    "DUPLICATE_COLUMN": 15,
+    "NO_SUCH_COLUMN_IN_TABLE": 16,
+    "CANNOT_PARSE_INPUT_ASSERTION_FAILED": 27,
+    "ATTEMPT_TO_READ_AFTER_EOF": 32,
+    "BAD_ARGUMENTS": 36,
+    "CANNOT_PARSE_DATE": 38,
+    "CHECKSUM_DOESNT_MATCH": 40,
+    "CANNOT_PARSE_DATETIME": 41,
+    "NUMBER_OF_ARGUMENTS_DOESNT_MATCH": 42,
+    "ILLEGAL_TYPE_OF_ARGUMENT": 43,
+    "ILLEGAL_COLUMN": 44,
+    "UNKNOWN_FUNCTION": 46,
+    "UNKNOWN_IDENTIFIER": 47,
+    "NOT_IMPLEMENTED": 48,
+    "LOGICAL_ERROR": 49,
+    "UNKNOWN_TYPE": 50,
+    "TYPE_MISMATCH": 53,
+    "UNKNOWN_STORAGE": 56,
+    "TABLE_ALREADY_EXISTS": 57,
+    "UNKNOWN_TABLE": 60,
+    "SYNTAX_ERROR": 62,
+    "ARGUMENT_OUT_OF_BOUND": 69,
+    "CANNOT_CONVERT_TYPE": 70,
+    "CANNOT_PARSE_NUMBER": 72,
+    "UNKNOWN_FORMAT": 73,
+    "CANNOT_OPEN_FILE": 76,
+    "UNKNOWN_DATABASE": 81,
+    "DATABASE_ALREADY_EXISTS": 82,
+    "UNKNOWN_SETTING": 115,
+    "INCORRECT_DATA": 117,
+    "ENGINE_REQUIRED": 119,
+    "ILLEGAL_DIVISION": 153,
+    "READONLY": 164,
+    "NOT_AN_AGGREGATE": 215,
+    "QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING": 216,
+    "ILLEGAL_AGGREGATION": 184,
+    "UNKNOWN_USER": 192,
+    "WRONG_PASSWORD": 193,
+    "TIMEOUT_EXCEEDED": 159,
+    "TOO_SLOW": 160,
+    "SOCKET_TIMEOUT": 209,
+    "NETWORK_ERROR": 210,
+    "NO_ZOOKEEPER": 225,
+    "UNEXPECTED_FILE_IN_DATA_PART": 228,
+    "ABORTED": 236,
+    "NO_REPLICA_HAS_PART": 234,
+    "DUPLICATE_DATA_PART": 235,
+    "NO_REPLICA_NAME_GIVEN": 230,
+    "TOO_MANY_UNEXPECTED_DATA_PARTS": 231,
+    "NO_SUCH_DATA_PART": 232,
+    "BAD_DATA_PART_NAME": 233,
+    "TABLE_IS_READ_ONLY": 242,
+    "CORRUPTED_DATA": 246,
+    "INVALID_PARTITION_VALUE": 248,
+    "TOO_MANY_PARTS": 252,
+    "REPLICA_ALREADY_EXISTS": 253,
+    "NO_ACTIVE_REPLICAS": 254,
+    "PART_IS_TEMPORARILY_LOCKED": 384,
+    "TOO_MANY_SIMULTANEOUS_QUERIES": 202,
+    "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE": 286,
+    "TOO_FEW_LIVE_REPLICAS": 285,
+    "REPLICA_IS_NOT_IN_QUORUM": 289,
+    "UNKNOWN_STATUS_OF_INSERT": 319,
+    "CANNOT_ASSIGN_OPTIMIZE": 388,
+    "QUERY_WAS_CANCELLED": 394,
+    "DECIMAL_OVERFLOW": 407,
+    "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE": 321,
+    "INCOMPATIBLE_COLUMNS": 122,
+    "METADATA_MISMATCH": 342,
+    "TABLE_IS_DROPPED": 218,
+    "UNKNOWN_ELEMENT_OF_ENUM": 691,
+    "CANNOT_DECOMPRESS": 271,
+    "SESSION_NOT_FOUND": 372,
+    "SESSION_IS_LOCKED": 373,
+    "SET_SIZE_LIMIT_EXCEEDED": 191,
+    "MEMORY_LIMIT_EXCEEDED": 241,
+    "REQUIRED_PASSWORD": 194,
+    "AUTHENTICATION_FAILED": 516,
+    "NO_FILE_IN_DATA_PART": 226,
+    "CANNOT_PARSE_UUID": 376,
+    "CANNOT_PARSE_IPV4": 675,
+    "CANNOT_PARSE_IPV6": 676,
+    "CANNOT_PARSE_BOOL": 467,
+    "SUPPORT_IS_DISABLED": 344,
+    "KEEPER_EXCEPTION": 999,
+    "STD_EXCEPTION": 1001,
+    "NO_ELEMENTS_IN_CONFIG": 139,
+    "NUMBER_OF_COLUMNS_DOESNT_MATCH": 20,
+    "TOO_LARGE_STRING_SIZE": 131,
+    "CANNOT_READ_ARRAY_FROM_TEXT": 130,
+    "CANNOT_PARSE_QUOTED_STRING": 26,
+    "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN": 349,
+    "NO_COMMON_TYPE": 386,
+    "SIZES_OF_ARRAYS_DONT_MATCH": 190,
+    "INCORRECT_RESULT_OF_SCALAR_SUBQUERY": 125,
+    "AMBIGUOUS_IDENTIFIER": 207,
+    "SAMPLING_NOT_SUPPORTED": 141,
+    "UNKNOWN_QUERY_PARAMETER": 456,
+    "INVALID_JOIN_ON_EXPRESSION": 403,
+    "UNION_ALL_RESULT_STRUCTURES_MISMATCH": 258,
+    "FUNCTION_THROW_IF_VALUE_IS_NON_ZERO": 395,
+    "MULTIPLE_EXPRESSIONS_FOR_ALIAS": 179,
+    "CYCLIC_ALIASES": 174,
+}
+NAMES: dict[int, str] = {code: name for name, code in CODES.items()}
+
+
+class PandoError(Exception):
+    """Base of every error Pando raises on purpose.
+
+    ``name`` is ClickHouse's name (``SYNTAX_ERROR``); the numeric ``code`` follows from it. ``message`` says what
+    was wrong with which value and what to do about it.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.code = CODES[name]
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"Code: {self.code}. DB::Exception: {self.message} ({self.name})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.name, self.message, self.__dict__))
+
+
+def _rebuild(cls: type[PandoError], name: str, message: str, state: dict[str, object]) -> PandoError:
+    error = cls.__new__(cls)
+    PandoError.__init__(error, name, message)
+    error.__dict__.update(state)
+    return error
+
+
+class UserError(PandoError):
+    """The request is wrong: syntax, types, unknown names, values out of range."""
+
+
+class ConflictError(PandoError):
+    """Another actor changed the state first; read it again and retry."""
+
+
+class UnavailableError(PandoError):
+    """A needed service is away or the table cannot take this now; retry later."""
+
+
+class UnknownOutcomeError(PandoError):
+    """The request may or may not have taken effect (connection lost after it was sent)."""
+
+
+class CancelledError(PandoError):
+    """The work was stopped on request."""
+
+    def __init__(self, message: str = "Query was cancelled") -> None:
+        super().__init__("QUERY_WAS_CANCELLED", message)
+
+
+class CorruptionError(PandoError):
+    """Stored bytes do not match their checksum or layout.
+
+    ``part`` (a part name or ``None``), ``file`` (file name in the part) and ``offset`` (bytes) say where.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        part: str | None = None,
+        file: str | None = None,
+        offset: int | None = None,
+        name: str = "CHECKSUM_DOESNT_MATCH",
+    ) -> None:
+        where = ", ".join(
+            f"{label} {value}"
+            for label, value in (("part", part), ("file", file), ("offset", offset))
+            if value is not None
+        )
+        super().__init__(name, f"{message}: {where}" if where else message)
+        self.part = part
+        self.file = file
+        self.offset = offset
+
+
+def error_from_code(code: int, message: str) -> PandoError:
+    """The error another server reported, rebuilt on this side (the interserver and client protocols carry codes)."""
+    name = NAMES.get(code, "STD_EXCEPTION")
+    if name in ("CHECKSUM_DOESNT_MATCH", "CORRUPTED_DATA"):
+        return CorruptionError(message, name=name)
+    if name == "UNKNOWN_STATUS_OF_INSERT":
+        return UnknownOutcomeError(name, message)
+    if name in ("KEEPER_EXCEPTION", "NETWORK_ERROR", "TABLE_IS_READ_ONLY", "TOO_FEW_LIVE_REPLICAS"):
+        return UnavailableError(name, message)
+    return UserError(name, message)

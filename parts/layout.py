@@ -1,0 +1,57 @@
+"""File names of a part, format version 1. Every name is built and parsed here.
+
+A part is a directory of immutable files:
+
+===================  ==========================================================================
+``<column>.bin``     wide parts: the frames of one column (``parts.frames``), back to back
+``data.bin``         compact parts: for every window of rows, the frames of each column in turn
+``columns``          JSON: format version, granularity, names, types and codecs, in stored order
+``count``            number of rows, decimal
+``partition``        values of the partition key (``parts.value_file``)
+``minmax``           smallest and largest value of every column the partition key reads (``parts.value_file``)
+``primary.idx``      sorting key at the first row of every granule and at the last row (``parts.value_file``)
+``marks``            granule → frame, a packed array a column (``parts.marks``)
+``uuid``             the part's UUID as text; nil unless one was given
+``checksums``        size and XXH3-128 of every file above, the content hash (``parts.checksums``)
+``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` packed into one (``parts.meta_files``)
+===================  ==========================================================================
+
+A column's file name is its name with every byte outside ``[A-Za-z0-9_]`` as ``%XX``; names longer than 127
+characters become
+``%h`` and the XXH3-128 of the name.
+"""
+
+from __future__ import annotations
+
+import re
+
+import xxhash
+
+FORMAT_VERSION = 1
+DATA_FILE = "data.bin"
+META_FILE = "meta.bin"
+COLUMNS = "columns"
+COUNT = "count"
+PARTITION = "partition"
+MINMAX = "minmax"
+PRIMARY_INDEX = "primary.idx"
+MARKS = "marks"
+UUID = "uuid"
+CHECKSUMS = "checksums"
+META_NAMES = (COLUMNS, COUNT, PARTITION, MINMAX, PRIMARY_INDEX, MARKS, UUID, CHECKSUMS)
+BIN_SUFFIX = ".bin"
+_LONGEST_NAME = 127
+
+
+def escape(name: str) -> str:
+    """A column name as a file name stem."""
+    escaped = re.sub(rb"[^A-Za-z0-9_]", lambda match: b"%%%02X" % match.group()[0], name.encode()).decode()
+    return escaped if len(escaped) <= _LONGEST_NAME else f"%h{xxhash.xxh3_128_hexdigest(name.encode())}"
+
+
+def column_file(name: str) -> str:
+    """The data file of a column of a wide part. ``data`` and ``meta`` do not clash: their first letter is escaped."""
+    stem = escape(name)
+    if stem + BIN_SUFFIX in (DATA_FILE, META_FILE):
+        stem = f"%{ord(stem[0]):02X}{stem[1:]}"
+    return stem + BIN_SUFFIX

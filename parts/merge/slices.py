@@ -1,0 +1,138 @@
+"""Cutting a merge into key ranges.
+
+A *cut* is a row number in every source such that the rows before it, over all sources, have smaller keys than the rows
+after it. Cuts lie before the first row with a pivot key, so rows with equal keys are never apart. Pivots come from the
+sparse indexes, spaced by about ``target_rows``; the exact row is then searched in the one granule of each source
+that can hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from parts.primary_index import MarkRange
+from parts.reader import Part
+from parts.schema import Key
+from parts.sorting import KeyCodes, key_codes, less_than, pack
+from parts.value_file import plain_array
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows ``begins[i]`` to ``ends[i] - 1`` of source i. With ``is_one_key`` all have the same key."""
+
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    is_one_key: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(self.ends) - sum(self.begins)
+
+
+def plan_slices(sources: Sequence[Part], key: Key, target_rows: int) -> list[Slice]:
+    """Slices in key order that together hold every row once.
+
+    A slice is larger than about ``target_rows`` only when a single key is; then it holds no other key.
+    """
+    totals = tuple(source.rows for source in sources)
+    start = tuple(0 for _ in sources)
+    if not key or sum(totals) <= target_rows:
+        return [Slice(start, totals)] if any(totals) else []
+    search = _CutSearch(sources, key)
+    slices: list[Slice] = []
+    pivot: int | None = None
+    for next_pivot in [*search.pivots(target_rows), None]:
+        end = totals if next_pivot is None else search.cut(next_pivot, after=False)
+        piece = Slice(start, end)
+        if pivot is not None and piece.rows > 2 * target_rows:
+            middle = search.cut(pivot, after=True)
+            slices.append(Slice(start, middle, is_one_key=True))
+            piece = Slice(middle, end)
+        slices.append(piece)
+        start, pivot = end, next_pivot
+    return [piece for piece in slices if piece.rows]
+
+
+class _CutSearch:
+    """Finds cuts from the indexes of all sources, which are coded together once."""
+
+    def __init__(self, sources: Sequence[Part], key: Key) -> None:
+        self._sources = sources
+        self._key = key
+        self._filled = [i for i, source in enumerate(sources) if source.rows]
+        indexes = [sources[i].primary_index for i in self._filled]
+        counts = [len(index.keys[0]) for index in indexes]
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self._keys = [pa.chunked_array([index.keys[k] for index in indexes]) for k in range(len(key.types))]
+        self._words = _packed(self._keys, sum(counts))
+
+    def pivots(self, target_rows: int) -> list[int]:
+        """Positions of index entries, in key order, with about ``target_rows`` rows between them; their keys differ."""
+        order = np.lexsort([word.codes for word in reversed(self._words)])
+        weights = _weights(self._sources, self._filled)[order]
+        before = np.cumsum(weights) - weights
+        steps = np.arange(target_rows, int(weights.sum()), target_rows)
+        pivots: list[int] = []
+        for i in np.unique(np.searchsorted(before, steps)):
+            if i < len(order) and (not pivots or self._codes(int(order[i])) != self._codes(pivots[-1])):
+                pivots.append(int(order[i]))
+        return pivots
+
+    def cut(self, pivot: int, *, after: bool) -> tuple[int, ...]:
+        """Per source the first row whose key is not below the pivot, or (``after``) is above it."""
+        cut = [0] * len(self._sources)
+        pivot_words = self._codes(pivot)
+        pivot_key = [column.slice(pivot, 1) for column in self._keys]
+        for position, source in enumerate(self._filled):
+            part = slice(int(self._starts[position]), int(self._starts[position + 1]))
+            before = _count_before([word.codes[part] for word in self._words], pivot_words, after)
+            cut[source] = _row_of(self._sources[source], self._key, before, pivot_key, after)
+        return tuple(cut)
+
+    def _codes(self, entry: int) -> list[np.uint64]:
+        return [word.codes[entry] for word in self._words]
+
+
+def _count_before(words: Sequence[np.ndarray], pivot: Sequence[np.uint64], after: bool) -> int:
+    """Rows below the pivot, or not above it."""
+    if after:
+        return len(words[0]) - int(np.count_nonzero(less_than(pivot, words)))
+    return int(np.count_nonzero(less_than(words, pivot)))
+
+
+def _packed(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
+    return pack(key_codes(keys, rows), rows)
+
+
+def _weights(sources: Sequence[Part], filled: list[int]) -> np.ndarray:
+    """Rows that each index entry begins (the last entry of a source begins none)."""
+    weights = []
+    for i in filled:
+        index = sources[i].primary_index
+        rows = np.full(index.marks + 1, index.granularity)
+        rows[-2] = index.granule_rows(index.marks - 1)
+        rows[-1] = 0
+        weights.append(rows)
+    return np.concatenate(weights)
+
+
+def _row_of(source: Part, key: Key, before: int, pivot: Sequence[pa.ChunkedArray], after: bool) -> int:
+    """The source's row of the cut, when ``before`` entries of its index lie before the cut."""
+    if before == 0:
+        return 0
+    if before > source.marks:
+        return source.rows
+    granule = before - 1  # begins before the cut; the next granule (or the end) does not
+    columns = list(dict.fromkeys(key.columns))
+    block = pa.Table.from_batches(list(source.read(columns, [MarkRange(granule, granule + 1)])))
+    rows = block.num_rows
+    arrays = [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
+    joined = [pa.chunked_array([array, *p.chunks]) for array, p in zip(arrays, pivot, strict=True)]
+    words = _packed(joined, rows + 1)
+    count = _count_before([word.codes[:rows] for word in words], [word.codes[rows] for word in words], after)
+    return granule * source.granularity + count

@@ -1,0 +1,75 @@
+"""The small files of a part, each alone (wide) or packed into ``meta.bin`` (compact), so that a small insert syncs
+little.
+
+``meta.bin``, little-endian: magic ``PANDOMT1``; u32 number of entries, u32 zero; per entry u64 offset, u64 size, 32
+bytes of name padded with zeros; then the entries, each at a multiple of 8; at the end 16 bytes XXH3-128 of
+everything before.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import xxhash
+
+from parts.errors import CorruptionError
+from parts.layout import META_FILE, META_NAMES
+
+_MAGIC = b"PANDOMT1"
+_HEAD = struct.Struct("<8sII")
+_ENTRY = struct.Struct("<QQ32s")
+
+
+def pack(files: dict[str, bytes]) -> bytes:
+    """The bytes of ``meta.bin``."""
+    offset = _HEAD.size + _ENTRY.size * len(files)
+    head = [_HEAD.pack(_MAGIC, len(files), 0)]
+    body: list[bytes] = []
+    for name, data in files.items():
+        head.append(_ENTRY.pack(offset, len(data), name.encode()))
+        body += [data, bytes(-len(data) % 8)]
+        offset += len(data) + -len(data) % 8
+    packed = b"".join(head + body)
+    return packed + xxhash.xxh3_128_digest(packed)
+
+
+def unpack(data: bytes, part: str) -> dict[str, bytes]:
+    """The files of ``meta.bin``. Raises ``CorruptionError``."""
+    if len(data) < _HEAD.size + 16 or xxhash.xxh3_128_digest(data[:-16]) != data[-16:]:
+        raise CorruptionError("Checksum of the packed metadata doesn't match", part=part, file=META_FILE, offset=0)
+    magic, count, _ = _HEAD.unpack_from(data)
+    if magic != _MAGIC:
+        raise CorruptionError("Unknown format", part=part, file=META_FILE, offset=0, name="CORRUPTED_DATA")
+    files: dict[str, bytes] = {}
+    for position in range(count):
+        offset, size, name = _ENTRY.unpack_from(data, _HEAD.size + position * _ENTRY.size)
+        files[name.rstrip(b"\x00").decode()] = data[offset : offset + size]
+    return files
+
+
+def read_file(path: Path, part: str) -> bytes:
+    """A small file's bytes. Raises ``CorruptionError`` 226 (NO_FILE_IN_DATA_PART) when it is missing."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise CorruptionError("File is missing", part=part, file=path.name, name="NO_FILE_IN_DATA_PART") from None
+
+
+class MetaFiles:
+    """Reads the small files of the part in ``directory`` by name, packed or not."""
+
+    def __init__(self, directory: Path, part: str) -> None:
+        self.directory = directory
+        self._part = part
+        self.is_packed = (directory / META_FILE).exists()
+        self._packed = unpack(read_file(directory / META_FILE, part), part) if self.is_packed else {}
+
+    def read(self, name: str) -> bytes:
+        assert name in META_NAMES
+        if not self.is_packed:
+            return read_file(self.directory / name, self._part)
+        if name not in self._packed:
+            message = f"{META_FILE} lacks {name}"
+            raise CorruptionError(message, part=self._part, file=META_FILE, name="NO_FILE_IN_DATA_PART")
+        return self._packed[name]

@@ -1,0 +1,71 @@
+"""What the part store says about its parts: their states, what loading found, and snapshots that keep files."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from parts.errors import CorruptionError
+from parts.reader import Part
+
+
+class PartState(enum.Enum):
+    """Names as in ``system.parts._state``."""
+
+    PRE_ACTIVE = "PreActive"
+    ACTIVE = "Active"
+    OUTDATED = "Outdated"
+    DELETING = "Deleting"
+
+
+@dataclass
+class StoredPart:
+    """A part with its state; ``remove_time`` is when it became outdated."""
+
+    part: Part
+    state: PartState
+    references: int = 0
+    remove_time: float | None = None
+    is_dropped: bool = False
+    """Outdated because its rows were dropped, not because another part has them."""
+
+
+@dataclass
+class LoadReport:
+    """What :meth:`PartStore.load` found. ``broken`` holds (new directory name in detached/, error)."""
+
+    parts: list[Part] = field(default_factory=list)
+    outdated: list[Part] = field(default_factory=list)
+    broken: list[tuple[str, CorruptionError]] = field(default_factory=list)
+    broken_bytes: int = 0
+    dropped_temporary: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+class Snapshot:
+    """Active parts of one moment, sorted by name, kept on disk until :meth:`release` (also a context manager)."""
+
+    def __init__(self, parts: Sequence[Part], release: Callable[[Sequence[Part]], None]) -> None:
+        self.parts: tuple[Part, ...] = tuple(parts)
+        self._release = release
+        self._released = False
+        self._lock = threading.Lock()
+
+    def release(self) -> None:
+        """Releasing twice is fine."""
+        with self._lock:
+            if self._released:
+                return
+            self._released = True
+        self._release(self.parts)
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()

@@ -1,0 +1,67 @@
+"""The sparse primary index: the sorting key at the first row of every granule, and at the last row of the part.
+
+Entry ``i`` below ``marks`` is the key of the first row of granule ``i``; the last entry is the key of the last row.
+So the rows of granule ``i`` have keys between entries ``i`` and ``i + 1``, both included (equal keys may cross
+granules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from parts.types import DataType
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MarkRange:
+    """Granules ``begin`` to ``end - 1``."""
+
+    begin: int
+    end: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.begin <= self.end
+
+
+@dataclass(frozen=True)
+class PrimaryIndex:
+    """``keys[k]`` has ``marks + 1`` values of ``expressions[k]``, LowCardinality as plain values.
+
+    The whole sorting key is kept, of which the primary key is a prefix. A part of no rows has no entries.
+    """
+
+    expressions: tuple[str, ...]
+    types: tuple[DataType, ...]
+    keys: list[pa.Array]
+    rows: int
+    granularity: int
+
+    @property
+    def marks(self) -> int:
+        return granule_count(self.rows, self.granularity)
+
+    def granule_rows(self, granule: int) -> int:
+        """Rows in a granule: the granularity, or what is left for the last one."""
+        assert 0 <= granule < self.marks
+        return min(self.granularity, self.rows - granule * self.granularity)
+
+
+def granule_count(rows: int, granularity: int) -> int:
+    return -(-rows // granularity)
+
+
+def normalize_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Sequence[MarkRange]:
+    """Sorted, disjoint, non-empty, within the part; ``None`` is everything."""
+    if ranges is None:
+        return [MarkRange(0, marks)] if marks else []
+    result: list[MarkRange] = []
+    for item in sorted(ranges):
+        begin, end = item.begin, min(item.end, marks)
+        if result and begin <= result[-1].end:
+            result[-1] = MarkRange(result[-1].begin, max(end, result[-1].end))
+        elif begin < end:
+            result.append(MarkRange(begin, end))
+    return result

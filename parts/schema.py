@@ -1,0 +1,166 @@
+"""What a table's parts look like: columns, keys and the settings that shape files.
+
+``parts`` evaluates no SQL. Key expressions arrive compiled, as a :class:`Key` whose ``evaluate`` maps a block to
+the arrays of the key; ``sql`` builds it from text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from parts.errors import UserError
+from parts.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    ``codec`` is the text inside ``CODEC(…)`` or ``""`` for the default. ``default_kind`` is ``""``, ``DEFAULT``,
+    ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL.
+    """
+
+    name: str
+    type: DataType
+    codec: str = ""
+    default_kind: str = ""
+    default_expression: str = ""
+    comment: str = ""
+
+    @property
+    def is_stored(self) -> bool:
+        """ALIAS columns are computed at read time and have no file."""
+        return self.default_kind != "ALIAS"
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of a table, in declared order. Names are unique and case-sensitive."""
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if len(set(names)) == len(names):
+            return
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError("DUPLICATE_COLUMN", f"Column {name!r} is given more than once")
+
+    def __contains__(self, name: str) -> bool:
+        return any(column.name == name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """Raises ``UserError`` 16 (NO_SUCH_COLUMN_IN_TABLE)."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.columns)
+        raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r}; the columns are: {known}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def stored(self) -> TableSchema:
+        """The columns that have files: all but ALIAS."""
+        return TableSchema(tuple(column for column in self.columns if column.is_stored))
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of a block of all these columns (see ``parts.types`` for the mapping)."""
+        return pa.schema([pa.field(c.name, c.type.arrow, nullable=c.type.is_nullable) for c in self.columns])
+
+
+@dataclass(frozen=True)
+class Key:
+    """A tuple of key expressions, compiled.
+
+    ``expressions`` are canonical ClickHouse SQL texts, ``types`` their types, ``columns`` the table columns they read.
+    ``evaluate(block)`` returns one array per expression, each as long as the block.
+    """
+
+    expressions: tuple[str, ...]
+    types: tuple[DataType, ...]
+    columns: tuple[str, ...]
+    evaluate: Callable[[pa.Table], list[pa.ChunkedArray]] = field(compare=False, repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.expressions)
+
+    def prefix(self, length: int) -> Key:
+        """The first ``length`` expressions as a key of their own."""
+        evaluate = self.evaluate
+        return Key(
+            self.expressions[:length],
+            self.types[:length],
+            self.columns,
+            lambda block: evaluate(block)[:length],
+        )
+
+
+def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
+    """A key of plain columns, which needs no SQL."""
+    columns = tuple(names)
+    return Key(
+        columns,
+        tuple(schema.column(name).type for name in columns),
+        columns,
+        lambda block: [block.column(name) for name in columns],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTreeSettings:
+    """The settings that shape parts. Names and defaults are ClickHouse's (``system.merge_tree_settings``)."""
+
+    index_granularity: int = 8192
+    """Rows in a granule."""
+    min_bytes_for_wide_part: int = 10 * 1024 * 1024
+    """Uncompressed bytes below which a part is compact (all columns in one file)."""
+    min_rows_for_wide_part: int = 0
+    fsync_after_insert: bool = True
+    fsync_part_directory: bool = True
+    old_parts_lifetime: int = 480
+    """Seconds an outdated part is kept on disk."""
+    max_suspicious_broken_parts: int = 100
+    max_suspicious_broken_parts_bytes: int = 1024 * 1024 * 1024
+    replicated_max_ratio_of_wrong_parts: float = 0.5
+    replicated_deduplication_window: int = 1000
+    replicated_deduplication_window_seconds: int = 7 * 24 * 3600
+    non_replicated_deduplication_window: int = 0
+    parts_to_throw_insert: int = 3000
+    max_parts_in_total: int = 100_000
+    max_parts_to_merge_at_once: int = 100
+    max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3
+    max_bytes_to_merge_at_min_space_in_pool: int = 1024**2
+    max_replicated_merges_in_queue: int = 1000
+    min_replicated_logs_to_keep: int = 10
+    max_replicated_logs_to_keep: int = 1000
+    cleanup_delay_period: int = 30
+    always_fetch_merged_part: bool = False
+    prefer_fetch_merged_part_time_threshold: int = 3600
+    prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
+    merge_selecting_sleep_ms: int = 5000
+    default_compression_codec: str = "LZ4"
+
+
+@dataclass(frozen=True)
+class TableDescription:
+    """Everything ``parts`` needs to know about a table.
+
+    ``primary_key`` is a prefix of ``sorting_key``. ``sampling_key`` is one of its expressions, or empty.
+    """
+
+    schema: TableSchema
+    sorting_key: Key
+    primary_key: Key
+    partition_key: Key
+    sampling_key: Key
+    settings: MergeTreeSettings = MergeTreeSettings()
+    merge_mode: str = "Ordinary"

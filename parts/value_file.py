@@ -1,0 +1,62 @@
+"""Small named arrays in one file: partition values, min/max, the primary index. Integers are little-endian.
+
+``u32`` length of a JSON header ``[[name, type text], …]``, the header, zeros up to a multiple of 8, then one frame
+(``parts.frames``) per entry. All frames are encoded as ``CODEC(LZ4)`` and without dictionaries.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from parts.codecs import Codec
+from parts.errors import CorruptionError, PandoError
+from parts.frames import decode_frame, encode_frame, frame_size
+from parts.types import DataType, LowCardinalityType, parse_type
+
+_CODEC = Codec("LZ4")
+
+
+def plain_type(type_: DataType) -> DataType:
+    """The type without LowCardinality."""
+    return type_.inner if isinstance(type_, LowCardinalityType) else type_
+
+
+def plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:
+    """One array of the plain type, whatever chunks, slices and dictionaries it had."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):  # no chunks, or too much text for one
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    target = plain_type(type_).arrow
+    return array if array.type == target else array.cast(target)
+
+
+def encode_values(entries: Sequence[tuple[str, DataType, pa.Array]]) -> bytes:
+    """The file's bytes; arrays must be plain."""
+    header = json.dumps([[name, plain_type(type_).name] for name, type_, _ in entries], ensure_ascii=False).encode()
+    head = struct.pack("<I", len(header)) + header
+    pieces: list[bytes | memoryview] = [head, bytes(-len(head) % 8)]
+    for _, _, array in entries:
+        pieces.extend(encode_frame(array, _CODEC).pieces)
+    return b"".join(pieces)
+
+
+def decode_values(data: bytes, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
+    """The entries back. Raises ``CorruptionError``."""
+    try:
+        (size,) = struct.unpack_from("<I", data)
+        header = json.loads(data[4 : 4 + size])
+        types = [(str(name), parse_type(text)) for name, text in header]
+    except (struct.error, ValueError, TypeError, PandoError) as error:
+        raise CorruptionError(f"Bad header ({error})", part=part, file=file, offset=0, name="CORRUPTED_DATA") from error
+    offset = (4 + size + 7) // 8 * 8
+    buffer = pa.py_buffer(data)
+    entries: list[tuple[str, DataType, pa.Array]] = []
+    for name, type_ in types:
+        entries.append((name, type_, decode_frame(buffer, offset, type_.arrow, part, file)))
+        offset += frame_size(buffer, offset, part, file)
+    return entries

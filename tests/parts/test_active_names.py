@@ -1,0 +1,35 @@
+"""The set of disjoint names against a plain list."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from parts.active_names import ActiveNames
+from parts.part_name import PartName
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_against_a_list(seed: int) -> None:
+    chance = random.Random(seed)
+    names, model = ActiveNames(), []
+    for _ in range(300):
+        begin = chance.randrange(60)
+        name = PartName(chance.choice("ab"), begin, begin + chance.randrange(6), chance.randrange(4))
+        rivals = sorted(other for other in model if not other.is_disjoint(name))
+        assert names.overlapping(name) == rivals
+        assert names.covering(name) == next((other for other in rivals if other.covers(name)), None)
+        if not rivals:
+            names.add(name)
+            model.append(name)
+        else:
+            with pytest.raises(AssertionError):
+                names.add(name)
+            if chance.random() < 0.5:
+                names.discard(rivals[0])
+                model.remove(rivals[0])
+        assert list(names) == sorted(model)
+        assert len(names) == len(model)
+    most = max(sum(name.partition_id == p for name in model) for p in "ab")
+    assert names.largest_partition()[1] == most

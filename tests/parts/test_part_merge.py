@@ -1,0 +1,172 @@
+"""A merge is the stable sort of the union, whatever the slicing, and writes the same bytes everywhere."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parts.content_hash import block_hash
+from parts.errors import CancelledError, CorruptionError
+from parts.merge import MergeProgress, merge_parts
+from parts.reader import Part, open_part
+from parts.schema import TableDescription
+from parts.writer import sort_block, write_part
+from tests.parts.generated import WIDE, block_of, blocks, description_of, plain, same_rows
+
+NO_SYNC = {"fsync_after_insert": False, "fsync_part_directory": False}
+
+
+def write_sources(directory: str | pathlib.Path, tables: list[pa.Table], description: TableDescription) -> list[Part]:
+    parts = []
+    for number, table in enumerate(tables):
+        path = pathlib.Path(directory) / f"all_{number}_{number}_0"
+        write_part(path, sort_block(table, description), description, ())
+        parts.append(open_part(path))
+    return parts
+
+
+def merged(parts: list[Part], target: pathlib.Path, description: TableDescription, **options: Any) -> Part:
+    written = merge_parts(parts, target, description, **options)
+    part = open_part(target)
+    part.verify()
+    assert part.content_hash == written.content_hash
+    return part
+
+
+def read(part: Part) -> pa.Table:
+    return pa.Table.from_batches(list(part.read(list(part.schema.names))), part.schema.arrow)
+
+
+def files_of(path: pathlib.Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+KEYS = [("a",), ("s", "a"), ("n", "s"), ("t", "a"), ("f",), ()]
+
+
+@pytest.mark.parametrize("order_by", KEYS)
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_merge_is_the_stable_sort_of_the_union(order_by: tuple[str, ...], data: st.DataObject) -> None:
+    columns = [("a", "Int8"), ("s", "LowCardinality(String)"), ("n", "Nullable(Int32)"), ("t", "Tuple(Bool, String)"),
+               ("f", "Float64"), ("v", "Array(String)")]  # fmt: skip
+    wide = WIDE if data.draw(st.booleans()) else {}
+    description = description_of(columns, order_by, **NO_SYNC, **wide)
+    tables = data.draw(st.lists(blocks(description, 25), min_size=1, max_size=4))
+    with tempfile.TemporaryDirectory() as directory:
+        parts = write_sources(directory, tables, description)
+        union = pa.concat_tables([plain(sort_block(table, description)) for table in tables])
+        expected = sort_block(union, description)
+        results = []
+        for target in (None, data.draw(st.integers(1, 40))):
+            path = pathlib.Path(directory) / f"merge{target}"
+            part = merged(parts, path, description, target_slice_rows=target)
+            assert same_rows(read(part), expected)
+            results.append(files_of(path))
+        assert results[0] == results[1]
+        # In one go or in steps: the rows are the same.
+        first = pathlib.Path(directory) / "step"
+        both = merged(parts[:2], first, description)
+        stepped = merged([both, *parts[2:]], pathlib.Path(directory) / "two", description)
+        assert stepped.content_hash == open_part(pathlib.Path(directory) / "mergeNone").content_hash
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_deduplicate(data: st.DataObject) -> None:
+    columns = [("k", "Int8"), ("f", "Float32"), ("s", "LowCardinality(Nullable(String))"),
+               ("l", "Array(Nullable(Int8))"),
+               ("m", "Map(String, Int8)"), ("t", "Tuple(Bool, Decimal(9, 2))")]  # fmt: skip
+    order_by = data.draw(st.sampled_from([(), ("k",), ("k", "s")]))
+    by = data.draw(st.sampled_from([(), ("k", "s"), ("k", "s", "l")]))
+    description = description_of(columns, order_by, **NO_SYNC)
+    pool = data.draw(blocks(description, 6))
+    picks = st.lists(st.integers(0, max(pool.num_rows - 1, 0)), max_size=10 if pool.num_rows else 0)
+    tables = [pool.take(pa.array(data.draw(picks), pa.int64())) for _ in range(3)]
+    with tempfile.TemporaryDirectory() as directory:
+        parts = write_sources(directory, tables, description)
+        ordered = plain(sort_block(pa.concat_tables([read(part) for part in parts]), description))
+        seen: set[str] = set()
+        keep = []
+        for row in range(ordered.num_rows):
+            one = ordered.slice(row, 1)
+            text = block_hash(one.select(list(by)) if by else one)
+            keep.append(text not in seen)
+            seen.add(text)
+        target = data.draw(st.sampled_from([None, 3]))
+        path = pathlib.Path(directory) / "m"
+        part = merged(parts, path, description, deduplicate=True, deduplicate_by=by, target_slice_rows=target)
+        assert same_rows(read(part), ordered.filter(pa.array(keep, pa.bool_())))
+
+
+def test_large_merge_in_many_slices(tmp_path: pathlib.Path) -> None:
+    description = description_of(
+        [("k", "UInt32"), ("s", "String"), ("c", "LowCardinality(String)")],
+        ("k", "s"),
+        index_granularity=512,
+        **WIDE,
+        **NO_SYNC,
+    )
+    tables = []
+    for source in range(5):
+        numbers = [(i * 7919 + source * 13) % 20_000 for i in range(30_000)]
+        columns = [numbers, [f"s{n % 10}" for n in numbers], [f"c{n % 3}" for n in numbers]]
+        tables.append(block_of(description, list(zip(*columns, strict=True))))
+    parts = write_sources(tmp_path, tables, description)
+    seen: list[MergeProgress] = []
+    small = merged(parts, tmp_path / "a", description, target_slice_rows=7_000, on_progress=seen.append)
+    large = merged(parts, tmp_path / "b", description)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    assert small.rows == large.rows == 150_000
+    assert len(seen) > 10
+    assert (seen[-1].rows_read, seen[-1].fraction) == (150_000, 1.0)
+    assert [p.rows_read for p in seen] == sorted(p.rows_read for p in seen)
+
+
+def test_one_heavy_key(tmp_path: pathlib.Path) -> None:
+    """A key with more rows than a slice may have is still in one place, in order of the sources."""
+    description = description_of([("k", "UInt8"), ("v", "UInt32")], ("k",), **NO_SYNC)
+    tables = [block_of(description, [(1 if i > 20 else 0, s * 1000 + i) for i in range(200)]) for s in range(3)]
+    parts = write_sources(tmp_path, tables, description)
+    part = merged(parts, tmp_path / "m", description, target_slice_rows=10)
+    expected = sort_block(pa.concat_tables(tables), description)
+    assert same_rows(read(part), expected)
+
+
+def test_cancelled_merge_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    description = description_of([("k", "UInt32")], ("k",), **NO_SYNC)
+    parts = write_sources(tmp_path, [block_of(description, [(i,) for i in range(500)]) for _ in range(3)], description)
+    calls = iter(range(1000))
+    with pytest.raises(CancelledError):
+        merge_parts(parts, tmp_path / "m", description, is_cancelled=lambda: next(calls) > 6, target_slice_rows=50)
+    assert not (tmp_path / "m").exists()
+
+
+def test_corrupt_source_stops_the_merge(tmp_path: pathlib.Path) -> None:
+    description = description_of([("k", "UInt32"), ("v", "String")], ("k",), **WIDE, **NO_SYNC)
+    table = block_of(description, [(i, f"v{i}") for i in range(100)])
+    parts = write_sources(tmp_path, [table, table], description)
+    damaged = parts[1].path / "v.bin"
+    content = bytearray(damaged.read_bytes())
+    content[-9] ^= 4
+    damaged.write_bytes(content)
+    with pytest.raises(CorruptionError) as caught:
+        merge_parts(parts, tmp_path / "m", description)
+    assert (caught.value.part, caught.value.file) == ("all_1_1_0", "v.bin")
+    assert not (tmp_path / "m").exists()
+
+
+def test_merge_fills_an_added_column(tmp_path: pathlib.Path) -> None:
+    old = description_of([("k", "UInt32")], ("k",), **NO_SYNC)
+    new = description_of([("k", "UInt32"), ("s", "LowCardinality(String)")], ("k",), **NO_SYNC)
+    write_sources(tmp_path, [block_of(old, [(2,), (1,)])], old)
+    write_part(tmp_path / "all_1_1_0", block_of(new, [(0, "x"), (9, "y")]), new, ())
+    parts = [open_part(tmp_path / f"all_{i}_{i}_0", table_schema=new.schema) for i in range(2)]
+    part = merged(parts, tmp_path / "m", new)
+    assert plain(read(part)).to_pylist() == [{"k": k, "s": s} for k, s in ((0, "x"), (1, ""), (2, ""), (9, "y"))]
