@@ -1,0 +1,178 @@
+"""Block numbers: the order of inserts within a partition.
+
+A number is the sequence number of an ephemeral node ``block_numbers/<partition>/block-N``, the *block lock*. The
+lock's removal and the block's log entry are one multi, so while a lock exists its block may still be committed
+(merges do not reach over it), and once it is gone it never will be (whoever deletes the lock fences the insert).
+Gaps are normal: sessions end, inserts fail.
+
+The first number of a partition is 0. A counter must never run over surviving parts (a table that was dropped and made
+again, data attached from elsewhere): ``minimum`` moves it past them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordination.keeper import (
+    Create,
+    Delete,
+    Keeper,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    SetData,
+    check_not_exists,
+)
+from coordination.paths import TablePaths, sequence_number
+from parts.errors import ConflictError, UnavailableError
+
+_ATTEMPTS = 10
+_SKIPS_IN_ONE_MULTI = 500
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLock:
+    """A block number taken and not yet used. ``session_id`` is the session whose end takes it away."""
+
+    path: str
+    partition_id: str
+    number: int
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateBlock:
+    """The block id is known: ``part`` holds the rows (or the part it was merged into)."""
+
+    block_id: str
+    part: str
+
+
+def allocate_block(
+    keeper: Keeper,
+    table: TablePaths,
+    partition_id: str,
+    block_id: str = "",
+    *,
+    owner: str = "",
+    minimum: int = 0,
+) -> BlockLock | DuplicateBlock:
+    """Takes the next block number, unless ``block_id`` (not "") was inserted before. One round trip, usually.
+
+    ``owner`` (the replica) is written into the lock for people to read. A lost answer leaves at most an unused number,
+    which the session's end frees: the caller may simply try again.
+    """
+    for _ in range(_ATTEMPTS):
+        session = keeper.session_id
+        ops: list[Op] = list(check_not_exists(table.block(block_id))) if block_id else []
+        lock_op = Create(table.block_number_prefix(partition_id), owner.encode(), ephemeral=True, sequential=True)
+        try:
+            path = keeper.multi([*ops, lock_op])[-1]
+        except MultiFailed as error:
+            if error.op is not lock_op and isinstance(error.cause, NodeExists):
+                duplicate = _duplicate(keeper, table, block_id)
+                if duplicate is not None:
+                    return duplicate
+            elif error.op is lock_op and isinstance(error.cause, NoNode):
+                _create_partition(keeper, table, partition_id)
+            elif isinstance(error.cause, NoNode):
+                raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}") from error
+            else:
+                raise error.cause from error
+            continue
+        assert isinstance(path, str)
+        lock = BlockLock(path, partition_id, sequence_number(path), session)
+        if lock.number >= minimum:
+            return lock
+        _advance_counter(keeper, table, lock, minimum)
+    raise ConflictError(
+        "KEEPER_EXCEPTION", f"Could not take a block number in partition {partition_id} of {table.root}"
+    )
+
+
+def _duplicate(keeper: Keeper, table: TablePaths, block_id: str) -> DuplicateBlock | None:
+    """``None`` when the id went away meanwhile (window cleanup, DROP): then the block is new."""
+    try:
+        data, _ = keeper.get(table.block(block_id))
+    except NoNode:
+        return None
+    return DuplicateBlock(block_id, data.decode())
+
+
+def _create_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> None:
+    """The version of ``block_numbers`` tells merge selection that its list of partitions is old."""
+    try:
+        keeper.multi([Create(table.partition(partition_id)), SetData(table.block_numbers, b"")])
+    except MultiFailed as error:
+        if isinstance(error.cause, NoNode):
+            raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}") from error
+        if not isinstance(error.cause, NodeExists):
+            raise error.cause from error
+
+
+def _advance_counter(keeper: Keeper, table: TablePaths, lock: BlockLock, minimum: int) -> None:
+    """Every create under the partition's node moves its counter, so creating and deleting a name skips numbers."""
+    skip = f"{table.partition(lock.partition_id)}/skip-{lock.number}"
+    left = minimum - lock.number - 1
+    first: list[Op] = [Delete(lock.path)]
+    while first or left > 0:
+        count = min(left, _SKIPS_IN_ONE_MULTI)
+        keeper.multi([*first, *[op for _ in range(count) for op in (Create(skip), Delete(skip))]])
+        first, left = [], left - count
+
+
+def release(keeper: Keeper, lock: BlockLock) -> bool:
+    """Gives an unused number up. ``True``: the lock was there, so its block was not and never will be committed."""
+    try:
+        keeper.delete(lock.path)
+        return True
+    except NoNode:
+        return False
+
+
+def release_orphans(keeper: Keeper, table: TablePaths, owner: str) -> int:
+    """Gives up every number that ``owner`` took and did not use; returns how many.
+
+    To be called while no INSERT and no DROP of the owner is under way. Whatever its former sessions have sent and
+    ZooKeeper has not carried out yet fails from now on, and merges need not wait for those sessions to end.
+    """
+    paths = [
+        f"{table.partition(partition_id)}/{name}"
+        for partition_id, names in _locks(keeper, table).items()
+        for name in names
+    ]
+    orphans = [
+        path
+        for path, answer in zip(paths, keeper.get_many(paths), strict=True)
+        if answer is not None and answer[0] == owner.encode()
+    ]
+    for path in orphans:
+        try:
+            keeper.delete(path)
+        except NoNode:
+            continue
+    return len(orphans)
+
+
+def _locks(keeper: Keeper, table: TablePaths) -> dict[str, list[str]]:
+    names = partitions(keeper, table)
+    listings = keeper.children_many([table.partition(partition_id) for partition_id in names])
+    return {
+        partition_id: [name for name in listing or () if name.startswith("block-")]
+        for partition_id, listing in zip(names, listings, strict=True)
+    }
+
+
+def partitions(keeper: Keeper, table: TablePaths) -> list[str]:
+    """Every partition that ever had an insert."""
+    return keeper.children(table.block_numbers)
+
+
+def committing_blocks(keeper: Keeper, table: TablePaths, partition_ids: list[str]) -> dict[str, list[int]]:
+    """Block numbers taken and not yet committed or given up, sorted, for each partition asked."""
+    listings = keeper.children_many([table.partition(partition_id) for partition_id in partition_ids])
+    return {
+        partition_id: sorted(sequence_number(name) for name in names or () if name.startswith("block-"))
+        for partition_id, names in zip(partition_ids, listings, strict=True)
+    }

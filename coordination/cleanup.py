@@ -1,0 +1,278 @@
+"""Trimming what only grows: the log, the deduplication window; and giving up replicas that are dead for too long.
+
+Decisions are pure (``plan_*``); :func:`clean_once` reads, decides and acts. Any active replica may run it, several at a
+time too: every action is safe to lose or to repeat.
+
+Invariants:
+- No log entry is trimmed before the pointers of all replicas that are not lost have passed it, nor before those of lost
+  ones that are active (they are being cloned).
+- A replica is marked as lost only in one multi with a check of its host version: one that comes alive meanwhile stays.
+- Never all replicas are lost, and never one that holds the only copy of a part that another replica still waits for.
+- Ages in the deduplication window are measured against the newest block, not the clock: a quiet table forgets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from coordination.keeper import (
+    BadVersion,
+    Check,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    SetData,
+    Stat,
+)
+from coordination.log_entry import LogEntry
+from coordination.part_set import PartSet
+from coordination.paths import ReplicaPaths, TablePaths, log_name, sequence_number
+from parts.part_name import PartName
+
+_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupSettings:
+    """Names and defaults as in ``parts.schema.MergeTreeSettings``."""
+
+    min_replicated_logs_to_keep: int = 10
+    max_replicated_logs_to_keep: int = 1000
+    replicated_deduplication_window: int = 1000
+    replicated_deduplication_window_seconds: int = 7 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPosition:
+    """What the decision knows of a replica. ``pointer`` is ``None`` before its first clone."""
+
+    name: str
+    pointer: int | None
+    is_active: bool
+    is_lost: bool
+    host_version: int
+
+    @property
+    def holds_log(self) -> bool:
+        return self.pointer is not None and (self.is_active or not self.is_lost)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    log_entries: int = 0
+    blocks: int = 0
+    lost_replicas: tuple[str, ...] = field(default=())
+
+
+def plan_lost_replicas(
+    newest_index: int,
+    replicas: Sequence[ReplicaPosition],
+    sole_holders: frozenset[str],
+    *,
+    max_logs: int,
+) -> list[ReplicaPosition]:
+    """Dead replicas that lag more than ``max_logs`` entries and that the table can do without."""
+    others = [r for r in replicas if not r.is_lost]
+    candidates = [
+        r
+        for r in others
+        if not r.is_active and newest_index + 1 - (r.pointer or 0) > max_logs and r.name not in sole_holders
+    ]
+    if len(candidates) == len(others):
+        # Someone must keep the data: the one that saw most of the log.
+        keeper_of_data = max(candidates, key=lambda r: (r.pointer or 0, r.name), default=None)
+        candidates = [r for r in candidates if r is not keeper_of_data]
+    return candidates
+
+
+def plan_log_trim(indices: Iterable[int], replicas: Sequence[ReplicaPosition], *, min_logs: int) -> list[int]:
+    """Log indices that nobody needs any more."""
+    ordered = sorted(indices)
+    pointers = [r.pointer for r in replicas if r.holds_log and r.pointer is not None]
+    if not ordered or not pointers:
+        return []
+    bound = min(*pointers, ordered[-1] + 1 - min_logs) if pointers else 0
+    return [index for index in ordered if index < bound]
+
+
+def plan_block_removal(blocks: Sequence[tuple[str, Stat]], *, window: int, window_seconds: float) -> list[str]:
+    """Block ids that fall out of the deduplication window."""
+    newest_first = sorted(blocks, key=lambda block: block[1].created_zxid, reverse=True)
+    if not newest_first:
+        return []
+    oldest_kept_ms = newest_first[0][1].created_ms - window_seconds * 1000
+    return [
+        name
+        for position, (name, stat) in enumerate(newest_first)
+        if position >= window or stat.created_ms < oldest_kept_ms
+    ]
+
+
+def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> frozenset[str]:
+    """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log."""
+    found: set[str] = set()
+    for part in awaited:
+        holders = [name for name, parts in held.items() if parts.covering(part) is not None]
+        if len(holders) == 1:
+            found.add(holders[0])
+    return frozenset(found)
+
+
+def clean_once(keeper: Keeper, table: TablePaths, settings: CleanupSettings) -> CleanupReport:
+    """One round: lost replicas, the log, the deduplication window."""
+    indices = [sequence_number(name) for name in keeper.children(table.log)]
+    replicas = read_positions(keeper, table)
+    lost = _mark_lost(keeper, table, indices, replicas, settings.max_replicated_logs_to_keep) if indices else []
+    if lost:
+        replicas = read_positions(keeper, table)
+    surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
+    trimmed = _delete_all(keeper, [f"{table.log}/{log_name(index)}" for index in surplus])
+    _clean_failed_parts(keeper, table, [replica.name for replica in replicas])
+    return CleanupReport(trimmed, _clean_blocks(keeper, table, settings), tuple(lost))
+
+
+def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[str]) -> None:
+    """Removes the marker of a failed quorum once nothing names the part: no list of parts, no queue, no log entry.
+
+    Until then the marker keeps every replica from merging the part. The log's version moves with the removal, so that a
+    merge chosen from an older view is not assigned.
+    """
+    names = keeper.children(table.quorum_failed_parts)
+    if not names:
+        return
+    paths = [f"{table.log}/{name}" for name in keeper.children(table.log)]
+    for name in replicas:
+        replica = table.replica(name)
+        paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
+    entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+    named = {str(entry.new_part) for entry in entries}
+    for listing in keeper.children_many([table.replica(name).parts for name in replicas]):
+        named.update(listing or ())
+    for name in names:
+        if name not in named:
+            try:
+                keeper.multi([Delete(table.quorum_failed_part(name)), SetData(table.log, b"")])
+            except MultiFailed as error:
+                if not isinstance(error.cause, NoNode):
+                    raise error.cause from error
+
+
+def read_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
+    """Host versions are read first: a replica that comes alive later fails the check on its version."""
+    names = keeper.children(table.replicas)
+    hosts = keeper.exists_many([table.replica(name).host for name in names])
+    active = keeper.exists_many([table.replica(name).is_active for name in names])
+    lost = keeper.get_many([table.replica(name).is_lost for name in names])
+    pointers = keeper.get_many([table.replica(name).log_pointer for name in names])
+    return [
+        ReplicaPosition(
+            name=name,
+            pointer=int(pointer[0]) if pointer is not None and pointer[0] else None,
+            is_active=is_active is not None,
+            is_lost=is_lost is not None and is_lost[0] == b"1",
+            host_version=host.version,
+        )
+        for name, host, is_active, is_lost, pointer in zip(names, hosts, active, lost, pointers, strict=True)
+        if host is not None
+    ]
+
+
+def _mark_lost(
+    keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition], max_logs: int
+) -> list[str]:
+    newest = max(indices)
+    if not plan_lost_replicas(newest, replicas, frozenset(), max_logs=max_logs):
+        return []
+    held = {r.name: _listed_parts(keeper, table.replica(r.name)) for r in replicas if not r.is_lost}
+    protected = sole_holders(held, _awaited_parts(keeper, table, indices, replicas))
+    marked: list[str] = []
+    for position in plan_lost_replicas(newest, replicas, protected, max_logs=max_logs):
+        replica = table.replica(position.name)
+        # Checking that a survivor stays unlost keeps two cleaners from marking each other's survivor.
+        survivor = _survivor(replicas, {*marked, position.name})
+        checks = (
+            [] if survivor is None else [Check(table.replica(survivor).is_lost, _lost_version(keeper, table, survivor))]
+        )
+        if survivor is None:
+            continue
+        try:
+            keeper.multi([Check(replica.host, position.host_version), *checks, SetData(replica.is_lost, b"1")])
+            marked.append(position.name)
+        except MultiFailed as error:
+            if not isinstance(error.cause, BadVersion | NoNode):
+                raise error.cause from error
+    return marked
+
+
+def _survivor(replicas: Sequence[ReplicaPosition], going: set[str]) -> str | None:
+    staying = [r for r in replicas if not r.is_lost and r.name not in going]
+    best = max(staying, key=lambda r: (r.is_active, r.pointer or 0, r.name), default=None)
+    return best.name if best is not None else None
+
+
+def _lost_version(keeper: Keeper, table: TablePaths, name: str) -> int:
+    """The version of a survivor's ``is_lost``, read while it says 0; -2 (never equal) otherwise."""
+    answer = keeper.get_many([table.replica(name).is_lost])[0]
+    return answer[1].version if answer is not None and answer[0] != b"1" else -2
+
+
+def _listed_parts(keeper: Keeper, replica: ReplicaPaths) -> PartSet:
+    listed = PartSet()
+    for part in sorted(filter(None, map(PartName.try_parse, keeper.children(replica.parts)))):
+        if not any(part.intersects(other) for other in listed.overlapping(part)):
+            listed.add(part)
+    return listed
+
+
+def _awaited_parts(
+    keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition]
+) -> set[PartName]:
+    """Results of entries that some replica has yet to execute, dropped ones left out."""
+    paths: list[str] = []
+    for position in replicas:
+        if position.is_active:
+            replica = table.replica(position.name)
+            paths += [replica.queue_entry(name) for name in keeper.children(replica.queue)]
+    pulled = min((r.pointer for r in replicas if r.is_active and r.pointer is not None), default=0)
+    paths += [table.log_entry(index) for index in sorted(indices) if index >= pulled]
+    awaited: set[PartName] = set()
+    for answer in keeper.get_many(paths):
+        entry = LogEntry.parse(answer[0]) if answer is not None else None
+        if entry is None or entry.new_part is None:
+            continue
+        if entry.is_dropping:
+            gone = entry.new_part
+            awaited = {part for part in awaited if not gone.covers(part)}
+        elif entry.is_producing:
+            awaited.add(entry.new_part)
+    return awaited
+
+
+def _clean_blocks(keeper: Keeper, table: TablePaths, settings: CleanupSettings) -> int:
+    names = keeper.children(table.blocks)
+    stats = keeper.exists_many([table.block(name) for name in names])
+    blocks = [(name, stat) for name, stat in zip(names, stats, strict=True) if stat is not None]
+    surplus = plan_block_removal(
+        blocks,
+        window=settings.replicated_deduplication_window,
+        window_seconds=settings.replicated_deduplication_window_seconds,
+    )
+    return _delete_all(keeper, [table.block(name) for name in surplus])
+
+
+def _delete_all(keeper: Keeper, paths: Sequence[str]) -> int:
+    """In order, so that the log is trimmed from its front even if this is cut short."""
+    for start in range(0, len(paths), _BATCH):
+        batch = paths[start : start + _BATCH]
+        try:
+            keeper.multi([Delete(path) for path in batch])
+        except (MultiFailed, KeeperConnectionLoss):
+            for path in batch:
+                try:
+                    keeper.delete(path)
+                except NoNode:
+                    continue
+    return len(paths)

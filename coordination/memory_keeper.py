@@ -1,0 +1,490 @@
+"""ZooKeeper's semantics in one process, with faults on demand: the twin of ``KazooKeeper`` for tests and simulation.
+
+A :class:`MemoryEnsemble` is the server: one tree, one transaction counter (zxid), several sessions. Nodes are immutable
+values in a dictionary, so that a multi works on a copy-on-write overlay and a lagging server is an old copy.
+As in ZooKeeper, a sequential name takes the number of creates its parent has seen, whether sequential or not.
+
+Faults are asked for through ``ensemble.faults``, a function of (session, kind, path) → :class:`Fault` or ``None``
+consulted at every request, or through ``disconnect``, ``expire`` and ``lag``.
+
+Watches and listeners are called by the thread that caused the event, after the ensemble's lock is released.
+Source: ZooKeeper programmer's guide; the contract suite compares the two implementations.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from coordination.keeper import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    KeeperConnectionLoss,
+    KeeperError,
+    KeeperSessionExpired,
+    KeeperUnavailable,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Op,
+    SessionState,
+    SetData,
+    Stat,
+    Watch,
+)
+
+
+class Fault(Enum):
+    LOSE_REQUEST = "lost before it was applied"
+    LOSE_ANSWER = "applied, the answer was lost"
+    EXPIRE = "the session expires before the request"
+    EXPIRE_AFTER = "applied, then the answer is lost and the session expires"
+
+
+FaultSource = Callable[[int, str, str], Fault | None]
+"""(session id, kind of request: read | create | set | delete | multi | sync, first path) → what goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    data: bytes
+    version: int
+    creates: int
+    children_version: int
+    created_zxid: int
+    modified_zxid: int
+    created_ms: int
+    modified_ms: int
+    owner: int
+    children: frozenset[str]
+
+
+_Tree = dict[str, _Node]
+
+
+def _split(path: str) -> tuple[str, str]:
+    parent, _, name = path.rpartition("/")
+    return parent or "/", name
+
+
+class _Transaction:
+    """Operations applied to an overlay of the tree; nothing is visible until ``commit``."""
+
+    def __init__(self, tree: _Tree, zxid: int, now_ms: int, session: int) -> None:
+        self._tree = tree
+        self._changed: dict[str, _Node | None] = {}
+        self._zxid = zxid
+        self._now_ms = now_ms
+        self._session = session
+        self.data_events: list[str] = []
+        self.child_events: list[str] = []
+        self.created_events: list[str] = []
+
+    def node(self, path: str) -> _Node:
+        found = self._changed[path] if path in self._changed else self._tree.get(path)
+        if found is None:
+            raise NoNode("no node", path)
+        return found
+
+    def has(self, path: str) -> bool:
+        return (self._changed[path] if path in self._changed else self._tree.get(path)) is not None
+
+    def apply(self, op: Op) -> str | Stat | None:
+        match op:
+            case Create():
+                return self.create(op)
+            case Delete():
+                self.delete(op)
+                return None
+            case SetData():
+                return self.set(op)
+            case Check():
+                self._expect(op.path, op.version)
+                return None
+
+    def _expect(self, path: str, version: int) -> _Node:
+        node = self.node(path)
+        if version not in (ANY_VERSION, node.version):
+            raise BadVersion(f"version is {node.version}, expected {version}", path)
+        return node
+
+    def create(self, op: Create) -> str:
+        parent_path, name = _split(op.path)
+        parent = self.node(parent_path)
+        if parent.owner:
+            raise KeeperError("NoChildrenForEphemerals", op.path)
+        path = op.path
+        if op.sequential:
+            name = f"{name}{parent.creates:010d}"
+            path = f"{op.path}{parent.creates:010d}"
+        if self.has(path):
+            raise NodeExists("node exists", path)
+        owner = self._session if op.ephemeral else 0
+        self._changed[path] = _Node(
+            op.data, 0, 0, 0, self._zxid, self._zxid, self._now_ms, self._now_ms, owner, frozenset()
+        )
+        self._changed[parent_path] = replace(
+            parent,
+            creates=parent.creates + 1,
+            children_version=parent.children_version + 1,
+            children=parent.children | {name},
+        )
+        self.created_events.append(path)
+        self.child_events.append(parent_path)
+        return path
+
+    def delete(self, op: Delete) -> None:
+        node = self._expect(op.path, op.version)
+        if node.children:
+            raise NotEmpty("not empty", op.path)
+        parent_path, name = _split(op.path)
+        parent = self.node(parent_path)
+        self._changed[op.path] = None
+        self._changed[parent_path] = replace(
+            parent, children_version=parent.children_version + 1, children=parent.children - {name}
+        )
+        self.data_events.append(op.path)
+        self.child_events.extend((op.path, parent_path))
+
+    def set(self, op: SetData) -> Stat:
+        node = self._expect(op.path, op.version)
+        changed = replace(
+            node, data=op.data, version=node.version + 1, modified_zxid=self._zxid, modified_ms=self._now_ms
+        )
+        self._changed[op.path] = changed
+        self.data_events.append(op.path)
+        return _stat(changed)
+
+    def commit(self) -> None:
+        for path, node in self._changed.items():
+            if node is None:
+                self._tree.pop(path, None)
+            else:
+                self._tree[path] = node
+
+
+def _stat(node: _Node) -> Stat:
+    return Stat(
+        version=node.version,
+        children_version=node.children_version,
+        created_zxid=node.created_zxid,
+        modified_zxid=node.modified_zxid,
+        created_ms=node.created_ms,
+        modified_ms=node.modified_ms,
+        ephemeral_owner=node.owner,
+        data_length=len(node.data),
+        children_count=len(node.children),
+    )
+
+
+class MemoryEnsemble:
+    """The server side. ``clock`` returns seconds and stamps the nodes."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.faults: FaultSource | None = None
+        self.requests = 0
+        """Requests served so far, a pipeline counting once per path."""
+        self.lock = threading.RLock()
+        self.zxid = 0
+        self.tree: _Tree = {"/": _Node(b"", 0, 0, 0, 0, 0, 0, 0, 0, frozenset())}
+        self._next_session = 1
+        self._keepers: list[MemoryKeeper] = []
+
+    def connect(self, chroot: str = "") -> MemoryKeeper:
+        keeper = MemoryKeeper(self, chroot)
+        self._keepers.append(keeper)
+        keeper.reconnect()
+        if chroot:
+            _create_parents_raw(self, keeper, chroot)
+        return keeper
+
+    def new_session(self) -> int:
+        with self.lock:
+            session = self._next_session
+            self._next_session += 1
+            return session
+
+    def run(self, session: int, ops: Sequence[Op]) -> list[str | Stat | None]:
+        """All or nothing; fires the watches of every session afterwards."""
+        with self.lock:
+            self.zxid += 1
+            transaction = _Transaction(self.tree, self.zxid, int(self.clock() * 1000), session)
+            results = []
+            for index, op in enumerate(ops):
+                try:
+                    results.append(transaction.apply(op))
+                except KeeperError as error:
+                    raise MultiFailed(index, op, error) from error
+            transaction.commit()
+            fired = [watch for keeper in self._keepers for watch in keeper.take_watches(transaction)]
+        for watch, path in fired:
+            watch(path)
+        return results
+
+    def end_session(self, session: int) -> None:
+        """Deletes the session's ephemeral nodes."""
+        with self.lock:
+            owned = [path for path, node in self.tree.items() if node.owner == session]
+            for path in owned:
+                self.run(session, [Delete(path)])
+
+
+def _create_parents_raw(ensemble: MemoryEnsemble, keeper: MemoryKeeper, path: str) -> None:
+    current = ""
+    for name in filter(None, path.split("/")):
+        current += "/" + name
+        if current not in ensemble.tree:
+            ensemble.run(keeper.session_id, [Create(current)])
+
+
+class MemoryKeeper:
+    """A client of a :class:`MemoryEnsemble`; implements the ``Keeper`` protocol."""
+
+    def __init__(self, ensemble: MemoryEnsemble, chroot: str = "") -> None:
+        self._ensemble = ensemble
+        self._chroot = chroot.rstrip("/")
+        self._session = 0
+        self._state = SessionState.EXPIRED
+        self._closed = False
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._data_watches: dict[str, list[tuple[Watch, str]]] = {}
+        self._child_watches: dict[str, list[tuple[Watch, str]]] = {}
+        self._past: _Tree | None = None
+
+    # --- session and faults ------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> int:
+        return self._session
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    @property
+    def session_timeout_seconds(self) -> float:
+        return 1.0
+
+    def add_listener(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    def _change(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+    def disconnect(self) -> None:
+        """The connection goes; the session lives on until :meth:`reconnect` or :meth:`expire`."""
+        self._change(SessionState.SUSPENDED)
+        self._drop_watches()
+
+    def expire(self) -> None:
+        """The session ends with its ephemerals; :meth:`reconnect` makes a new one."""
+        session, self._session = self._session, 0
+        if session:
+            self._ensemble.end_session(session)
+        self._change(SessionState.EXPIRED)
+        self._drop_watches()
+
+    def reconnect(self) -> None:
+        if self._closed:
+            raise KeeperSessionExpired("the session was closed")
+        if not self._session:
+            self._session = self._ensemble.new_session()
+        self._change(SessionState.CONNECTED)
+
+    def lag(self) -> None:
+        """From now on this client's server shows today's tree, until a ``sync`` or a write of this client."""
+        with self._ensemble.lock:
+            self._past = dict(self._ensemble.tree)
+
+    def close(self) -> None:
+        self.expire()
+        self._closed = True
+
+    def _drop_watches(self) -> None:
+        """Watches end with the connection; each is told, with the path it watched."""
+        with self._ensemble.lock:
+            fired = [pair for table in (self._data_watches, self._child_watches) for w in table.values() for pair in w]
+            self._data_watches, self._child_watches = {}, {}
+        for watch, path in fired:
+            watch(path)
+
+    def take_watches(self, transaction: _Transaction) -> list[tuple[Watch, str]]:
+        """Called by the ensemble under its lock: the watches that a transaction fires, removed."""
+        fired: list[tuple[Watch, str]] = []
+        for path in (*transaction.created_events, *transaction.data_events):
+            fired.extend(self._data_watches.pop(path, ()))
+        for path in transaction.child_events:
+            fired.extend(self._child_watches.pop(path, ()))
+        return fired
+
+    def _enter(self, kind: str, path: str) -> Fault | None:
+        """Counts the request, applies faults that come before it, returns one that comes after."""
+        if self._closed:
+            raise KeeperSessionExpired("the session was closed", path)
+        if self._state is not SessionState.CONNECTED:
+            raise KeeperUnavailable("no connection", path)
+        self._ensemble.requests += 1
+        fault = self._ensemble.faults(self._session, kind, path) if self._ensemble.faults else None
+        if self._state is not SessionState.CONNECTED:
+            raise KeeperUnavailable("no connection", path)
+        if fault is Fault.EXPIRE:
+            self.expire()
+            raise KeeperSessionExpired("session expired", path)
+        if kind in ("read", "sync"):
+            if fault is None:
+                return None
+            self.disconnect()
+            raise KeeperUnavailable("connection lost while reading", path)
+        if fault is Fault.LOSE_REQUEST:
+            self.disconnect()
+            raise KeeperConnectionLoss(path)
+        return fault
+
+    def _leave(self, fault: Fault | None, path: str) -> None:
+        if fault is Fault.LOSE_ANSWER:
+            self.disconnect()
+            raise KeeperConnectionLoss(path)
+        if fault is Fault.EXPIRE_AFTER:
+            self.expire()
+            raise KeeperConnectionLoss(path)
+
+    # --- paths -------------------------------------------------------------------------------------------------
+
+    def _full(self, path: str) -> str:
+        if not self._chroot:
+            return path
+        return self._chroot if path == "/" else self._chroot + path
+
+    def _stripped(self, path: str) -> str:
+        return path[len(self._chroot) :] or "/" if self._chroot else path
+
+    @property
+    def _tree(self) -> _Tree:
+        return self._past if self._past is not None else self._ensemble.tree
+
+    # --- reads -------------------------------------------------------------------------------------------------
+
+    def _watch_data(self, path: str, watch: Watch | None) -> None:
+        if watch is not None:
+            self._data_watches.setdefault(self._full(path), []).append((watch, path))
+
+    def _peek(self, path: str) -> _Node | None:
+        self._enter("read", path)
+        return self._tree.get(self._full(path))
+
+    def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        with self._ensemble.lock:
+            node = self._peek(path)
+            if node is None:
+                raise NoNode("no node", path)
+            self._watch_data(path, watch)
+            return node.data, _stat(node)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        with self._ensemble.lock:
+            node = self._peek(path)
+            self._watch_data(path, watch)
+            return _stat(node) if node is not None else None
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        with self._ensemble.lock:
+            node = self._peek(path)
+            if node is None:
+                raise NoNode("no node", path)
+            if watch is not None:
+                self._child_watches.setdefault(self._full(path), []).append((watch, path))
+            return sorted(node.children)
+
+    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        with self._ensemble.lock:
+            nodes = [self._peek(path) for path in paths]
+            return [(node.data, _stat(node)) if node is not None else None for node in nodes]
+
+    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
+        with self._ensemble.lock:
+            nodes = [self._peek(path) for path in paths]
+            return [_stat(node) if node is not None else None for node in nodes]
+
+    def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        with self._ensemble.lock:
+            nodes = [self._peek(path) for path in paths]
+            return [sorted(node.children) if node is not None else None for node in nodes]
+
+    def sync(self, path: str) -> None:
+        self._enter("sync", path)
+        self._past = None
+
+    # --- writes ------------------------------------------------------------------------------------------------
+
+    def _write(self, kind: str, ops: Sequence[Op]) -> list[str | Stat | None]:
+        path = ops[0].path
+        fault = self._enter(kind, path)
+        full = [replace(op, path=self._full(op.path)) for op in ops]
+        results = None
+        try:
+            results = self._ensemble.run(self._session, full)
+            self._past = None
+        except MultiFailed as error:
+            self._leave(fault, path)
+            error.cause.path = self._stripped(error.cause.path)
+            raise MultiFailed(error.index, ops[error.index], error.cause) from error
+        self._leave(fault, path)
+        return [self._stripped(result) if isinstance(result, str) else result for result in results]
+
+    def _single(self, kind: str, op: Op) -> str | Stat | None:
+        try:
+            return self._write(kind, [op])[0]
+        except MultiFailed as error:
+            raise error.cause from error
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        created = self._single("create", Create(path, data, ephemeral, sequential))
+        assert isinstance(created, str)
+        return created
+
+    def create_parents(self, path: str) -> None:
+        current = ""
+        for name in filter(None, path.split("/")):
+            current += "/" + name
+            if self.exists(current) is None:
+                try:
+                    self.create(current)
+                except NodeExists:
+                    continue
+
+    def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        stat = self._single("set", SetData(path, data, version))
+        assert isinstance(stat, Stat)
+        return stat
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._single("delete", Delete(path, version))
+
+    def delete_tree(self, path: str) -> None:
+        for _ in range(20):
+            try:
+                names = self.children(path)
+                for name in names:
+                    self.delete_tree(f"{path.rstrip('/')}/{name}")
+                self.delete(path)
+                return
+            except NoNode:
+                return
+            except NotEmpty:
+                continue
+        raise NotEmpty("others keep creating nodes below", path)
+
+    def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
+        return self._write("multi", ops) if ops else []

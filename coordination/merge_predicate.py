@@ -1,0 +1,112 @@
+"""Which neighbouring parts may be merged without ever making intersecting parts, on any replica.
+
+The order of the reads is the proof (:func:`build_predicate`):
+
+1. the log's version  2. a snapshot of the virtual parts  3. parts whose quorum is pending or failed
+4. block numbers being committed  5. the log is pulled, giving the current virtual parts.
+
+A and B may merge only if both are in the snapshot of step 2, each is still its own virtual part after step 5, no quorum
+is open on either, and between them lies neither a number being committed (step 4) nor a virtual part (step 5). A block
+that is inserted between A and B either still had its lock at step 4, or was in the log by step 5; one that takes its
+number later gets one above B's.
+
+The assignment then expects the log's version of step 1, which every merge and drop assigned since has moved.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coordination.block_numbers import committing_blocks
+from coordination.keeper import Keeper
+from coordination.part_set import PartSet
+from coordination.paths import TablePaths
+from coordination.queue import ReplicationQueue
+from coordination.quorum import unconfirmed_parts
+from parts.part_name import PartName
+
+
+@dataclass(frozen=True)
+class MergePredicate:
+    """A decision on data that was read in the order above; pure from here on."""
+
+    log_version: int
+    snapshot: PartSet
+    unconfirmed: frozenset[PartName]
+    committing: Mapping[str, list[int]]
+    current: PartSet
+
+    def why_not_single(self, part: PartName) -> str | None:
+        """``None`` if the part may take part in a merge (or be merged alone)."""
+        if part not in self.snapshot:
+            return f"part {part} was not yet known when selection began"
+        if part in self.unconfirmed:
+            return f"quorum for part {part} is not satisfied"
+        cover = self.current.covering(part)
+        if cover is None:
+            return f"part {part} was dropped"
+        if cover != part:
+            return f"part {part} has already been assigned a merge into {cover}"
+        return None
+
+    def why_not_pair(self, left: PartName, right: PartName) -> str | None:
+        """``None`` if the two neighbours may be merged together; each must pass :meth:`why_not_single` too."""
+        if left.partition_id != right.partition_id or left.max_block >= right.min_block:
+            return f"parts {left} and {right} are not neighbours"
+        if left.mutation != right.mutation:
+            return f"current mutation versions of parts {left} and {right} differ"
+        numbers = self.committing.get(left.partition_id, [])
+        index = bisect_right(numbers, left.max_block)
+        if index < len(numbers) and numbers[index] < right.min_block:
+            return f"block number {numbers[index]} is still being inserted between parts {left} and {right}"
+        between = self.current.between(left, right)
+        if between:
+            return f"there is part {between[0]} between parts {left} and {right} that is not here yet"
+        return None
+
+    def can_merge(self, left: PartName, right: PartName) -> str | None:
+        """``None`` if allowed, otherwise the reason."""
+        return self.why_not_single(left) or self.why_not_single(right) or self.why_not_pair(left, right)
+
+    def mergeable_runs(
+        self, partition_id: str, is_here: Callable[[PartName], bool] = lambda part: True
+    ) -> list[list[PartName]]:
+        """The partition's parts, cut where two neighbours may not be merged, and at parts that may not at all.
+
+        ``is_here`` limits the choice to parts this replica has, whose sizes it knows.
+        """
+        runs: list[list[PartName]] = []
+        previous: PartName | None = None
+        for part in self.snapshot.parts(partition_id):
+            if not is_here(part) or self.why_not_single(part) is not None:
+                previous = None
+                continue
+            if previous is not None and self.why_not_pair(previous, part) is None:
+                runs[-1].append(part)
+            else:
+                runs.append([part])
+            previous = part
+        return runs
+
+    def partition_ids(self) -> list[str]:
+        return self.snapshot.partition_ids()
+
+
+def build_predicate(
+    keeper: Keeper, table: TablePaths, queue: ReplicationQueue, pull: Callable[[], object]
+) -> MergePredicate:
+    """Reads what the decision needs, in the order that makes it right. ``pull`` brings the queue up to the log."""
+    stat = keeper.exists(table.log)
+    snapshot = queue.virtual_parts()
+    unconfirmed = unconfirmed_parts(keeper, table)
+    committing = committing_blocks(keeper, table, snapshot.partition_ids())
+    pull()
+    return MergePredicate(
+        log_version=stat.version if stat is not None else 0,
+        snapshot=snapshot,
+        unconfirmed=unconfirmed,
+        committing=committing,
+        current=queue.virtual_parts(),
+    )

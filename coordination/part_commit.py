@@ -1,0 +1,213 @@
+"""Committing a part that an entry of the queue made: fetched from another replica, or merged here.
+
+One multi: create ``parts/<part>``, delete the queue entry, add this replica to the part's quorum, and agree on content.
+Agreement: if another replica lists the part, its hash must be ours, else the outcome is DIFFERENT (ours is discarded
+and theirs fetched); if none does, the multi asserts that none does, so two replicas cannot commit different contents.
+
+The nodes of covered source parts stay until cleanup removes outdated parts (``queue_io.remove_parts``, then the disk):
+a fetcher that looks for a source still finds who has it.
+
+On COMMITTED the entry has left ZooKeeper. Make the part active, *then* call ``queue.finish(name)``: a DROP_RANGE waits
+for the entry, and must find the part.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from coordination.keeper import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Op,
+    check_not_exists,
+)
+from coordination.log_entry import LogEntry
+from coordination.part_record import PartRecord
+from coordination.part_set import PartSet
+from coordination.paths import ReplicaPaths, TablePaths
+from coordination.queue import ReplicationQueue
+from coordination.quorum import holder_ops
+from coordination.replica_activity import ReplicaAddress, addresses
+from parts.errors import ConflictError, CorruptionError
+from parts.part_name import PartName
+
+_ATTEMPTS = 20
+
+
+class ProducedStatus(Enum):
+    COMMITTED = "committed"
+    DIFFERENT = "another replica has other content under this name: discard ours, fetch theirs"
+    DROPPED = "not wanted any more (a DROP covered it, or its quorum failed): discard ours and the entry"
+    UNKNOWN = "may be committed: keep it pre-active and ask again"
+
+
+def commit_produced_part(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    queue: ReplicationQueue,
+    name: str,
+    entry: LogEntry,
+    part: PartName,
+    record: PartRecord,
+    *,
+    resolve_seconds: float = 10.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ProducedStatus:
+    """Commits ``part`` for the queue entry ``name``.
+
+    ``part`` is ``entry.new_part``, or a part of the virtual parts that covers it and was fetched instead.
+    Repeating it is safe. Exceptions mean that it was not committed (now); the entry is still there.
+    """
+    if queue.is_cancelled(name):
+        return ProducedStatus.DROPPED
+    deadline = clock() + resolve_seconds
+    is_in_doubt = False
+    for _ in range(_ATTEMPTS):
+        try:
+            status = _try_commit(keeper, replica, name, entry, part, record, is_in_doubt=is_in_doubt)
+        except KeeperConnectionLoss:
+            status, is_in_doubt = None, True
+        except MultiFailed as error:
+            raise error.cause from error
+        except KeeperError:
+            if not is_in_doubt:
+                raise
+            status = None
+        if status is ProducedStatus.DROPPED and entry.new_part is not None and _has_failed(keeper, replica, entry):
+            # While a failed part is nobody's virtual part, no merge can take it in, and none waits for it.
+            queue.remove_virtual(entry.new_part)
+        if status is not None:
+            return status
+        if is_in_doubt:
+            if clock() >= deadline:
+                return ProducedStatus.UNKNOWN
+            sleep(0.05)
+    if is_in_doubt:
+        return ProducedStatus.UNKNOWN
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not commit part {part}: others keep changing its nodes; retry")
+
+
+def _try_commit(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    name: str,
+    entry: LogEntry,
+    part: PartName,
+    record: PartRecord,
+    *,
+    is_in_doubt: bool,
+) -> ProducedStatus | None:
+    """``None``: somebody moved meanwhile, look again."""
+    if is_in_doubt:
+        keeper.sync(replica.root)
+    mine = replica.part(str(part))
+    queued, listed = keeper.exists_many([replica.queue_entry(name), mine])
+    if queued is None:
+        return ProducedStatus.COMMITTED if listed is not None else ProducedStatus.DROPPED
+    agreement = agreement_ops(keeper, replica, part, record)
+    if agreement is None:
+        return ProducedStatus.DIFFERENT
+    ops: list[Op] = [Delete(replica.queue_entry(name)), *agreement]
+    if listed is None:
+        ops.append(Create(mine, record.to_bytes()))
+    if entry.quorum >= 2 and entry.new_part is not None:
+        # A peer may have given the part up while its owner, whom we fetched from, was coming back.
+        if _has_failed(keeper, replica, entry):
+            return ProducedStatus.DROPPED
+        ops += check_not_exists(replica.table.quorum_failed_part(str(entry.new_part)))
+        ops += holder_ops(keeper, replica.table, entry.new_part, replica.name, is_parallel=entry.quorum_parallel)
+    try:
+        keeper.multi(ops)
+    except MultiFailed as error:
+        if isinstance(error.cause, NodeExists | NoNode) or "/quorum/" in error.op.path:
+            return None
+        raise
+    return ProducedStatus.COMMITTED
+
+
+def _has_failed(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
+    marker = replica.table.quorum_failed_part(str(entry.new_part))
+    return entry.quorum >= 2 and keeper.exists(marker) is not None
+
+
+def agreement_ops(keeper: Keeper, replica: ReplicaPaths, part: PartName, record: PartRecord) -> Sequence[Op] | None:
+    """Operations that hold the agreement on content, ``None`` when another replica's content differs."""
+    names = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
+    paths = [replica.table.replica(name).part(str(part)) for name in names]
+    answers = keeper.get_many(paths)
+    for path, answer in zip(paths, answers, strict=True):
+        if answer is not None:
+            if PartRecord.parse(answer[0]).content_hash != record.content_hash:
+                return None
+            return [Check(path, answer[1].version)]
+    return [op for path in paths for op in check_not_exists(path)]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Where to fetch from. ``part`` is the wanted part, or a virtual part that covers it."""
+
+    replica_name: str
+    part: PartName
+    address: ReplicaAddress
+    record: PartRecord | None
+    """As the holder lists it; the fetched content must have its hash."""
+
+
+def find_holder(
+    keeper: Keeper, replica: ReplicaPaths, wanted: PartName, virtual: PartSet, *, choose: random.Random | None = None
+) -> Holder | None:
+    """An active replica that has the part, or one that covers it: exact holders first, then the largest cover.
+
+    A covering part that is not one of this replica's virtual parts is not taken: its log entry, or a drop that this
+    replica has not pulled yet, may say otherwise.
+    """
+    names = _other_active(keeper, replica)
+    (choose or random).shuffle(names)
+    paths = [replica.table.replica(name).part(str(wanted)) for name in names]
+    answers = keeper.get_many(paths)
+    found = [(name, wanted, answer[0]) for name, answer in zip(names, answers, strict=True) if answer is not None]
+    if not found:
+        found = _covers(keeper, replica.table, names, wanted, virtual)
+    known = addresses(keeper, replica.table, [name for name, _, _ in found])
+    for name, part, data in found:
+        if name in known:
+            return Holder(name, part, known[name], _record(data))
+    return None
+
+
+def _other_active(keeper: Keeper, replica: ReplicaPaths) -> list[str]:
+    names = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
+    stats = keeper.exists_many([replica.table.replica(name).is_active for name in names])
+    return [name for name, stat in zip(names, stats, strict=True) if stat is not None]
+
+
+def _covers(
+    keeper: Keeper, table: TablePaths, names: list[str], wanted: PartName, virtual: PartSet
+) -> list[tuple[str, PartName, bytes]]:
+    found: list[tuple[str, PartName]] = []
+    for name, listed in zip(names, keeper.children_many([table.replica(n).parts for n in names]), strict=True):
+        parts = filter(None, map(PartName.try_parse, listed or ()))
+        found += [(name, part) for part in parts if part.covers(wanted) and part in virtual]
+    found.sort(key=lambda pair: pair[1].max_block - pair[1].min_block, reverse=True)
+    answers = keeper.get_many([table.replica(name).part(str(part)) for name, part in found])
+    return [(n, part, a[0]) for (n, part), a in zip(found, answers, strict=True) if a is not None]
+
+
+def _record(data: bytes) -> PartRecord | None:
+    try:
+        return PartRecord.parse(data)
+    except CorruptionError:
+        return None

@@ -1,0 +1,232 @@
+"""Every znode path of a table, built and parsed here and nowhere else.
+
+::
+
+    <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N leader_election temp
+           quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
+           mutations alter_partition_version lost_part_count replicas/<name>/…
+    replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
+           metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
+
+N is ZooKeeper's ten-digit sequence number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from parts.errors import UserError
+
+_SEQUENTIAL = re.compile(r"(log|queue|block)-(\d{10})\Z")
+_REPLICA_NAME = re.compile(r"[^/\x00-\x1f\x7f]+\Z")
+
+
+def sequence_number(name: str) -> int:
+    """The N of ``log-N``, ``queue-N`` or ``block-N`` (a name or a whole path)."""
+    match = _SEQUENTIAL.search(name)
+    if match is None:
+        raise ValueError(f"not a sequential node: {name!r}")
+    return int(match.group(2))
+
+
+def log_name(index: int) -> str:
+    return f"log-{index:010d}"
+
+
+def queue_name(index: int) -> str:
+    return f"queue-{index:010d}"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePaths:
+    """``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``."""
+
+    root: str
+
+    def __post_init__(self) -> None:
+        if not self.root.startswith("/") or self.root.endswith("/") or "//" in self.root:
+            raise UserError(
+                "BAD_ARGUMENTS", f"ZooKeeper path of a table must start with / and not end with it, got {self.root!r}"
+            )
+
+    @property
+    def metadata(self) -> str:
+        return f"{self.root}/metadata"
+
+    @property
+    def columns(self) -> str:
+        return f"{self.root}/columns"
+
+    @property
+    def log(self) -> str:
+        return f"{self.root}/log"
+
+    @property
+    def log_prefix(self) -> str:
+        """What a sequential create of a log entry takes."""
+        return f"{self.root}/log/log-"
+
+    def log_entry(self, index: int) -> str:
+        return f"{self.root}/log/{log_name(index)}"
+
+    @property
+    def blocks(self) -> str:
+        return f"{self.root}/blocks"
+
+    def block(self, block_id: str) -> str:
+        return f"{self.root}/blocks/{block_id}"
+
+    @property
+    def block_numbers(self) -> str:
+        return f"{self.root}/block_numbers"
+
+    def partition(self, partition_id: str) -> str:
+        """Parent of a partition's block counter."""
+        return f"{self.root}/block_numbers/{partition_id}"
+
+    def block_number_prefix(self, partition_id: str) -> str:
+        return f"{self.root}/block_numbers/{partition_id}/block-"
+
+    @property
+    def leader_election(self) -> str:
+        return f"{self.root}/leader_election"
+
+    @property
+    def temp(self) -> str:
+        return f"{self.root}/temp"
+
+    @property
+    def quorum(self) -> str:
+        return f"{self.root}/quorum"
+
+    @property
+    def quorum_status(self) -> str:
+        return f"{self.root}/quorum/status"
+
+    @property
+    def quorum_last_part(self) -> str:
+        return f"{self.root}/quorum/last_part"
+
+    @property
+    def quorum_failed_parts(self) -> str:
+        return f"{self.root}/quorum/failed_parts"
+
+    def quorum_failed_part(self, part: str) -> str:
+        return f"{self.root}/quorum/failed_parts/{part}"
+
+    @property
+    def quorum_parallel(self) -> str:
+        return f"{self.root}/quorum/parallel"
+
+    def quorum_parallel_part(self, part: str) -> str:
+        return f"{self.root}/quorum/parallel/{part}"
+
+    @property
+    def mutations(self) -> str:
+        return f"{self.root}/mutations"
+
+    @property
+    def alter_partition_version(self) -> str:
+        return f"{self.root}/alter_partition_version"
+
+    @property
+    def lost_part_count(self) -> str:
+        return f"{self.root}/lost_part_count"
+
+    @property
+    def replicas(self) -> str:
+        return f"{self.root}/replicas"
+
+    def replica(self, name: str) -> ReplicaPaths:
+        return ReplicaPaths(self, name)
+
+    @property
+    def parents(self) -> str:
+        """The path above the table's root, ``"/"`` if it lies at the top."""
+        return self.root.rpartition("/")[0] or "/"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPaths:
+    """The nodes of one replica of a table."""
+
+    table: TablePaths
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _REPLICA_NAME.match(self.name):
+            raise UserError(
+                "NO_REPLICA_NAME_GIVEN", f"Replica name must be non-empty and without '/', got {self.name!r}"
+            )
+
+    @property
+    def root(self) -> str:
+        return f"{self.table.root}/replicas/{self.name}"
+
+    @property
+    def host(self) -> str:
+        return f"{self.root}/host"
+
+    @property
+    def is_active(self) -> str:
+        return f"{self.root}/is_active"
+
+    @property
+    def log_pointer(self) -> str:
+        return f"{self.root}/log_pointer"
+
+    @property
+    def queue(self) -> str:
+        return f"{self.root}/queue"
+
+    @property
+    def queue_prefix(self) -> str:
+        """What a sequential create of a queue entry takes."""
+        return f"{self.root}/queue/queue-"
+
+    def queue_entry(self, name: str) -> str:
+        return f"{self.root}/queue/{name}"
+
+    @property
+    def parts(self) -> str:
+        return f"{self.root}/parts"
+
+    def part(self, part: str) -> str:
+        return f"{self.root}/parts/{part}"
+
+    @property
+    def is_lost(self) -> str:
+        return f"{self.root}/is_lost"
+
+    @property
+    def flags(self) -> str:
+        return f"{self.root}/flags"
+
+    @property
+    def force_restore_data(self) -> str:
+        return f"{self.root}/flags/force_restore_data"
+
+    @property
+    def metadata(self) -> str:
+        return f"{self.root}/metadata"
+
+    @property
+    def columns(self) -> str:
+        return f"{self.root}/columns"
+
+    @property
+    def metadata_version(self) -> str:
+        return f"{self.root}/metadata_version"
+
+    @property
+    def mutation_pointer(self) -> str:
+        return f"{self.root}/mutation_pointer"
+
+    @property
+    def min_unprocessed_insert_time(self) -> str:
+        return f"{self.root}/min_unprocessed_insert_time"
+
+    @property
+    def max_processed_insert_time(self) -> str:
+        return f"{self.root}/max_processed_insert_time"

@@ -1,0 +1,256 @@
+"""The thin shell of the queue: loading it, pulling the log into it, removing what is done.
+
+A pull is one multi for each batch: create the queue nodes, move ``log_pointer`` (expecting its version), keep
+``min_unprocessed_insert_time`` true. Only after it committed do the entries enter memory. A lost answer leaves memory
+behind ZooKeeper, so the next pull first takes up every queue node that memory lacks. Entries that memory cannot follow
+raise ``IntersectingPartsError``: the replica must stop rather than diverge.
+
+The log is read in the order of its indices; an index that is missing below a live pointer was trimmed, which happens
+only to a replica marked as lost (:class:`LogTrimmedError`: clone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordination.keeper import (
+    BadVersion,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    Op,
+    SetData,
+    Watch,
+)
+from coordination.log_entry import EntryType, LogEntry
+from coordination.paths import ReplicaPaths, log_name, sequence_number
+from coordination.queue import ReplicationQueue
+from coordination.quorum import confirm_own_parts, fetch_entries
+from parts.errors import ConflictError, UnavailableError
+from parts.part_name import PartName
+
+_BATCH = 200
+
+
+class LogTrimmedError(ConflictError):
+    """The log no longer holds what this replica has to pull next: it must be cloned."""
+
+    def __init__(self, replica: ReplicaPaths, index: int) -> None:
+        super().__init__(
+            "KEEPER_EXCEPTION",
+            f"Log entry {log_name(index)} that replica {replica.name} needs is gone; it must be cloned",
+        )
+
+
+def load_queue(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, active_parts: Iterable[PartName]) -> int:
+    """Loads the queue into memory at the start of a session. Returns its length."""
+    entries = _read_entries(keeper, replica, keeper.children(replica.queue))
+    queue.load(active_parts, entries)
+    processed = keeper.get(replica.max_processed_insert_time)[0]
+    queue.note_processed_insert(float(processed or b"0"))
+    return len(entries)
+
+
+def _read_entries(keeper: Keeper, replica: ReplicaPaths, names: list[str]) -> list[tuple[str, LogEntry]]:
+    answers = keeper.get_many([replica.queue_entry(name) for name in names])
+    return [(name, LogEntry.parse(a[0])) for name, a in zip(names, answers, strict=True) if a is not None]
+
+
+def read_log_pointer(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
+    """(index of the next entry to pull, version of the node). Raises if the replica was never cloned."""
+    data, stat = keeper.get(replica.log_pointer)
+    if not data:
+        raise UnavailableError(
+            "TABLE_IS_READ_ONLY", f"Replica {replica.root} was not cloned yet: it has no log pointer"
+        )
+    return int(data), stat.version
+
+
+def log_position(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
+    """(log_pointer, log_max_index) as in system.replicas; the maximum is the index of the newest entry, 0 for none."""
+    pointer, _ = read_log_pointer(keeper, replica)
+    names = keeper.children(replica.table.log)
+    return pointer, sequence_number(names[-1]) if names else 0
+
+
+def pull_log(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, *, watch: Watch | None = None) -> int:
+    """Copies new log entries to the queue; returns how many. ``watch`` fires when the log changes next.
+
+    Call it from one thread at a time per replica.
+    """
+    pointer, version = read_log_pointer(keeper, replica)
+    _take_up_unknown(keeper, replica, queue)
+    indices = [sequence_number(name) for name in keeper.children(replica.table.log, watch)]
+    _require_untrimmed(replica, pointer, indices)
+    fresh = [index for index in indices if index >= pointer]
+    for start in range(0, len(fresh), _BATCH):
+        batch = fresh[start : start + _BATCH]
+        version = _pull_batch(keeper, replica, queue, batch, version)
+    return len(fresh)
+
+
+def _require_untrimmed(replica: ReplicaPaths, pointer: int, indices: list[int]) -> None:
+    """Indices have no gaps: the log's nodes are all sequential and trimmed from the front."""
+    if indices and min(indices) > pointer:
+        raise LogTrimmedError(replica, pointer)
+
+
+def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
+    """Entries of a pull whose answer was lost."""
+    known = queue.names()
+    unknown = [name for name in keeper.children(replica.queue) if name not in known]
+    for name, entry in _read_entries(keeper, replica, unknown):
+        queue.add(name, entry)
+
+
+def _pull_batch(
+    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, indices: list[int], version: int
+) -> int:
+    answers = keeper.get_many([replica.table.log_entry(index) for index in indices])
+    entries: list[LogEntry] = []
+    for index, answer in zip(indices, answers, strict=True):
+        if answer is None:
+            raise LogTrimmedError(replica, index)
+        entries.append(LogEntry.parse(answer[0]))
+    wanted = [entry for entry in entries if not _is_here(queue, entry)]
+    ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in wanted]
+    ops.append(SetData(replica.log_pointer, str(indices[-1] + 1).encode(), version))
+    oldest = _oldest_insert(queue, wanted)
+    if oldest is not None:
+        ops.append(SetData(replica.min_unprocessed_insert_time, str(oldest).encode()))
+    try:
+        results = keeper.multi(ops)
+    except MultiFailed as error:
+        if isinstance(error.cause, BadVersion):
+            raise ConflictError(
+                "KEEPER_EXCEPTION", f"Somebody else moved {replica.log_pointer}: two servers run as this replica?"
+            ) from error
+        raise error.cause from error
+    for entry, path in zip(wanted, results, strict=False):
+        assert isinstance(path, str)
+        queue.add(path.rpartition("/")[2], entry)
+    return results[len(wanted)].version  # type: ignore[union-attr]
+
+
+def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
+    """This replica's own INSERT needs no queue entry: its part is active already."""
+    return (
+        entry.type is EntryType.GET_PART
+        and entry.source_replica == queue.replica_name
+        and entry.new_part is not None
+        and queue.has_virtual_cover(entry.new_part) is not None
+    )
+
+
+def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | None:
+    """The new value of min_unprocessed_insert_time, ``None`` if it does not change."""
+    times = [entry.create_time for entry in fresh if entry.type in (EntryType.GET_PART, EntryType.ATTACH_PART)]
+    if not times:
+        return None
+    known = queue.insert_times()[0]
+    oldest = min(times)
+    return oldest if not known or oldest < known else None
+
+
+def drop_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
+    """Removes an entry that is done or has nothing to do, first from ZooKeeper, then from memory.
+
+    A quorum part that is here already (its fetch was committed under another entry) is confirmed on the way.
+    """
+    entry = next((item.entry for item in queue.entries() if item.name == name), None)
+    if entry is not None and entry.quorum >= 2 and entry.new_part is not None:
+        part = str(entry.new_part)
+        if keeper.exists(replica.part(part)) is not None:
+            confirm_own_parts(keeper, replica, [part])
+    drop_entries(keeper, replica, queue, [name])
+
+
+def drop_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, names: list[str]) -> None:
+    """As :func:`drop_entry`, in one multi when nothing is in the way. A lost answer is simply asked again."""
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
+        try:
+            keeper.multi([Delete(replica.queue_entry(name)) for name in batch])
+        except (MultiFailed, KeeperConnectionLoss):
+            for name in batch:
+                _delete_if_there(keeper, replica.queue_entry(name))
+        for name in batch:
+            queue.finish(name)
+
+
+def discard_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
+    """The entry's part will never come here: ``fail_unreachable_part`` said so, or its commit said DROPPED."""
+    entry = next((item.entry for item in queue.entries() if item.name == name), None)
+    if entry is not None and entry.new_part is not None:
+        # First from memory: while a failed part is nobody's virtual part, no merge can take it in.
+        queue.remove_virtual(entry.new_part)
+    drop_entries(keeper, replica, queue, [name])
+
+
+def _delete_if_there(keeper: Keeper, path: str) -> None:
+    try:
+        keeper.delete(path)
+    except NoNode:
+        return
+
+
+def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
+    """Writes both insert times down; call it now and then (each queue step), they are for operators."""
+    oldest, newest = queue.insert_times()
+    keeper.multi(
+        [
+            SetData(replica.min_unprocessed_insert_time, str(oldest).encode() if oldest else b""),
+            SetData(replica.max_processed_insert_time, str(newest).encode() if newest else b""),
+        ]
+    )
+
+
+def own_parts(keeper: Keeper, replica: ReplicaPaths) -> list[PartName]:
+    """What ZooKeeper lists as this replica's parts, covered ones included until they are cleaned up."""
+    return [PartName.parse(name) for name in keeper.children(replica.parts)]
+
+
+def remove_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:
+    """Takes outdated, detached or dropped parts off the replica's list. Before they leave the disk."""
+    paths = [replica.part(str(part)) for part in parts]
+    for start in range(0, len(paths), _BATCH):
+        batch = paths[start : start + _BATCH]
+        try:
+            keeper.multi([Delete(path) for path in batch])
+        except (MultiFailed, KeeperConnectionLoss):
+            for path in batch:
+                _delete_if_there(keeper, path)
+
+
+def requeue_fetch(
+    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName], now: float
+) -> int:
+    """For parts that ZooKeeper lists and the disk lacks (or has broken): off the list and a fetch into the queue.
+
+    One multi a part, so that a crash leaves either the listing or the fetch. A part that a queued drop covers (its
+    execution was cut short) only leaves the list: a fetch behind the drop would bring it back.
+    """
+    missing = list(parts)
+    if not missing:
+        return 0
+    queued = [entry for _, entry in _read_entries(keeper, replica, keeper.children(replica.queue))]
+    drops = [entry.new_part for entry in queued if entry.is_dropping and entry.new_part is not None]
+    dropped = [part for part in missing if any(gone.covers(part) for gone in drops)]
+    remove_parts(keeper, replica, dropped)
+    for part in dropped:
+        queue.remove_virtual(part)
+    wanted = {part: "" for part in missing if part not in dropped}
+    entries = fetch_entries(keeper, replica.table, wanted, "", now)
+    for entry in entries:
+        assert entry.new_part is not None
+        listed = replica.part(str(entry.new_part))
+        ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True)]
+        if keeper.exists(listed) is not None:
+            ops.append(Delete(listed))
+        path = keeper.multi(ops)[0]
+        assert isinstance(path, str)
+        queue.add(path.rpartition("/")[2], entry)
+    return len(entries)

@@ -1,0 +1,125 @@
+"""Replicas of one table on an in-memory ZooKeeper, as far as the tests of this room need them."""
+
+from __future__ import annotations
+
+from coordination import queue_io
+from coordination.block_numbers import BlockLock
+from coordination.clone import clone_replica, finish_clone, is_lost
+from coordination.insert_commit import (
+    InsertRequest,
+    InsertResult,
+    InsertStatus,
+    begin_insert,
+    commit_insert,
+)
+from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.part_commit import ProducedStatus, commit_produced_part, find_holder
+from coordination.part_record import PartRecord
+from coordination.paths import ReplicaPaths, TablePaths
+from coordination.queue import ActionKind, Limits, ReplicationQueue
+from coordination.quorum import (
+    QuorumPlan,
+)
+from coordination.replica_activity import Activation, ReplicaAddress, activate
+from coordination.table_nodes import TableDefinition, create_table_or_replica
+from parts.part_name import PartName
+
+TABLE = TablePaths("/clickhouse/tables/01/hits")
+DEFINITION = TableDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb String")
+RECORD = PartRecord("hash", 1, 10)
+
+
+class Member:
+    """One replica as far as these tests need it."""
+
+    def __init__(self, ensemble: MemoryEnsemble, name: str) -> None:
+        self.ensemble, self.name = ensemble, name
+        self.keeper: MemoryKeeper = ensemble.connect()
+        self.paths: ReplicaPaths = TABLE.replica(name)
+        self.outcome = create_table_or_replica(self.keeper, TABLE, name, DEFINITION)
+        self.queue = ReplicationQueue(name, lambda: 100.0)
+        self.active: set[PartName] = set()
+        self.start()
+
+    def start(self) -> None:
+        self.activation: Activation = activate(
+            self.keeper, self.paths, ReplicaAddress(self.name, 1), self.name, wait_seconds=0
+        )
+        if is_lost(self.keeper, self.paths):
+            clone_replica(self.keeper, self.paths, dict.fromkeys(self.active, ""))
+            finish_clone(self.keeper, self.paths)
+        queue_io.load_queue(self.keeper, self.paths, self.queue, queue_io.own_parts(self.keeper, self.paths))
+
+    def covering_active(self, part: PartName) -> PartName | None:
+        return next((p for p in self.active if p.covers(part)), None)
+
+    def size_bytes(self, part: PartName) -> int:
+        return 1
+
+    def request(self, block_id: str = "id", quorum: QuorumPlan | None = None, partition: str = "all") -> InsertRequest:
+        lock = begin_insert(self.keeper, TABLE, partition, block_id, owner=self.name, quorum=quorum)
+        assert isinstance(lock, BlockLock)
+        part = PartName(partition, lock.number, lock.number, 0)
+        return InsertRequest(self.paths, part, lock, RECORD, 50.0, self.activation, block_id, quorum)
+
+    def insert(self, block_id: str = "id", quorum: QuorumPlan | None = None, partition: str = "all") -> PartName:
+        request = self.request(block_id, quorum, partition)
+        assert self.commit(request).status is InsertStatus.COMMITTED
+        self.active.add(request.part)
+        self.queue.add_active(request.part)
+        return request.part
+
+    def commit(self, request: InsertRequest) -> InsertResult:
+        return commit_insert(self.keeper, request, resolve_seconds=0, sleep=lambda _: None)
+
+    def pull(self) -> int:
+        return queue_io.pull_log(self.keeper, self.paths, self.queue)
+
+    def drain(self) -> list[ActionKind]:
+        """Executes what can be executed; data are names only."""
+        done = []
+        while (action := self.queue.next_action(self, Limits(9, 9, 1 << 40))) is not None:
+            part = action.entry.new_part
+            assert part is not None
+            done.append(action.kind)
+            if action.kind is ActionKind.SKIP:
+                queue_io.drop_entry(self.keeper, self.paths, self.queue, action.name)
+            elif action.kind is ActionKind.DROP_RANGE:
+                self.active = {p for p in self.active if not part.covers(p)}
+                listed = queue_io.own_parts(self.keeper, self.paths)
+                queue_io.remove_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])
+                names = [*self.queue.covered_entries(action.name), action.name]
+                queue_io.drop_entries(self.keeper, self.paths, self.queue, names)
+            else:
+                if action.kind is ActionKind.FETCH:
+                    holder = find_holder(self.keeper, self.paths, part, self.queue.virtual_parts())
+                    if holder is None:
+                        self.queue.postpone(action.name, "nobody has it", pause_seconds=1e9)
+                        continue
+                    part = holder.part
+                status = commit_produced_part(
+                    self.keeper, self.paths, self.queue, action.name, action.entry, part, RECORD
+                )
+                assert status is ProducedStatus.COMMITTED
+                self.active = {p for p in self.active if not part.covers(p)} | {part}
+                self.queue.finish(action.name)
+        return done
+
+    def expire(self) -> None:
+        self.keeper.expire()
+
+    def restart(self) -> None:
+        if self.keeper.session_id:
+            self.expire()
+        self.keeper.reconnect()
+        self.start()
+
+
+def fault_once(ensemble: MemoryEnsemble, fault: Fault, kind: str = "multi") -> None:
+    def faults(session: int, seen: str, path: str) -> Fault | None:
+        if seen == kind:
+            ensemble.faults = None
+            return fault
+        return None
+
+    ensemble.faults = faults

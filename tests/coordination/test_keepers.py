@@ -1,0 +1,217 @@
+"""The contract on both keepers, and what only one of them can show: faults, expiry, a server that goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooState
+
+from coordination.embedded_zookeeper import EmbeddedZooKeeper
+from coordination.kazoo_keeper import KazooKeeper
+from coordination.keeper import (
+    Create,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperSessionExpired,
+    KeeperUnavailable,
+    SessionState,
+)
+from coordination.memory_keeper import Fault, MemoryEnsemble
+from tests.coordination.keeper_contract import Connect, KeeperContract
+
+
+class TestMemoryKeeper(KeeperContract):
+    @pytest.fixture
+    def connect(self) -> Connect:
+        return MemoryEnsemble().connect
+
+
+class TestMemoryKeeperInChroot(KeeperContract):
+    @pytest.fixture
+    def connect(self) -> Connect:
+        ensemble = MemoryEnsemble()
+        return lambda: ensemble.connect("/some/root")
+
+
+class _Kazoo(KeeperContract):
+    chroot = ""
+
+    @pytest.fixture
+    def connect(self, zookeeper: EmbeddedZooKeeper) -> Iterator[Connect]:
+        opened: list[KazooKeeper] = []
+
+        def connect() -> Keeper:
+            opened.append(KazooKeeper(zookeeper.hosts, 5.0, self.chroot))
+            return opened[-1]
+
+        yield connect
+        for keeper in opened:
+            keeper.close()
+
+
+@pytest.mark.cluster
+class TestKazooKeeper(_Kazoo):
+    pass
+
+
+@pytest.mark.cluster
+class TestKazooKeeperInChroot(_Kazoo):
+    chroot = "/some/root"
+
+
+class TestMemoryFaults:
+    def test_lost_request_and_lost_answer_look_alike_to_the_caller(self) -> None:
+        ensemble = MemoryEnsemble()
+        keeper, other = ensemble.connect(), ensemble.connect()
+        for fault, name, applied in ((Fault.LOSE_REQUEST, "a", False), (Fault.LOSE_ANSWER, "b", True)):
+            ensemble.faults = lambda session, kind, path, fault=fault: fault if kind == "create" else None
+            with pytest.raises(KeeperConnectionLoss):
+                keeper.create(f"/{name}")
+            ensemble.faults = None
+            assert keeper.state is SessionState.SUSPENDED
+            keeper.reconnect()
+            assert (other.exists(f"/{name}") is not None) is applied
+
+    def test_disconnected_calls_fail_definitely_and_the_session_survives(self) -> None:
+        keeper = MemoryEnsemble().connect()
+        session = keeper.session_id
+        keeper.create("/e", ephemeral=True)
+        keeper.disconnect()
+        with pytest.raises(KeeperUnavailable):
+            keeper.create("/x")
+        keeper.reconnect()
+        assert keeper.session_id == session
+        assert keeper.exists("/e") is not None
+
+    def test_expiry_takes_ephemerals_and_fires_watches(self) -> None:
+        keeper = MemoryEnsemble().connect()
+        states: list[SessionState] = []
+        fired: list[str] = []
+        keeper.add_listener(states.append)
+        keeper.create("/e", ephemeral=True)
+        keeper.exists("/other", fired.append)
+        session = keeper.session_id
+        keeper.expire()
+        assert fired == ["/other"]
+        assert keeper.session_id == 0
+        keeper.reconnect()
+        assert keeper.session_id not in (0, session)
+        assert keeper.exists("/e") is None
+        assert states == [SessionState.EXPIRED, SessionState.CONNECTED]
+
+    def test_lagging_server_shows_the_past_until_sync(self) -> None:
+        ensemble = MemoryEnsemble()
+        keeper, other = ensemble.connect(), ensemble.connect()
+        keeper.lag()
+        other.create("/new")
+        assert keeper.exists("/new") is None
+        keeper.sync("/")
+        assert keeper.exists("/new") is not None
+
+    def test_closed_session_expires_a_request(self) -> None:
+        ensemble = MemoryEnsemble()
+        keeper = ensemble.connect()
+        ensemble.faults = lambda session, kind, path: Fault.EXPIRE
+        with pytest.raises(KeeperSessionExpired):
+            keeper.multi([Create("/x")])
+
+
+def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "condition not met in time"
+        time.sleep(0.01)
+
+
+@pytest.mark.cluster
+class TestKazooFaults:
+    def test_server_that_goes_and_comes_back(self, tmp_path: object) -> None:
+        server = EmbeddedZooKeeper(str(tmp_path)).start()
+        states: list[SessionState] = []
+        keeper = KazooKeeper(server.hosts, 6.0, "/root", read_retry_seconds=0.5, write_connect_wait_seconds=0.2)
+        try:
+            keeper.add_listener(states.append)
+            keeper.create("/e", ephemeral=True)
+            session = keeper.session_id
+            server.kill()
+            _until(lambda: keeper.state is SessionState.SUSPENDED)
+            started = time.monotonic()
+            with pytest.raises(KeeperUnavailable, match="no connection to ZooKeeper"):
+                keeper.create("/x")
+            with pytest.raises(KeeperUnavailable):
+                keeper.get_many(["/x", "/y"])
+            assert time.monotonic() - started < 3
+            server.start()
+            assert keeper.wait_connected(15)
+            assert keeper.session_id == session
+            assert keeper.exists("/e") is not None
+            assert states[:2] == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        finally:
+            keeper.close()
+            server.stop()
+
+    def test_expired_session_is_replaced_by_itself(self, zookeeper: EmbeddedZooKeeper) -> None:
+        """The session is ended behind the client's back, as by the server's time-out."""
+        keeper = KazooKeeper(zookeeper.hosts, 5.0, "/expiry")
+        twin = KazooKeeper(zookeeper.hosts, 5.0, "/expiry")
+        states: list[SessionState] = []
+        try:
+            keeper.add_listener(states.append)
+            keeper.create("/e", ephemeral=True)
+            session = keeper.session_id
+            _end_session(zookeeper, keeper)
+            _until(lambda: keeper.session_id not in (0, session) and keeper.state is SessionState.CONNECTED)
+            assert SessionState.EXPIRED in states
+            _until(lambda: twin.exists("/e") is None)
+            keeper.create("/e", ephemeral=True)
+        finally:
+            keeper.close()
+            twin.close()
+
+    def test_silent_server_makes_a_write_unknown(self, tmp_path: object) -> None:
+        """A stopped process keeps its connections open and answers nothing: the read time-out must tell."""
+        server = EmbeddedZooKeeper(str(tmp_path)).start()
+        keeper = KazooKeeper(server.hosts, 2.0, read_retry_seconds=0.5)
+        try:
+            keeper.create("/a")
+            server.pause()
+            with pytest.raises(KeeperConnectionLoss):
+                keeper.create("/b")
+            server.resume()
+            assert keeper.wait_connected(15)
+            assert keeper.exists("/a") is not None
+        finally:
+            if server.pid:
+                os.kill(server.pid, signal.SIGCONT)
+            keeper.close()
+            server.stop()
+
+    def test_starts_without_a_server(self, tmp_path: object) -> None:
+        server = EmbeddedZooKeeper(str(tmp_path)).start()
+        server.stop()
+        keeper = KazooKeeper(server.hosts, 5.0, "/late", connect_timeout_seconds=0.1, read_retry_seconds=0.1)
+        try:
+            assert keeper.state is SessionState.EXPIRED
+            with pytest.raises(KeeperUnavailable):
+                keeper.exists("/")
+            server.start()
+            assert keeper.wait_connected(15)
+            assert keeper.children("/") == []
+        finally:
+            keeper.close()
+            server.stop()
+
+
+def _end_session(zookeeper: EmbeddedZooKeeper, keeper: KazooKeeper) -> None:
+    """A second client takes over the session by its id and password, and closes it."""
+    from kazoo.client import KazooClient
+
+    thief = KazooClient(hosts=zookeeper.hosts, client_id=keeper._client.client_id)
+    thief.start()
+    assert thief.state == KazooState.CONNECTED
+    thief.stop()
+    thief.close()

@@ -1,0 +1,298 @@
+"""Merges, drops, clones, cleanup and the queue's shell, one scenario a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordination import queue_io
+from coordination.cleanup import CleanupSettings, clean_once
+from coordination.clone import clone_replica, finish_clone
+from coordination.drop_range import drop_all_partitions, drop_partition
+from coordination.insert_commit import (
+    InsertStatus,
+)
+from coordination.keeper import NoNode
+from coordination.log_entry import EntryType, LogEntry
+from coordination.memory_keeper import Fault, MemoryEnsemble
+from coordination.merge_assignment import assign_merges, merge_entry
+from coordination.merge_predicate import build_predicate
+from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_record import PartRecord
+from coordination.queue import ActionKind, Limits, ReplicationQueue
+from parts.errors import ConflictError, PandoError
+from parts.part_name import PartName
+from tests.coordination.members import TABLE, Member, fault_once
+
+
+def test_two_leaders_a_merge_chosen_before_a_drop_is_not_assigned_after_it(members: list[Member]) -> None:
+    a, b = members[0].insert("a"), members[0].insert("b")
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    assert predicate.can_merge(a, b) is None
+    drop_partition(members[1].keeper, TABLE, "r2", "all")
+    assert not assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    assert predicate.can_merge(a, b) == f"part {a} was dropped"
+
+
+def test_merge_does_not_reach_over_a_block_that_is_being_committed(members: list[Member]) -> None:
+    a = members[0].insert("a")
+    request = members[1].request("between")
+    b = members[0].insert("b")
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    assert "still being inserted" in (predicate.can_merge(a, b) or "")
+    assert predicate.mergeable_runs("all") == [[a], [b]]
+    members[1].commit(request)
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    assert predicate.mergeable_runs("all") == [[a], [b]]
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    assert "between" in (predicate.can_merge(a, b) or "")
+    assert predicate.mergeable_runs("all") == [[a, request.part, b]]
+
+
+def test_drop_takes_back_inserts_in_flight_and_spares_later_ones(members: list[Member]) -> None:
+    gone = members[0].insert("gone")
+    flying = members[1].request("flying")
+    assert drop_all_partitions(members[2].keeper, TABLE, "r3") != []
+    assert members[1].commit(flying).status is InsertStatus.RETRY
+    later = members[1].insert("flying")
+    again = members[1].insert("gone")
+    for _ in range(2):
+        for member in members:
+            member.pull()
+            member.drain()
+    assert all(member.active == {later, again} for member in members)
+    assert gone not in members[0].active
+
+
+def test_drop_after_pull_but_before_the_own_insert_is_active_waits_for_it(members: list[Member]) -> None:
+    member = members[0]
+    request = member.request()
+    with member.queue.inserting(request.part):
+        member.commit(request)
+        drop_partition(members[1].keeper, TABLE, "r2", "all")
+        member.pull()
+        assert member.queue.next_action(member, Limits(1, 1, 1)) is None
+        member.active.add(request.part)
+        member.queue.add_active(request.part)
+    assert ActionKind.DROP_RANGE in member.drain()
+    assert not member.active
+    assert not list(member.queue.virtual_parts())
+
+
+def test_dropped_data_is_not_resurrected_by_a_clone(members: list[Member]) -> None:
+    part = members[0].insert("id")
+    drop_partition(members[0].keeper, TABLE, "r1", "all")
+    members[0].pull()  # the drop is in r1's queue, not executed: r1 still lists the part
+    members[1].expire()
+    members[2].expire()
+    fresh = Member(members[0].ensemble, "r4")
+    fresh.pull()
+    assert fresh.drain() == [ActionKind.DROP_RANGE]
+    assert part not in fresh.queue.virtual_parts()
+
+
+def test_clone_is_resumable_and_reports_local_extras(ensemble: MemoryEnsemble, members: list[Member]) -> None:
+    kept, other = members[0].insert("kept"), members[0].insert("other")
+    extra = PartName("all", 7, 9, 1)
+    replica = members[2]
+    replica.pull()
+    replica.drain()
+    replica.keeper.set(replica.paths.is_lost, b"1")
+    for _ in range(2):
+        result = clone_replica(replica.keeper, replica.paths, {kept: "hash", extra: "x", other: "differs"})
+        assert set(result.parts_to_detach) == {extra, other}
+    finish_clone(replica.keeper, replica.paths)
+    queue_io.load_queue(replica.keeper, replica.paths, replica.queue, [kept])
+    replica.pull()
+    assert [item.entry.new_part for item in replica.queue.entries()].count(other) >= 1
+    assert kept in replica.queue.virtual_parts()
+
+
+def test_merged_content_that_differs_is_fetched_instead(members: list[Member]) -> None:
+    a, b = members[0].insert("a"), members[0].insert("b")
+    for member in members:
+        member.pull()
+        member.drain()
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    assert assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
+    for member in members[:2]:
+        member.pull()
+    assert members[0].drain() == [ActionKind.MERGE]
+    second = members[1]
+    action = second.queue.next_action(second, Limits(1, 1, 9))
+    assert action is not None
+    assert action.kind is ActionKind.MERGE
+    assert action.entry.new_part is not None
+    other = PartRecord("another hash", 1, 10)
+    status = commit_produced_part(
+        second.keeper, second.paths, second.queue, action.name, action.entry, action.entry.new_part, other
+    )
+    assert status is ProducedStatus.DIFFERENT
+    second.queue.fetch_instead(action.name)
+    assert second.drain() == [ActionKind.FETCH]
+
+
+# --- cleanup -------------------------------------------------------------------------------------------------------
+
+
+def test_log_is_not_trimmed_before_live_pointers_pass_it(members: list[Member]) -> None:
+    for number in range(30):
+        members[0].insert(f"b{number}")
+    for member in members[:2]:
+        member.pull()
+        member.drain()
+    settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=1000)
+    assert clean_once(members[0].keeper, TABLE, settings).log_entries == 0
+    members[2].pull()
+    assert clean_once(members[0].keeper, TABLE, settings).log_entries == 25
+    assert members[1].pull() == 0
+
+
+def test_sole_copy_on_a_dead_replica_is_not_declared_lost(members: list[Member]) -> None:
+    dead = members[2]
+    part = dead.insert("only here")
+    dead.expire()
+    for number in range(30):
+        members[0].insert(f"b{number}")
+    for member in members[:2]:
+        member.pull()
+        member.drain()
+    settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=10)
+    assert clean_once(members[0].keeper, TABLE, settings).lost_replicas == ()
+    dead.restart()
+    for member in members:
+        member.queue = ReplicationQueue(member.name, lambda: 1e12)
+        queue_io.load_queue(member.keeper, member.paths, member.queue, queue_io.own_parts(member.keeper, member.paths))
+        member.pull()
+        member.drain()
+    assert all(part in member.active for member in members)
+
+
+def test_dead_replica_is_marked_lost_and_never_all_are(members: list[Member]) -> None:
+    for member in members:
+        member.pull()
+    members[2].expire()
+    for number in range(30):
+        members[0].insert(f"b{number}")
+    members[1].pull()
+    members[1].drain()
+    settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=10)
+    members[0].pull()
+    assert clean_once(members[0].keeper, TABLE, settings).lost_replicas == ("r3",)
+    observer = members[0].ensemble.connect()
+    members[0].expire()
+    members[1].expire()
+    clean_once(observer, TABLE, CleanupSettings(1, 0))
+    lost = [observer.get(member.paths.is_lost)[0] for member in members]
+    assert b"0" in lost
+
+
+def test_deduplication_window_counts_from_the_newest_block(ensemble: MemoryEnsemble) -> None:
+    now = [1000.0]
+    ensemble.clock = lambda: now[0]
+    member = Member(ensemble, "r1")
+    for number in range(5):
+        now[0] += 100
+        member.insert(f"b{number}")
+    now[0] += 1e9
+    settings = CleanupSettings(replicated_deduplication_window=100, replicated_deduplication_window_seconds=250)
+    assert clean_once(member.keeper, TABLE, settings).blocks == 2
+    assert member.keeper.children(TABLE.blocks) == ["b2", "b3", "b4"]
+    settings = CleanupSettings(replicated_deduplication_window=1, replicated_deduplication_window_seconds=10_000)
+    assert clean_once(member.keeper, TABLE, settings).blocks == 2
+
+
+# --- log entries and the queue's shell -------------------------------------------------------------------------------
+
+
+def test_pull_whose_answer_was_lost_is_taken_up(ensemble: MemoryEnsemble, members: list[Member]) -> None:
+    part = members[0].insert("id")
+    fault_once(ensemble, Fault.LOSE_ANSWER)
+    with pytest.raises(PandoError):
+        members[1].pull()
+    members[1].keeper.reconnect()
+    assert members[1].pull() == 0
+    assert [item.entry.new_part for item in members[1].queue.entries()] == [part]
+
+
+def test_missing_part_is_requeued_and_fetched(members: list[Member]) -> None:
+    part = members[0].insert("id")
+    members[1].pull()
+    members[1].drain()
+    members[1].active.clear()
+    queue_io.requeue_fetch(members[1].keeper, members[1].paths, members[1].queue, [part], 1.0)
+    with pytest.raises(NoNode):
+        members[1].keeper.get(members[1].paths.part(str(part)))
+    assert members[1].drain() == [ActionKind.FETCH]
+    assert part in members[1].active
+
+
+def test_optimize_of_a_partition_with_an_insert_in_flight_says_why(members: list[Member]) -> None:
+    from coordination.merge_selector import select_whole_partition
+
+    members[0].insert("a")
+    members[1].request("flying")
+    members[0].insert("b")
+    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    with pytest.raises(ConflictError, match="still being inserted") as caught:
+        select_whole_partition(predicate, "all", final=True)
+    assert caught.value.code == 388
+
+
+@pytest.mark.parametrize("kind", list(EntryType))
+def test_every_type_of_entry_round_trips(kind: EntryType) -> None:
+    part = PartName.parse("202001_3_9_2")
+    entry = LogEntry(
+        kind,
+        part,
+        12.5,
+        "r1",
+        source_parts=(PartName.parse("202001_3_3_0"), PartName.parse("202001_4_9_1")),
+        block_id="202001_ü",
+        quorum=2,
+        quorum_parallel=True,
+        content_hash="ab",
+        rows=3,
+        size_bytes=4,
+        deduplicate=True,
+        deduplicate_by=("a", "b"),
+        merge_type="Optimize",
+        detach=True,
+        replace_parts=(("202001_1_1_0", "hash"),),
+        metadata="m",
+        columns="c",
+        alter_version=7,
+        extra=(("later", [1, 2]),),
+    )
+    again = LogEntry.parse(entry.to_bytes())
+    assert again == entry
+    assert again.extra == entry.extra
+    assert LogEntry.parse(again.to_bytes()) == entry
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"version":2,"type":"GET_PART"}',
+        b'{"version":1,"type":"NEW_TYPE","new_part":"all_1_1_0","create_time":1,"source_replica":"r"}',
+        b'{"version":1,"type":"GET_PART","new_part":"bad","create_time":1,"source_replica":"r"}',
+        b'{"version":1,"type":"GET_PART","new_part":"all_1_1_0"}',
+    ],
+)
+def test_unknown_entries_are_refused(data: bytes) -> None:
+    with pytest.raises(PandoError, match="CORRUPTED_DATA"):
+        LogEntry.parse(data)
+
+
+def test_drop_that_was_cut_short_does_not_requeue_what_it_dropped(members: list[Member]) -> None:
+    """The disk has dropped the part, ZooKeeper lists it, the drop is still queued: dropped data must not return."""
+    part = members[0].insert("id")
+    drop_partition(members[0].keeper, TABLE, "r1", "all")
+    members[0].pull()
+    members[0].active.clear()
+    queue_io.requeue_fetch(members[0].keeper, members[0].paths, members[0].queue, [part], 1.0)
+    assert members[0].drain() == [ActionKind.DROP_RANGE]
+    assert members[0].keeper.children(members[0].paths.parts) == []
+    assert not list(members[0].queue.virtual_parts())
