@@ -1,0 +1,121 @@
+"""GROUP BY: which aggregates a SELECT needs, and expressions over groups.
+
+The grouped query is a subquery that computes keys ``k<n>`` and aggregates ``a<n>``; everything after it (SELECT,
+HAVING, ORDER BY, windows) is compiled by :class:`AfterAggregation`, which finds a key by its text in the rows' terms
+and replaces it, and an aggregate by its call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parts.errors import UserError
+from parts.types import DataType, strip_nullable
+from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
+from sql.functions.combinators import compile_aggregate
+from sql.scope import SourceColumn, default_sql
+from sql.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
+from sql.typed import Typed
+
+
+class AfterAggregation(ExpressionCompiler):
+    """Compiles over the columns of the grouped subquery. ``rows`` compiles what stands inside aggregates."""
+
+    def __init__(
+        self, rows: ExpressionCompiler, keys: list[Typed], number: int, *, grouped: bool, rollup: bool
+    ) -> None:
+        super().__init__(rows.scope, rows.environment, rows.query)
+        self.rows = rows
+        self._number = number
+        self._grouped = grouped
+        self._rollup = rollup
+        self.keys: dict[str, Typed] = {}
+        self.key_sql: list[str] = []
+        self.aggregates: dict[str, Typed] = {}
+        self.aggregate_sql: list[str] = []
+        self._expanding = rows._expanding
+        self._lambda_names = rows._lambda_names
+        self.windows = rows.windows
+        self.allow_windows = rows.allow_windows
+        for key in keys:
+            self._add_key(key)
+
+    def _add_key(self, key: Typed) -> None:
+        if key.number in self.keys:
+            return
+        name = f'"k{self._number}_{len(self.key_sql)}"'
+        reference = name
+        if self._rollup and not key.type.is_nullable:
+            # A key that is rolled up has its type's default, not NULL.
+            reference = f"coalesce({name}, {default_sql(key.type)})"
+        self.key_sql.append(f"{key.number} AS {name}")
+        self.keys[key.number] = Typed(reference, key.type)
+
+    def compile(self, node: Node) -> Typed:
+        if isinstance(node, (Lambda, Star)) or (isinstance(node, Function) and node.window is not None):
+            return super().compile(node)
+        if is_aggregate_call(node):
+            return self.aggregate(node)  # type: ignore[arg-type]
+        if not isinstance(node, Subquery) and not contains(node, _needs_groups, self.scope):
+            known = self._from_rows(node)
+            if known is not None:
+                return known
+        return super().compile(node)
+
+    def _from_rows(self, node: Node) -> Typed | None:
+        """The key this expression is, or itself if it is constant."""
+        try:
+            value = self.rows.compile(node)
+        except UserError:
+            if self._lambda_names or self.scope.outer is not None:
+                return None  # a lambda's argument, or a name of the query around
+            raise
+        known = self.keys.get(value.number)
+        if known is not None:  # equal text is an equal value, but not always of an equal type (toInt8 of an Enum8)
+            return Typed(known.sql, value.type)
+        if value.is_constant or isinstance(node, Literal):
+            return value
+        return None
+
+    def column(self, source: object, column: SourceColumn) -> Typed:
+        value = self.rows.column(source, column)
+        if value.number in self.keys:
+            return self.keys[value.number]
+        raise UserError(
+            "NOT_AN_AGGREGATE",
+            f"Column '{column.name}' is not under aggregate function and not in GROUP BY keys: add it to GROUP BY or "
+            f"wrap it in any()",
+        )
+
+    def aggregate(self, node: Function) -> Typed:
+        value = compile_aggregate(self.rows, node, empty_possible=not self._grouped)
+        known = self.aggregates.get(value.sql)
+        if known is None:
+            name = f'"a{self._number}_{len(self.aggregate_sql)}"'
+            self.aggregate_sql.append(f"{value.number} AS {name}")
+            known = Typed(name, value.type)
+            self.aggregates[value.sql] = known
+        return Typed(known.sql, value.type)
+
+
+def _needs_groups(node: Node) -> bool:
+    return (
+        is_aggregate_call(node)
+        or isinstance(node, Subquery)
+        or (isinstance(node, Function) and node.window is not None)
+    )
+
+
+def has_aggregates(select: Select, rows: ExpressionCompiler) -> bool:
+    """Whether the SELECT groups without GROUP BY (``SELECT count() FROM t``)."""
+    roots = [*select.expressions, *(item.expression for item in select.order_by)]
+    if select.having is not None:
+        roots.append(select.having)
+    return any(contains(root, is_aggregate_call, rows.scope) for root in roots if root is not None)
+
+
+def key_column_types(keys: list[Typed]) -> list[DataType]:
+    return [strip_nullable(key.type) for key in keys]
+
+
+def plain_key(key: Typed) -> Typed:
+    return replace(key, sql=key.number, is_condition=False)

@@ -1,0 +1,204 @@
+"""From the filters of a query to the parts and granules that can have matching rows.
+
+Three steps, as in ClickHouse: the extremes of the partition key's columns (MinMax), the values of the partition key
+(Partition), the sparse primary index (PrimaryKey). Each only ever drops what cannot match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from parts.reader import MarkRange, Part
+from parts.schema import TableDescription
+from sql.condition_builder import ConditionBuilder, key_expressions
+from sql.functions.registry import Environment
+from sql.key_condition import Condition, Constant
+from sql.key_ranges import Bounds, closed, point, rectangles
+from sql.naming import canonical
+from sql.pruning import PrunedPart
+from sql.query_compiler import Scan
+from sql.relation import PartsRelation
+
+__all__ = ["IndexUse", "PrunedPart", "analyse", "prune"]
+
+
+@dataclass(slots=True)
+class IndexUse:
+    """What one index did, for EXPLAIN."""
+
+    kind: str
+    keys: list[str]
+    condition: str
+    parts: tuple[int, int] = (0, 0)
+    granules: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class Analysis:
+    """The conditions of one scan on the three indexes."""
+
+    minmax: Condition
+    minmax_keys: list[str]
+    partition: Condition
+    partition_keys: list[str]
+    primary: Condition
+    primary_keys: list[str]
+    uses: list[IndexUse] = field(default_factory=list)
+
+    def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
+        kept = [part for part in parts if part.rows]
+        kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, kept, _minmax_bounds)
+        kept = self._by_parts("Partition", self.partition, self.partition_keys, kept, _partition_bounds)
+        return self._by_granules(kept)
+
+    def _by_parts(self, kind, condition, keys, parts, bounds_of):  # type: ignore[no-untyped-def]
+        if not keys:
+            return parts
+        use = IndexUse(kind, keys, condition.describe(keys), (len(parts), len(parts)), (_marks(parts), _marks(parts)))
+        self.uses.append(use)
+        if not parts or (isinstance(condition, Constant) and condition.value):
+            return parts
+        bounds = {}
+        for number in condition.used:
+            found = bounds_of(parts, keys, number)
+            if found is not None:
+                bounds[number] = found
+        mask = condition.evaluate(bounds, len(parts))[0]
+        kept = [part for part, keep in zip(parts, mask, strict=True) if keep]
+        use.parts, use.granules = (len(kept), len(parts)), (_marks(kept), _marks(parts))
+        return kept
+
+    def _by_granules(self, parts: list[Part]) -> list[PrunedPart]:
+        use = IndexUse("PrimaryKey", self.primary_keys, self.primary.describe(self.primary_keys))
+        if self.primary_keys:
+            self.uses.append(use)
+        kept = []
+        for part in parts:
+            pruned = granules(part, self.primary)
+            if pruned is not None:
+                kept.append(pruned)
+        use.parts = (len(kept), len(parts))
+        use.granules = (sum(item.marks for item in kept), _marks(parts))
+        return kept
+
+
+def _marks(parts: Sequence[Part]) -> int:
+    return sum(part.marks for part in parts)
+
+
+def granules(part: Part, condition: Condition) -> PrunedPart | None:
+    """The granules of a part whose key ranges can match; ``None`` if there are none."""
+    if isinstance(condition, Constant) and condition.value:
+        return PrunedPart(part)
+    used = condition.used
+    if not used:
+        return PrunedPart(part) if condition.evaluate({}, 1)[0][0] else None
+    keys = part.primary_index.keys[: max(used) + 1]
+    if len(keys) <= max(used):
+        return PrunedPart(part)
+    # The first column alone leaves few granules out of many; only those are looked at with all columns.
+    first = closed(keys[0].slice(0, part.marks), keys[0].slice(1, part.marks))
+    chosen = np.flatnonzero(condition.evaluate({0: first}, part.marks)[0])
+    found = np.zeros(len(chosen), bool)
+    for boxes, granules_of in rectangles(keys, chosen) if len(chosen) else ():
+        bounds = {number: boxes[number] for number in used}
+        found |= condition.evaluate(bounds, len(chosen))[0] & granules_of
+    mask = np.zeros(part.marks, bool)
+    mask[chosen[found]] = True
+    if mask.all():
+        return PrunedPart(part)
+    ranges = _runs(mask)
+    return PrunedPart(part, ranges) if ranges else None
+
+
+def _runs(mask: np.ndarray) -> list[MarkRange]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _minmax_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
+    arrays = [part.minmax_arrays.get(keys[number]) for part in parts]
+    if any(array is None or len(array) != 2 for array in arrays):
+        return None
+    try:
+        low = pa.concat_arrays([array.slice(0, 1) for array in arrays if array is not None])
+        high = pa.concat_arrays([array.slice(1, 1) for array in arrays if array is not None])
+    except pa.ArrowInvalid:
+        return None
+    return closed(low, high)
+
+
+def _partition_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
+    try:
+        return point(pa.concat_arrays([part.partition_arrays[number][2] for part in parts]))
+    except (pa.ArrowInvalid, IndexError):
+        return None
+
+
+# Building -------------------------------------------------------------------------------------------------------------
+
+
+def analysis_of(scan: Scan, description: TableDescription, environment: Environment) -> Analysis:
+    """The conditions of a scan's filters on the table's indexes."""
+    schema = description.schema
+    columns = list(description.partition_key.columns)
+    # Extremes leave NaN and NULL out, so only types without them can be pruned by them.
+    columns = [name for name in columns if _has_extremes(schema.column(name).type)]
+    texts = [canonical_column(name) for name in columns]
+
+    def build(expressions: Sequence[str], types: Sequence[object]) -> Condition:
+        keys = key_expressions(expressions, types)  # type: ignore[arg-type]
+        return ConditionBuilder(scan.source, schema, keys, environment).build(scan.conditions)
+
+    partition, sorting = description.partition_key, description.sorting_key
+    return Analysis(
+        build(texts, [schema.column(name).type for name in columns]), columns,
+        build(partition.expressions, partition.types), list(partition.expressions),
+        build(sorting.expressions, sorting.types), list(sorting.expressions),
+    )  # fmt: skip
+
+
+def _has_extremes(type_: object) -> bool:
+    from parts.types import FloatType, strip_nullable
+
+    return not isinstance(strip_nullable(type_), FloatType) and not type_.is_nullable  # type: ignore[arg-type,attr-defined]
+
+
+def canonical_column(name: str) -> str:
+    from sql.syntax_tree import Identifier
+
+    return canonical(Identifier((name,)))
+
+
+def prune(scan: Scan, parts: Sequence[Part]) -> list[PrunedPart]:
+    """The parts and granules a scan must read."""
+    analysis = analyse_scan(scan)
+    return analysis.prune(parts)
+
+
+def analyse_scan(scan: Scan) -> Analysis:
+    relation = scan.source.relation
+    assert isinstance(relation, PartsRelation)
+    environment = scan.conditions[0][1].environment if scan.conditions else Environment()
+    return analysis_of(scan, relation.description, environment)
+
+
+def analyse(where: str, description: TableDescription, zone: str = "UTC") -> Analysis:
+    """The same from the text of a condition alone."""
+    from sql.expression_compiler import ExpressionCompiler
+    from sql.query_parser import parse_expression
+    from sql.scope import Scope, Source, SourceColumn, column_sql
+    from sql.syntax_tree import conjuncts
+
+    columns = {c.name: SourceColumn(c.name, c.type, column_sql(0, c.name), c) for c in description.schema.columns}
+    source = Source(0, "", columns)
+    scan = Scan(source)
+    environment = Environment(zone)
+    compiler = ExpressionCompiler(Scope([source]), environment)
+    if where.strip():
+        scan.conditions.extend((term, compiler) for term in conjuncts(parse_expression(where)))
+    return analysis_of(scan, description, environment)

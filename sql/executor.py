@@ -1,0 +1,205 @@
+"""Runs queries: compile, prune, feed the scans to DuckDB, stream the result in storage types.
+
+A :class:`QueryEngine` may be used by many threads; every query has its own cursor, snapshot and statistics. The
+result is streamed: nothing is read before the first batch is asked for, and closing early stops the readers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from parts.errors import CancelledError, PandoError
+from parts.types import DataType, StringType
+from sql import database
+from sql.functions.registry import Environment
+from sql.passes import rewrite
+from sql.pruning import PrunedPart
+from sql.query_compiler import CompiledQuery, QueryCompiler, Scan
+from sql.query_parser import parse_query
+from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
+from sql.scans import ReadStatistics, ScanState, ScanStream, scan_sql
+from sql.storage_arrays import storage_batch, storage_schema
+from sql.type_mapping import output_cast
+
+__all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
+
+_BATCH_ROWS = 65536
+
+
+@dataclass
+class SelectResult:
+    """A running query. Iterate ``batches`` once; ``close`` when done (twice is fine), ``cancel`` from any thread."""
+
+    columns: tuple[tuple[str, DataType], ...]
+    batches: Iterator[pa.RecordBatch]
+    statistics: ReadStatistics
+    _cancel: Callable[[], None] = field(default=lambda: None, repr=False)
+    _close: Callable[[], None] = field(default=lambda: None, repr=False)
+
+    def cancel(self) -> None:
+        self._cancel()
+
+    def close(self) -> None:
+        self._close()
+
+    def read_all(self) -> pa.Table:
+        """The whole result as a block."""
+        try:
+            return pa.Table.from_batches(list(self.batches), storage_schema(self.columns))
+        finally:
+            self.close()
+
+
+class QueryEngine:
+    """Executes ClickHouse queries over relations."""
+
+    def select(
+        self,
+        query: str,
+        *,
+        catalog: RelationCatalog,
+        settings: Mapping[str, object] | None = None,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+    ) -> SelectResult:
+        """Starts a query. Errors of the text are raised here, errors of the data while the batches are read."""
+        compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+        run = _Run(compiler, compiled)
+        return SelectResult(compiled.columns, run.batches(), run.state.statistics, run.cancel, run.close)
+
+    def describe(
+        self,
+        query: str,
+        *,
+        catalog: RelationCatalog,
+        settings: Mapping[str, object] | None = None,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+    ) -> tuple[tuple[str, DataType], ...]:
+        """Names and types of the columns of the result."""
+        return self._compile(query, catalog, settings, database, parameters, constants)[1].columns
+
+    def explain(
+        self,
+        query: str,
+        kind: str,
+        options: Mapping[str, object],
+        *,
+        catalog: RelationCatalog,
+        settings: Mapping[str, object] | None = None,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+    ) -> SelectResult:
+        """EXPLAIN: lines of text in a column ``explain``."""
+        from sql.explain import explain_lines
+
+        compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+        lines = explain_lines(query, kind, options, compiler, compiled)
+        columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(lines, pa.string())], schema=pa.schema([pa.field("explain", pa.string(), nullable=False)])
+        )
+        return SelectResult(columns, iter([batch]), ReadStatistics())
+
+    def _compile(
+        self,
+        query: str,
+        catalog: RelationCatalog,
+        settings: Mapping[str, object] | None,
+        database: str,
+        parameters: Mapping[str, str] | None,
+        constants: Mapping[str, str] | None,
+    ) -> tuple[QueryCompiler, CompiledQuery]:
+        given = dict(constants or {})
+        environment = Environment(given.get("timezone", "UTC"), given, time.time())
+        tree = rewrite(parse_query(query), parameters or {})
+        compiler = QueryCompiler(catalog, environment, database, settings)
+        try:
+            return compiler, compiler.compile(tree)
+        except RecursionError:
+            raise PandoError("NOT_IMPLEMENTED", "The query is nested too deeply") from None
+
+
+class _Run:
+    """One execution: snapshots, cursor, streams. ``close`` releases all; the last batch closes too."""
+
+    def __init__(self, compiler: QueryCompiler, compiled: CompiledQuery) -> None:
+        self.compiler = compiler
+        self.compiled = compiled
+        self.state = ScanState()
+        self._snapshots: list[PartsSnapshot] = []
+        self._cursor = database.cursor()
+        self._closed = False
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            reader = self._start()
+            for batch in reader:
+                if batch.num_rows:
+                    yield storage_batch(batch, self.compiled.columns)
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._translated(error) from (None if isinstance(error, PandoError) else error)
+        finally:
+            self.close()
+
+    def _start(self) -> pa.RecordBatchReader:
+        if self.state.cancelled:
+            raise CancelledError()
+        sql = final_sql(self.compiled)
+        for scan in self.compiler.scans:
+            parts = self._parts(scan)
+            self._cursor.register(f"s{scan.source.number}", ScanStream(scan, parts, self.state))
+            sql = sql.replace(scan.placeholder, scan_sql(scan))
+        return self._cursor.sql(sql).to_arrow_reader(_BATCH_ROWS)
+
+    def _parts(self, scan: Scan) -> list[PrunedPart] | None:
+        relation = scan.source.relation
+        if not isinstance(relation, PartsRelation):
+            return None
+        from sql.analysis import prune
+
+        snapshot = relation.snapshot()
+        self._snapshots.append(snapshot)
+        kept = prune(scan, list(snapshot.parts))
+        statistics = self.state.statistics
+        statistics.parts += len(kept)
+        statistics.marks += sum(item.marks for item in kept)
+        return kept
+
+    def _translated(self, error: Exception) -> PandoError:
+        if self.state.error is not None:
+            return self.state.error
+        return database.translate(error)
+
+    def cancel(self) -> None:
+        self.state.cancelled = True
+        if not self._closed:
+            self._cursor.interrupt()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.state.cancelled = True
+        self._cursor.close()
+        for snapshot in self._snapshots:
+            snapshot.release()
+
+
+def final_sql(compiled: CompiledQuery) -> str:
+    """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
+    casts = [output_cast(type_) for _, type_ in compiled.columns]
+    if not any(casts):
+        return compiled.sql
+    columns = [
+        f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({compiled.sql})"

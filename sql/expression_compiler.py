@@ -1,0 +1,363 @@
+"""From a tree to typed DuckDB text: names are resolved, functions looked up, special forms written out.
+
+:class:`ExpressionCompiler` compiles what is computed from the rows of FROM; ``aggregation.AfterAggregation`` refines it
+for what is computed from groups. An alias may be used anywhere in its SELECT, as in ClickHouse: a name means, in this
+order, a lambda's argument, an alias (unless its own expression is being read), a column, a name of the query around.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parts.errors import UserError
+from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
+from sql import functions as _functions  # noqa: F401  (fills the function table)
+from sql import sets
+from sql.functions.registry import Call, Environment, Rule, apply, find_aggregate, find_rule, unknown_function
+from sql.scope import Scope, SourceColumn
+from sql.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Literal,
+    Node,
+    Parameter,
+    Query,
+    Star,
+    StarColumn,
+    Subquery,
+    walk,
+)
+from sql.typed import UINT8, LambdaType, Typed, literal
+
+if TYPE_CHECKING:
+    from sql.query_compiler import QueryCompiler
+
+_WINDOW_ONLY = frozenset(
+    [
+        "row_number",
+        "rank",
+        "dense_rank",
+        "denseRank",
+        "percent_rank",
+        "percentRank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "lagInFrame",
+        "leadInFrame",
+        "first_value",
+        "last_value",
+        "nth_value",
+    ]
+)
+
+
+def is_aggregate_call(node: Node) -> bool:
+    """An aggregate function that is not a window function."""
+    from sql.functions.combinators import find_combined
+
+    return (
+        isinstance(node, Function)
+        and node.window is None
+        and find_rule(node.name) is None
+        and (find_aggregate(node.name) is not None or find_combined(node.name) is not None)
+    )
+
+
+class ExpressionCompiler:
+    """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
+
+    def __init__(self, scope: Scope, environment: Environment, query: QueryCompiler | None = None) -> None:
+        self.scope = scope
+        self.environment = environment
+        self.query = query
+        self._lambda_names: list[dict[str, Typed]] = []
+        self._expanding: list[str] = []
+        self._alias_results: dict[str, Typed] = {}
+        self.allow_array_join = False
+        self.array_joins: dict[str, tuple[str, DataType]] = {}
+        self.windows: dict[str, object] = {}
+        self.allow_windows = False
+
+    # Dispatch ---------------------------------------------------------------------------------------------------------
+
+    def compile(self, node: Node) -> Typed:
+        """Raises ``UserError`` 46, 47, 43, 42, 48, … for what cannot be compiled."""
+        match node:
+            case Literal(value, written):
+                return literal(value, written)
+            case Identifier(parts):
+                return self._identifier(parts)
+            case StarColumn(number, name):
+                source = next(source for source in self.scope.sources if source.number == number)
+                return self.column(source, source.columns[name])
+            case Alias(expression, name):
+                return self._aliased(name, expression)
+            case Function():
+                return self.function(node)
+            case Lambda():
+                return self._lambda(node)
+            case Subquery(query):
+                return self._scalar_subquery(query)
+            case Star():
+                raise UserError("SYNTAX_ERROR", "An asterisk can only stand in SELECT or in count(*)")
+            case Parameter(name):
+                raise UserError("UNKNOWN_QUERY_PARAMETER", f"Query parameter `{name}` was not set: pass param_{name}")
+        raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} is not supported in an expression")
+
+    def condition(self, node: Node) -> str:
+        """The text of a filter as a BOOLEAN."""
+        value = self.compile(node)
+        bare = strip_nullable(value.type)
+        if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
+            raise UserError(
+                "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of a filter: it must be UInt8 or another number"
+            )
+        return value.condition
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    def _identifier(self, parts: tuple[str, ...]) -> Typed:
+        found = self.resolve(parts)
+        if found is None:
+            raise self._unknown(parts)
+        return found
+
+    def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        for names in reversed(self._lambda_names):
+            if parts[0] in names:
+                return self._path(names[parts[0]], parts[1:])
+        name = parts[0]
+        if name in self.scope.aliases and name not in self._expanding and not self._is_qualified(parts):
+            return self._path(self._alias(name), parts[1:])
+        column = self.scope.find_column(parts)
+        if column is not None:
+            source, found, rest = column
+            return self._path(self.column(source, found), rest)
+        if self.scope.outer is not None:
+            found_outside = self.scope.outer.resolve(parts)
+            if found_outside is not None and not found_outside.is_constant:
+                self.scope.correlated = True
+            return found_outside
+        return None
+
+    def _is_qualified(self, parts: tuple[str, ...]) -> bool:
+        """``a.b`` where ``a`` is a table wins over an alias ``a``."""
+        return len(parts) > 1 and any(source.answers_to(parts[:1]) for source in self.scope.sources)
+
+    def column(self, source: object, column: SourceColumn) -> Typed:
+        """A reference to a column; an ALIAS column is its expression."""
+        definition = column.definition
+        if definition is not None and definition.default_kind == "ALIAS":
+            from sql.query_parser import parse_expression
+
+            inner = ExpressionCompiler(Scope([source]), self.environment, self.query)  # type: ignore[list-item]
+            value = inner.compile(parse_expression(definition.default_expression))
+            return apply_cast(value, definition.type, self.environment)
+        source.used[column.name] = None  # type: ignore[attr-defined]
+        return column.typed
+
+    def _alias(self, name: str) -> Typed:
+        return self._aliased(name, self.scope.aliases[name])
+
+    def _aliased(self, name: str, expression: Node) -> Typed:
+        if name in self._expanding:
+            return self.compile(expression)
+        if name in self._alias_results and self.scope.aliases.get(name) is expression:
+            return self._alias_results[name]
+        self._expanding.append(name)
+        try:
+            value = self.compile(expression)
+        finally:
+            self._expanding.pop()
+        if not self._expanding and not self._lambda_names and self.scope.aliases.get(name) is expression:
+            self._alias_results[name] = value
+        return value
+
+    def _path(self, value: Typed, path: tuple[str, ...]) -> Typed:
+        for name in path:
+            value = self.call("tupleElement", (value, literal(name)))
+        return value
+
+    def _unknown(self, parts: tuple[str, ...]) -> UserError:
+        import difflib
+
+        name = ".".join(parts)
+        known = [column for source in self.scope.sources for column in source.columns] + list(self.scope.aliases)
+        close = difflib.get_close_matches(parts[-1], known, n=2)
+        hint = f". Maybe you meant: {close}" if close else (f" (columns: {', '.join(known[:20])})" if known else "")
+        return UserError("UNKNOWN_IDENTIFIER", f"Unknown expression identifier `{name}`{hint}")
+
+    # Functions --------------------------------------------------------------------------------------------------------
+
+    def function(self, node: Function) -> Typed:
+        name = node.name
+        if node.window is not None or name in _WINDOW_ONLY:
+            return self.window_function(node)
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, node)
+        rule = find_rule(name)
+        if rule is None:
+            if is_aggregate_call(node):
+                return self.aggregate(node)
+            raise unknown_function(name)
+        if node.params is not None:
+            raise UserError("BAD_ARGUMENTS", f"Function {name} takes no parameters in a first pair of brackets")
+        if node.distinct or node.filter is not None:
+            raise UserError(
+                "BAD_ARGUMENTS", f"Function {name} is not an aggregate function: DISTINCT and FILTER do not apply"
+            )
+        return self.apply(rule, tuple(self.compile(arg) for arg in node.args), node)
+
+    def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
+        return apply(rule, Call(rule.name, args, self.environment, node=node))
+
+    def call(self, name: str, args: tuple[Typed, ...]) -> Typed:
+        rule = find_rule(name)
+        assert rule is not None, name
+        return self.apply(rule, args)
+
+    def aggregate(self, node: Function) -> Typed:
+        raise UserError(
+            "ILLEGAL_AGGREGATION",
+            f"Aggregate function {node.name} is found where only rows are known (WHERE, PREWHERE, JOIN ON, a key or "
+            f"another aggregate function)",
+        )
+
+    def window_function(self, node: Function) -> Typed:
+        if not self.allow_windows:
+            raise UserError(
+                "ILLEGAL_AGGREGATION", f"Window function {node.name} is only allowed in SELECT and ORDER BY"
+            )
+        from sql.window_compiler import compile_window
+
+        return compile_window(self, node)
+
+    def _lambda(self, node: Lambda) -> Typed:
+        def apply_to(arguments: list[Typed]) -> tuple[str, Typed]:
+            if len(arguments) != len(node.parameters):
+                raise UserError(
+                    "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+                    f"The lambda takes {len(node.parameters)} arguments, but {len(arguments)} arrays are given",
+                )
+            self._lambda_names.append(dict(zip(node.parameters, arguments, strict=True)))
+            try:
+                return ", ".join(node.parameters), self.compile(node.body)
+            finally:
+                self._lambda_names.pop()
+
+        return Typed("", LambdaType(), apply=apply_to)
+
+    # Subqueries -------------------------------------------------------------------------------------------------------
+
+    def need_query(self) -> QueryCompiler:
+        if self.query is None:
+            raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
+        return self.query
+
+    def _scalar_subquery(self, query: Query) -> Typed:
+        compiled = self.need_query().nested(query, self)
+        types = tuple(type_ for _, type_ in compiled.columns)
+        if len(types) == 1:
+            return Typed(f"({compiled.sql})", make_nullable(types[0]))
+        fields = ", ".join(f'"{position}" := c{position - 1}' for position in range(1, len(types) + 1))
+        type_ = TupleType(tuple((None, inner) for inner in types))
+        return Typed(f"(SELECT struct_pack({fields}) FROM ({compiled.sql}))", type_)
+
+
+def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed:
+    from sql.casts import cast_to
+
+    if value.type == type_:
+        return value
+    return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
+
+
+def contains(node: Node, found: object, scope: Scope, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether ``found(node)`` holds anywhere in the expression, with the aliases it uses, outside subqueries."""
+    for part in walk(node, into_queries=False):
+        if found(part):  # type: ignore[operator]
+            return True
+        if isinstance(part, Identifier) and len(part.parts) == 1:
+            name = part.parts[0]
+            target = scope.aliases.get(name)
+            if target is not None and name not in seen and contains(target, found, scope, seen | {name}):
+                return True
+    return False
+
+
+# Special forms --------------------------------------------------------------------------------------------------------
+
+
+def _exists(compiler: ExpressionCompiler, node: Function) -> Typed:
+    if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
+        raise UserError("BAD_ARGUMENTS", "EXISTS takes one subquery in brackets")
+    compiled = compiler.need_query().nested(node.args[0].query, compiler)
+    return Typed(f"EXISTS ({compiled.sql})", UINT8, is_condition=True)
+
+
+def _in(compiler: ExpressionCompiler, node: Function) -> Typed:
+    return sets.compile_in(compiler, node)
+
+
+def _array_join(compiler: ExpressionCompiler, node: Function) -> Typed:
+    if not compiler.allow_array_join:
+        raise UserError("NOT_IMPLEMENTED", "arrayJoin is not supported here")
+    if len(node.args) != 1:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"arrayJoin takes one argument, {len(node.args)} are given")
+    value = compiler.compile(node.args[0])
+    type_ = strip_nullable(value.type)
+    if isinstance(type_, MapType):
+        value = Typed(f"map_entries({value.sql})", ArrayType(TupleType((("key", type_.key), ("value", type_.value)))))
+        type_ = value.type
+    if not isinstance(type_, ArrayType):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"Argument of arrayJoin must be an Array or a Map, not {value.type}"
+        )
+    if value.sql not in compiler.array_joins:
+        if compiler.array_joins:
+            raise UserError(
+                "NOT_IMPLEMENTED", "Two different arrayJoin in one SELECT are not supported: use ARRAY JOIN"
+            )
+        number = compiler.need_query().next_number()
+        compiler.array_joins[value.sql] = (f'"aj{number}"', type_.inner)
+    name, inner = compiler.array_joins[value.sql]
+    return Typed(name, inner)
+
+
+def _to_type_name(compiler: ExpressionCompiler, node: Function) -> Typed:
+    if len(node.args) != 1:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "toTypeName takes one argument")
+    return literal(compiler.compile(node.args[0]).type.name)
+
+
+def _tuple(compiler: ExpressionCompiler, node: Function) -> Typed:
+    from sql.functions.maps_and_tuples import make_tuple
+
+    return make_tuple([compiler.compile(arg) for arg in node.args])
+
+
+def _quantified(compiler: ExpressionCompiler, node: Function) -> Typed:
+    raise UserError(
+        "NOT_IMPLEMENTED", "Comparisons with ANY or ALL of a subquery are not supported: use IN, min or max"
+    )
+
+
+def _grouping(compiler: ExpressionCompiler, node: Function) -> Typed:
+    raise UserError("NOT_IMPLEMENTED", "The function grouping is not supported")
+
+
+_SPECIAL = {
+    "exists": _exists,
+    **dict.fromkeys(("in", "notIn", "globalIn", "globalNotIn", "nullIn"), _in),
+    "arrayJoin": _array_join,
+    "toTypeName": _to_type_name,
+    "tuple": _tuple,
+    "_any": _quantified,
+    "_all": _quantified,
+    "grouping": _grouping,
+}

@@ -1,0 +1,26 @@
+"""Units of time as SQL names them: DAY, days, ``'dd'``, SQL_TSI_HOUR."""
+
+from __future__ import annotations
+
+UNITS = {
+    "NANOSECOND": "Nanosecond", "MICROSECOND": "Microsecond", "MILLISECOND": "Millisecond", "SECOND": "Second",
+    "MINUTE": "Minute", "HOUR": "Hour", "DAY": "Day", "WEEK": "Week", "MONTH": "Month", "QUARTER": "Quarter",
+    "YEAR": "Year",
+}  # fmt: skip
+_UNIT_SHORT = {"SS": "Second", "S": "Second", "MI": "Minute", "N": "Minute", "HH": "Hour", "H": "Hour", "DD": "Day",
+               "D": "Day", "WW": "Week", "MM": "Month", "QQ": "Quarter", "YYYY": "Year", "YY": "Year"}  # fmt: skip
+_SHORT = {
+    "ms": "Millisecond", "us": "Microsecond", "mi": "Minute", "n": "Minute", "wk": "Week", "m": "Month", "h": "Hour",
+}  # fmt: skip
+
+
+def unit_name(word: str) -> str | None:
+    """``Day`` of DAY, days, DD; ``None`` for anything else."""
+    upper = word.upper()
+    unit = UNITS.get(upper) or UNITS.get(upper.removesuffix("S")) or _UNIT_SHORT.get(upper)
+    return unit or (_UNIT_SHORT.get(upper.removeprefix("SQL_TSI_")) if upper.startswith("SQL_TSI_") else None)
+
+
+def normalized_unit(word: str) -> str | None:
+    """``unit_name``, also of the short names that functions take in strings."""
+    return unit_name(word) or _SHORT.get(word.lower())

@@ -1,0 +1,161 @@
+"""The formats of data that goes in and out: one table of names, one function to read, one to write.
+
+Blocks that are read have storage types (``parts.types``). Where a column is not Nullable, a null means that the row
+takes the column's default; a column that the data lacks altogether is missing from the block. :mod:`sql.defaults`
+completes blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from parts.errors import UserError
+from parts.schema import Column
+from parts.types import DataType
+from sql.formats import arrow_formats, json_read, pretty, text_write, values_read
+from sql.formats.chunks import blocks_of
+from sql.formats.delimited import read_delimited
+from sql.formats.options import FormatOptions
+from sql.formats.text_write import Statistics
+
+Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
+Writer = Callable[
+    [Sequence[tuple[str, DataType]], Iterator[pa.RecordBatch], FormatOptions, "Statistics | None"], Iterator[bytes]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What a format can do and how HTTP names it."""
+
+    name: str
+    content_type: str
+    reader: Reader | None = None
+    writer: Writer | None = None
+
+
+def _delimited(csv_rules: bool, names: bool = False, types: bool = False) -> Reader:
+    def read(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+        return read_delimited(stream, columns, options, csv_rules=csv_rules, names=names, types=types)
+
+    return read
+
+
+def _arrow_writer(kind: str) -> Writer:
+    def write(
+        columns: Sequence[tuple[str, DataType]],
+        batches: Iterator[pa.RecordBatch],
+        options: FormatOptions,
+        statistics: Statistics | None,
+    ) -> Iterator[bytes]:
+        return arrow_formats.write_arrow_like(kind, columns, batches, options)
+
+    return write
+
+
+_TSV = "text/tab-separated-values; charset=UTF-8"
+_CSV = "text/csv; charset=UTF-8; header="
+_JSON = "application/json; charset=UTF-8"
+_TEXT = "text/plain; charset=UTF-8"
+_ARROW = "application/vnd.apache.arrow."
+
+_TABLE = [
+    Format("TabSeparated", _TSV, _delimited(False), partial(text_write.write_tsv, header=0)),
+    Format("TabSeparatedWithNames", _TSV, _delimited(False, True), partial(text_write.write_tsv, header=1)),
+    Format(
+        "TabSeparatedWithNamesAndTypes", _TSV, _delimited(False, True, True), partial(text_write.write_tsv, header=2)
+    ),
+    Format("TabSeparatedRaw", _TSV, None, partial(text_write.write_tsv, header=0, raw=True)),
+    Format("CSV", _CSV + "absent", _delimited(True), partial(text_write.write_csv, header=0)),
+    Format("CSVWithNames", _CSV + "present", _delimited(True, True), partial(text_write.write_csv, header=1)),
+    Format(
+        "CSVWithNamesAndTypes", _CSV + "present", _delimited(True, True, True), partial(text_write.write_csv, header=2)
+    ),
+    Format("Values", _TEXT, values_read.read_values, text_write.write_values),
+    Format(
+        "JSONEachRow",
+        "application/x-ndjson; charset=UTF-8",
+        json_read.read_json_each_row,
+        text_write.write_json_each_row,
+    ),
+    Format("JSONCompactEachRow", "application/x-ndjson; charset=UTF-8", None, text_write.write_json_compact_each_row),
+    Format("JSON", _JSON, None, partial(text_write.write_json, compact=False)),
+    Format("JSONCompact", _JSON, None, partial(text_write.write_json, compact=True)),
+    Format("Pretty", _TEXT, None, partial(pretty.write_pretty, style="Pretty")),
+    Format("PrettyCompact", _TEXT, None, partial(pretty.write_pretty, style="PrettyCompact")),
+    Format("PrettySpace", _TEXT, None, partial(pretty.write_pretty, style="PrettySpace")),
+    Format("Vertical", _TEXT, None, pretty.write_vertical),
+    Format("Null", _TEXT, None, text_write.write_null),
+    Format("Parquet", "application/octet-stream", arrow_formats.read_parquet, _arrow_writer("Parquet")),
+    Format("Arrow", _ARROW + "file", arrow_formats.read_arrow, _arrow_writer("Arrow")),
+    Format("ArrowStream", _ARROW + "stream", arrow_formats.read_arrow_stream, _arrow_writer("ArrowStream")),
+]
+_ALIASES = {
+    "TSV": "TabSeparated",
+    "TSVWithNames": "TabSeparatedWithNames",
+    "TSVWithNamesAndTypes": "TabSeparatedWithNamesAndTypes",
+    "TSVRaw": "TabSeparatedRaw",
+    "Raw": "TabSeparatedRaw",
+    "JSONLines": "JSONEachRow",
+    "NDJSON": "JSONEachRow",
+}
+FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
+_BY_LOWER = {name.lower(): entry for name, entry in FORMATS.items()} | {
+    alias.lower(): FORMATS[name] for alias, name in _ALIASES.items()
+}
+
+
+def find_format(name: str) -> Format:
+    """The format of that name (aliases and any case, as in ClickHouse). Raises 73 (UNKNOWN_FORMAT)."""
+    entry = _BY_LOWER.get(name.lower())
+    if entry is None:
+        raise UserError("UNKNOWN_FORMAT", f"Unknown format {name}; the formats are: {', '.join(sorted(FORMATS))}")
+    return entry
+
+
+def content_type(name: str) -> str:
+    """The Content-Type header of an answer in the format."""
+    return find_format(name).content_type
+
+
+def read_blocks(
+    format: str,
+    stream: BinaryIO,
+    columns: Sequence[Column],
+    *,
+    settings: Mapping[str, object] | None = None,
+    max_block_rows: int = 1_048_576,
+) -> Iterator[pa.Table]:
+    """Blocks of the data's rows, with those of ``columns`` that the data has.
+
+    Raises ``UserError`` naming row (from 1) and column of a bad value: 27, 6, 72, 38, 41 …; 321 out of range;
+    117 not UTF-8.
+    """
+    entry = find_format(format)
+    if entry.reader is None:
+        raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
+    options = FormatOptions.of(settings or {})
+    return blocks_of(entry.reader(stream, columns, options), max_block_rows)
+
+
+def write_blocks(
+    format: str,
+    columns: Sequence[tuple[str, DataType]],
+    batches: Iterator[pa.RecordBatch],
+    *,
+    settings: Mapping[str, object] | None = None,
+    statistics: Statistics | None = None,
+) -> Iterator[bytes]:
+    """The rows in the format, piece by piece, as they arrive."""
+    entry = find_format(format)
+    if entry.writer is None:
+        raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")
+    return entry.writer(columns, batches, FormatOptions.of(settings or {}), statistics)
+
+
+__all__ = ["FORMATS", "Format", "Statistics", "content_type", "find_format", "read_blocks", "write_blocks"]

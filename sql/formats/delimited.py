@@ -1,0 +1,386 @@
+"""Reading TabSeparated and CSV: pyarrow splits the fields, :mod:`literals` makes values of them.
+
+All fields are read as bytes first, so that a bad value can be named with its row, and so that one set of converters
+serves all text formats. Null in a column that is not Nullable means "take the default" (:mod:`sql.defaults` fills
+it): ``\\N`` in both formats, an empty unquoted field in CSV.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from parts.errors import UserError
+from parts.schema import Column
+from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
+from sql.formats.chunks import read_line, row_chunks
+from sql.formats.escapes import unescape, unescape_bytes
+from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
+from sql.formats.literals import is_composite, parse_field
+from sql.formats.options import BadValueError, FormatOptions, shorten
+from sql.formats.text_values import pad_fixed
+from sql.formats.text_write import flat_columns
+
+_ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t])")
+_BREAK_LETTERS = {b"\n": b"n", b"\t": b"t"}
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    name: str
+    delimiter: str
+    quote: str | bool
+    cut: Callable[[bytes], int]
+    clean: Callable[[bytes], bytes]
+    escaped: bool
+
+
+def read_delimited(
+    stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, csv_rules: bool, names: bool, types: bool
+) -> Iterator[pa.Table]:
+    """Tables of the columns that the data has, chunk by chunk."""
+    dialect = _csv_dialect(options.csv_delimiter) if csv_rules else _TSV
+    first_row = 1
+    rest = stream.read(3)
+    rest = b"" if rest == b"\xef\xbb\xbf" else rest  # a byte order mark
+    flat = _flat_columns(columns) if csv_rules else list(columns)
+    fields: list[Column | None] = list(flat)
+    if names:
+        fields, rest = _header(stream, rest, flat, options, dialect, types)
+        first_row += 1 + types
+    started = False
+    for chunk in row_chunks(stream, dialect.cut, first=rest):
+        if not started and not csv_rules:
+            _refuse_carriage_returns(chunk)
+        started = True
+        table = _chunk_table(dialect.clean(chunk), fields, first_row, dialect, options)
+        first_row += table.num_rows
+        yield _fold_tuples(table, columns) if flat != list(columns) else table
+
+
+def _flat_columns(columns: Sequence[Column]) -> list[Column]:
+    """In CSV the elements of a tuple are columns of their own."""
+    flat: list[Column] = []
+    for column in columns:
+        if isinstance(column.type, TupleType):
+            flat += [Column(name, type_) for name, type_ in flat_columns([(column.name, column.type)])]
+        else:
+            flat.append(column)
+    return flat
+
+
+def _fold_tuples(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    arrays, names = [], []
+    for column in columns:
+        array = _fold(table, column.name, column.type)
+        if array is not None:
+            arrays.append(array)
+            names.append(column.name)
+        if MISSING + column.name in table.column_names:
+            arrays.append(table.column(MISSING + column.name).combine_chunks())
+            names.append(MISSING + column.name)
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _fold(table: pa.Table, name: str, type_: DataType) -> pa.Array | None:
+    if not isinstance(type_, TupleType):
+        return table.column(name).combine_chunks() if name in table.column_names else None
+    children = []
+    for index, (label, inner) in enumerate(type_.elements, 1):
+        child = _fold(table, f"{name}.{label or index}", inner)
+        if child is None:
+            child = one_array(type_default(inner, table.num_rows))
+        elif child.null_count and not inner.is_nullable:
+            child = one_array(fill_nulls(pa.chunked_array([child]), type_default(inner, table.num_rows)))
+        children.append(child)
+    return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
+
+
+# Headers --------------------------------------------------------------------------------------------------------------
+
+
+def _header(
+    stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect, types: bool
+) -> tuple[list[Column | None], bytes]:
+    line, rest = read_line(stream, rest)
+    known = {column.name: column for column in columns}
+    fields: list[Column | None] = []
+    names = _split_header(line, dialect)
+    for name in names:
+        if name not in known and not options.skip_unknown_fields:
+            raise UserError("INCORRECT_DATA", f"Unknown field found in {dialect.name} header: {name!r}")
+        if name in known and any(field is known[name] for field in fields):
+            raise UserError("INCORRECT_DATA", f"Column {name!r} is twice in the {dialect.name} header")
+        fields.append(known.get(name))
+    if types:
+        line, rest = read_line(stream, rest)
+        _check_types(_split_header(line, dialect), fields, names)
+    return fields, rest
+
+
+def _split_header(line: bytes, dialect: _Dialect) -> list[str]:
+    if not line.strip(b"\r"):
+        raise UserError("INCORRECT_DATA", f"The {dialect.name} header line is empty")
+    parse = csv.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote, double_quote=True)
+    read = csv.ReadOptions(autogenerate_column_names=True, block_size=len(line) + 2)
+    table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, csv.ConvertOptions(column_types=None))
+    convert = csv.ConvertOptions(column_types={name: pa.string() for name in table.column_names})
+    table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, convert)
+    values = pa.array([column[0].as_py() for column in table.columns], pa.string())
+    return (unescape(values) if dialect.escaped else values).to_pylist()
+
+
+def _check_types(types: list[str], fields: list[Column | None], names: list[str]) -> None:
+    if len(types) != len(names):
+        raise UserError("INCORRECT_DATA", f"The header names {len(names)} columns but {len(types)} types")
+    for text, field in zip(types, fields, strict=True):
+        if field is not None and parse_type(text) != field.type:
+            raise UserError("INCORRECT_DATA", f"Type of {field.name!r} must be {field.type}, not {text}")
+
+
+# Chunks ---------------------------------------------------------------------------------------------------------------
+
+
+def _chunk_table(
+    chunk: bytes, fields: list[Column | None], first_row: int, dialect: _Dialect, options: FormatOptions
+) -> pa.Table:
+    names = [field.name if field is not None else f"\0{position}" for position, field in enumerate(fields)]
+    if dialect.quote and chunk.count(b'"') % 2 and _cut_by_parity(chunk, dialect.delimiter) is not None:
+        raise UserError(
+            "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+            f"Cannot parse input: expected a closing quote in {dialect.name} data behind row {first_row - 1}",
+        )
+    # An empty field of a Nullable column with an expression takes it, \N does not: then only the empty ones are read
+    # as null, and \N is told by its text.
+    told_apart = {field.name for field in fields if field is not None and _takes_expression(field, dialect)}
+    raw = _split_fields(chunk, names, first_row, dialect, only_empty=bool(told_apart))
+    arrays, kept = [], []
+    for name, field in zip(names, fields, strict=True):
+        if field is None:
+            continue
+        values = raw.column(name).combine_chunks()
+        if field.name in told_apart:
+            arrays.append(pc.is_null(values))
+            kept.append(MISSING + field.name)
+        if told_apart:
+            values = pc.if_else(pc.equal(values, b"\\N"), None, values)
+        arrays.append(_field_values(values, field, first_row, dialect, options))
+        kept.append(field.name)
+    return pa.Table.from_arrays(arrays, names=kept)
+
+
+def _takes_expression(field: Column, dialect: _Dialect) -> bool:
+    return not dialect.escaped and field.type.is_nullable and field.default_kind == "DEFAULT"
+
+
+def _field_values(
+    values: pa.Array, field: Column, first_row: int, dialect: _Dialect, options: FormatOptions
+) -> pa.Array:
+    kind = strip_nullable(field.type)
+    if isinstance(kind, FixedStringType) and not isinstance(field.type, LowCardinalityType):
+        if dialect.escaped:
+            values = unescape_bytes(values)
+        try:
+            return pad_fixed(values, kind)
+        except BadValueError as error:
+            raise error.located(first_row, field.name, field.type) from None
+    texts = decode(values, field, first_row)
+    # Inside arrays, maps and tuples the backslash belongs to the quoted literals.
+    if dialect.escaped and not is_composite(field.type):
+        texts = unescape(texts)
+    return convert(texts, field, first_row, options)
+
+
+def convert(texts: pa.Array, field: Column, first_row: int, options: FormatOptions) -> pa.Array:
+    try:
+        return parse_field(texts, field.type, options)
+    except BadValueError as error:
+        raise error.located(first_row, field.name, field.type) from None
+
+
+def decode(values: pa.Array, field: Column, first_row: int) -> pa.Array:
+    """Bytes as text; 117 naming the first row that is not UTF-8."""
+    try:
+        return pc.cast(values, pa.string())
+    except pa.ArrowInvalid:
+        for index, value in enumerate(values.to_pylist()):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as error:
+                raise UserError(
+                    "INCORRECT_DATA",
+                    f"Invalid UTF-8 in column {field.name} at row {first_row + index}, byte {error.start} of "
+                    f"{shorten(repr(value))}: String columns hold valid UTF-8",
+                ) from None
+        raise
+
+
+def _split_fields(
+    chunk: bytes, names: list[str], first_row: int, dialect: _Dialect, *, only_empty: bool = False
+) -> pa.Table:
+    parse = csv.ParseOptions(
+        delimiter=dialect.delimiter,
+        quote_char=dialect.quote,
+        double_quote=True,
+        escape_char=False,
+        newlines_in_values=dialect.quote is not False and b'"' in chunk,
+        ignore_empty_lines=False,
+    )
+    convert_options = csv.ConvertOptions(
+        column_types={name: pa.binary() for name in names},
+        null_values=["\\N"] if dialect.escaped else [""] if only_empty else ["\\N", ""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    for block_size in (1 << 20, len(chunk) + 1):
+        read = csv.ReadOptions(column_names=names, block_size=max(block_size, 1 << 20))
+        try:
+            return csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error) or block_size > len(chunk):
+                raise _shape_error(chunk, names, first_row, dialect, parse, convert_options, error) from None
+    raise AssertionError("the second block size always holds a whole row")
+
+
+def _shape_error(
+    chunk: bytes,
+    names: list[str],
+    first_row: int,
+    dialect: _Dialect,
+    parse: csv.ParseOptions,
+    convert_options: csv.ConvertOptions,
+    error: pa.ArrowInvalid,
+) -> UserError:
+    """Reads the chunk once more on one thread, to say which row has too few or too many fields."""
+    bad: list[csv.InvalidRow] = []
+
+    def remember(row: csv.InvalidRow) -> str:
+        bad.append(row)
+        return "skip"
+
+    parse.invalid_row_handler = remember
+    read = csv.ReadOptions(column_names=names, block_size=len(chunk) + (1 << 20), use_threads=False)
+    try:
+        csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)
+    except pa.ArrowInvalid:
+        bad = []
+    if not bad:
+        return UserError("CANNOT_PARSE_INPUT_ASSERTION_FAILED", f"Cannot parse {dialect.name}: {error}")
+    row = bad[0]
+    number = first_row + (row.number or 1) - 1
+    wanted = repr(dialect.delimiter) if row.actual_columns < row.expected_columns else "the end of the row"
+    return UserError(
+        "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+        f"Cannot parse input: expected {wanted}: the row has {row.actual_columns} fields instead of "
+        f"{row.expected_columns}: {shorten(row.text)!r}: (at row {number})",
+    )
+
+
+# The two dialects -----------------------------------------------------------------------------------------------------
+
+
+def _cut_tsv(data: bytes) -> int:
+    end = data.rfind(b"\n")
+    while end > 0 and _ends_in_backslash(data, end):
+        end = data.rfind(b"\n", 0, end)
+    return end + 1
+
+
+def _ends_in_backslash(data: bytes, end: int) -> bool:
+    count = 0
+    while count < end and data[end - 1 - count] == 0x5C:
+        count += 1
+    return count % 2 == 1
+
+
+def _clean_tsv(chunk: bytes) -> bytes:
+    """What pyarrow would take for the end of a row or field but TSV does not, written as an escape."""
+    if b"\\\n" in chunk or b"\\\t" in chunk:
+        chunk = _ESCAPED_BREAK.sub(lambda match: match.group(1) + b"\\" + _BREAK_LETTERS[match.group(2)], chunk)
+    return chunk.replace(b"\r", b"\\r") if b"\r" in chunk else chunk
+
+
+def _refuse_carriage_returns(chunk: bytes) -> None:
+    line, newline, _ = chunk.partition(b"\n")
+    if newline and line.endswith(b"\r"):
+        raise UserError(
+            "INCORRECT_DATA",
+            "There is a carriage return (\\r) at the end of the first row: TabSeparated has Unix line ends. "
+            "Convert the file, or write \\r where it belongs to a value",
+        )
+
+
+_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, True)
+
+
+_BESIDE_QUOTE = np.zeros(256, bool)
+_BESIDE_QUOTE[[ord(char) for char in '"\n\r \t']] = True
+
+
+def _cut_by_parity(data: bytes, delimiter: str) -> int | None:
+    """The end of the last line end outside quotes; ``None`` when a quote stands in the middle of a bare field."""
+    buffer = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(buffer == 34)
+    allowed = _BESIDE_QUOTE.copy()
+    allowed[ord(delimiter)] = True
+    before = allowed[buffer[np.maximum(quotes - 1, 0)]] | (quotes == 0)
+    behind = allowed[buffer[np.minimum(quotes + 1, len(buffer) - 1)]] | (quotes == len(buffer) - 1)
+    if not (before | behind).all():
+        return None
+    lines = np.flatnonzero(buffer == 10)
+    whole = lines[np.searchsorted(quotes, lines) % 2 == 0]
+    return int(whole[-1]) + 1 if len(whole) else 0
+
+
+def _blanks_at_edges(chunk: bytes, blank: list[int], edges: np.ndarray) -> bool:
+    """Whether a blank stands beside a delimiter or a line end."""
+    buffer = np.frombuffer(chunk, np.uint8)
+    places = np.concatenate([np.flatnonzero(buffer == mark) for mark in blank])
+    if not len(places):
+        return False
+    before = edges[buffer[np.maximum(places - 1, 0)]] | (places == 0)
+    behind = edges[buffer[np.minimum(places + 1, len(buffer) - 1)]] | (places == len(buffer) - 1)
+    return bool((before | behind).any())
+
+
+def _csv_dialect(delimiter: str) -> _Dialect:
+    separator = re.escape(delimiter.encode())
+    blanks = rb"[ \t]" if delimiter not in " \t" else (rb"\t" if delimiter == " " else rb" ")
+    field = rb'(?:%b*+"(?:[^"]++|"")*+"[^%b\n]*+|[^%b\n]*+)' % (blanks, separator, separator)
+    rows = re.compile(rb"(?:(?:%b%b)*+%b\n)*+" % (field, separator, field))
+    blank = [mark for mark in b" \t" if mark != ord(delimiter)]
+    blank_marks = bytes(blank)
+    edges = np.zeros(256, bool)
+    edges[[ord(delimiter), 10, 13]] = True
+    trim = re.compile(
+        rb'((?:^|(?<=[%b\n]))"(?:[^"]++|"")*+")|%b++(?=%b|\r?\n|\Z)|(?:^|(?<=[%b\n]))%b++("(?:[^"]++|"")*+")?'
+        % (separator, blanks, separator, separator, blanks)
+    )
+
+    def cut(data: bytes) -> int:
+        if b'"' not in data:
+            return data.rfind(b"\n") + 1
+        end = _cut_by_parity(data, delimiter)
+        if end is None:  # a quote inside a bare field: only walking the fields tells where rows end
+            match = rows.match(data)
+            return match.end() if match else 0
+        return end
+
+    def clean(chunk: bytes) -> bytes:
+        """Blanks around fields do not count, unless they are quoted."""
+        if not _blanks_at_edges(chunk, blank, edges):
+            return chunk
+        if b'"' not in chunk:
+            for mark in (delimiter.encode(), b"\n"):
+                chunk = mark.join(field.strip(blank_marks) for field in chunk.split(mark))
+            return chunk
+        return trim.sub(lambda match: match.group(1) or match.group(2) or b"", chunk)
+
+    return _Dialect("CSV", delimiter, '"', cut, clean, False)

@@ -1,0 +1,103 @@
+"""Backslash escapes, resolved and made for whole arrays at once.
+
+Both directions run in one left-to-right pass over the bytes (polars' Aho-Corasick replacement), which is what makes
+``\\\\n`` (an escaped backslash and an n) come out right. Arrays without a backslash are returned as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.dialect import unquote_string
+
+_KNOWN = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
+          "\\": "\\", "'": "'", '"': '"', "`": "`", "/": "/", "\n": "\n", "\t": "\t"}  # fmt: skip
+_UNESCAPES = {f"\\{letter}": char for letter, char in _KNOWN.items()} | {"\\N": ""}
+TSV_ESCAPES = {
+    "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
+}  # fmt: skip
+
+
+def raw_bytes(texts: pa.Array) -> bytes:
+    """The texts one behind the other: their data buffer."""
+    data = texts.buffers()[2] if len(texts) else None
+    if data is None:
+        return b""
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)
+    start, end = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
+    return data.slice(start, end - start).to_pybytes()
+
+
+def contains(texts: pa.Array, *patterns: str) -> bool:
+    """Whether a pattern may be in one of the texts: one search through all of them, so two neighbours may feign it."""
+    data = raw_bytes(texts)
+    return any(pattern.encode() in data for pattern in patterns)
+
+
+def replace_many(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
+    """Every occurrence of a key replaced by its value, in one pass."""
+    series = pl.Series(values=pl.from_arrow(texts))
+    replaced = series.str.replace_many(list(mapping), list(mapping.values()))
+    return pc.cast(replaced.to_arrow(), pa.string())
+
+
+def unescape(texts: pa.Array) -> pa.Array:
+    if not contains(texts, "\\"):
+        return texts
+    if contains(texts, "\\x"):  # \xHH may be any byte: each distinct text by itself
+        encoded = pc.dictionary_encode(texts)
+        values = [unquote_string(f"'{text}'".replace("''", "'")) if "\\" in text else text
+                  for text in encoded.dictionary.to_pylist()]  # fmt: skip
+        return pc.take(pa.array(values, pa.string()), encoded.indices)
+    return replace_many(texts, _UNESCAPES)
+
+
+def unescape_bytes(values: pa.Array) -> pa.Array:
+    """The same for bytes that need not be text; each distinct value by itself."""
+    if not contains(values, "\\"):
+        return values
+    encoded = pc.dictionary_encode(values)
+    plain = [
+        unquote_string("'" + value.decode("latin-1").replace("\\N", "") + "'").encode("latin-1")
+        for value in encoded.dictionary.to_pylist()
+    ]
+    return pc.take(pa.array(plain, pa.binary()), encoded.indices)
+
+
+def unescape_quoted(texts: pa.Array) -> pa.Array:
+    """The bodies of string literals: backslash escapes and doubled quotes."""
+    if contains(texts, "''"):
+        encoded = pc.dictionary_encode(texts)
+        values = [unquote_string(f"'{text}'") for text in encoded.dictionary.to_pylist()]
+        return pc.take(pa.array(values, pa.string()), encoded.indices)
+    return unescape(texts)
+
+
+def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
+    """The texts with every key of ``mapping`` (single characters) replaced."""
+    data = raw_bytes(texts)
+    needed = {char: escaped for char, escaped in mapping.items() if char.encode() in data}
+    if not needed:
+        return texts
+    if data.isascii() or _is_text(texts):
+        return replace_many(texts, needed)
+    # Bytes of a FixedString that are no text: byte by byte, the backslash first so that none is escaped twice.
+    for char in sorted(needed, key="\\".__ne__):
+        texts = pc.replace_substring(texts, char, needed[char])
+    return texts
+
+
+def _is_text(texts: pa.Array) -> bool:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def unchecked_text(values: pa.Array) -> pa.Array:
+    """Binary values called strings without looking, for functions that only move bytes."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), offset=values.offset)

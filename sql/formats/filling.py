@@ -1,0 +1,53 @@
+"""Default values of types, and putting them where a column has nulls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import DataType, LowCardinalityType, MapType
+
+MISSING = "\0missing:"
+"""Begins the name of a block's helper column: true where a Nullable column was left out and takes its expression."""
+
+
+def fill_nulls(given: pa.ChunkedArray | None, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``given`` with its nulls replaced row by row."""
+    if given is None:
+        return defaults
+    if pa.types.is_dictionary(given.type):
+        plain = pc.coalesce(given.cast(given.type.value_type), defaults.cast(defaults.type.value_type))
+        return pc.dictionary_encode(plain)
+    if not pa.types.is_nested(given.type):
+        return pc.coalesce(given, defaults)
+    both = pa.concat_arrays([one_array(given), one_array(defaults)])
+    places = np.arange(len(given))
+    holes = np.flatnonzero(np.asarray(pc.is_null(one_array(given))))
+    places[holes] += len(given)
+    return pa.chunked_array([both.take(pa.array(places))])
+
+
+def one_array(values: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+
+
+def type_default(type_: DataType, rows: int) -> pa.ChunkedArray:
+    """``rows`` times the default value of the type."""
+    if isinstance(type_, LowCardinalityType):
+        value = pa.array([type_.inner.default], type_.inner.arrow)
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), value)])
+    if isinstance(type_, MapType):
+        offsets = pa.array(np.zeros(rows + 1, np.int32))
+        empty = pa.array([], type_.key.arrow), pa.array([], type_.value.arrow)
+        return pa.chunked_array([pa.MapArray.from_arrays(offsets, *empty, type=type_.arrow)])
+    one = pa.array([type_.default], type_.arrow)
+    return pa.chunked_array([one.take(pa.array(np.zeros(rows, np.int64)))])
+
+
+def fill_where(given: pa.ChunkedArray, mask: pa.ChunkedArray, defaults: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``given`` with the rows of ``mask`` replaced; its other nulls stay."""
+    both = pa.concat_arrays([one_array(given), one_array(defaults)])
+    places = np.arange(len(given))
+    places[np.asarray(one_array(mask))] += len(given)
+    return pa.chunked_array([both.take(pa.array(places))])

@@ -1,0 +1,338 @@
+"""Reading JSONEachRow: pyarrow's parser on the good path, Python's ``json`` for what it refuses.
+
+Every column is asked for in the form its first rows have: a number column whose first row quotes the number is read
+as strings. Chunks that pyarrow refuses (mixed forms, maps, unnamed tuples, bad values) are read by ``json.loads``
+line by line (about 200,000 rows a second), which also says which row is wrong.
+
+A missing key and, where the column is not Nullable, an explicit ``null`` come out as null: "take the default".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from parts.errors import UserError
+from parts.schema import Column
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    TupleType,
+    strip_nullable,
+)
+from sql.formats.chunks import row_chunks
+from sql.formats.filling import MISSING
+from sql.formats.options import BadValueError, FormatOptions, cannot_parse, shorten
+from sql.formats.text_values import parse_text
+from sql.formats.wire import from_wire
+
+_NUMBERS = (IntegerType, FloatType)
+_SAMPLE_ROWS = 3
+
+
+def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    first_row = 1
+    for chunk in row_chunks(stream, _cut):
+        table = None
+        if not _needs_python(columns):
+            table = _read_arrow(chunk, columns, options)
+        if table is None:
+            table = _read_python(chunk, columns, options, first_row)
+        first_row += table.num_rows
+        if table.num_rows:
+            yield table
+
+
+def _cut(data: bytes) -> int:
+    """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``_read_python``.)"""
+    for ending in (b"}\n", b"}\r\n", b"},\n"):
+        end = data.rfind(ending)
+        if end >= 0 and (data.rfind(b"\n{", 0, end) >= 0 or data.lstrip()[:1] == b"{") and _line_is_row(data, end):
+            return end + len(ending)
+    return 0
+
+
+def _line_is_row(data: bytes, end: int) -> bool:
+    start = data.rfind(b"\n", 0, end) + 1
+    return data[start : start + 1] in (b"{", b" ", b",") and data[start:end].lstrip(b" ,")[:1] == b"{"
+
+
+def _needs_python(columns: Sequence[Column]) -> bool:
+    return any(_json_type(column.type) is None for column in columns) or any(
+        _tells_missing(column) for column in columns
+    )
+
+
+# pyarrow --------------------------------------------------------------------------------------------------------------
+
+
+def _json_type(type_: DataType) -> pa.DataType | None:
+    """What pyarrow is asked for; ``None`` where it cannot read the type."""
+    if isinstance(type_, (NullableType, LowCardinalityType)):
+        return _json_type(type_.inner)
+    if isinstance(type_, (*_NUMBERS, BoolType)):
+        return type_.arrow
+    if isinstance(type_, ArrayType):
+        inner = _json_type(type_.inner)
+        return None if inner is None else pa.list_(inner)
+    if isinstance(type_, TupleType) and all(name for name, _ in type_.elements):
+        fields = [(name, _json_type(inner)) for name, inner in type_.elements]
+        return None if any(kind is None for _, kind in fields) else pa.struct(fields)
+    return None if isinstance(type_, (MapType, TupleType)) else pa.string()
+
+
+def _read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    try:
+        asked = _asked_types(chunk, columns)
+        parse = arrow_json.ParseOptions(
+            explicit_schema=pa.schema(list(asked.items())),
+            newlines_in_values=False,
+            unexpected_field_behavior="ignore" if options.skip_unknown_fields else "error",
+        )
+        read = arrow_json.ReadOptions(block_size=max(len(chunk) // 4, 1 << 20))
+        table = arrow_json.read_json(pa.BufferReader(chunk), read, parse)
+        if table.num_rows == 0 or table.num_rows != _line_count(chunk):
+            return None
+        arrays = [_from_json(table.column(column.name), column, options) for column in columns]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, BadValueError, UserError):
+        return None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _line_count(chunk: bytes) -> int:
+    """Rows, if every line is one. Duplicate blank lines make the count differ, and the slow path decides."""
+    return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+
+
+def _asked_types(chunk: bytes, columns: Sequence[Column]) -> dict[str, pa.DataType]:
+    asked = {column.name: _json_type(column.type) or pa.string() for column in columns}
+    for line in chunk.split(b"\n", _SAMPLE_ROWS)[:_SAMPLE_ROWS]:
+        row = json.loads(line) if line.strip() else {}
+        if not isinstance(row, dict):
+            raise ValueError("not an object")
+        for column in columns:
+            value = row.get(column.name)
+            kind = strip_nullable(column.type)
+            if isinstance(kind, _NUMBERS) and isinstance(value, str):
+                asked[column.name] = pa.string()
+            elif pa.types.is_string(asked[column.name]) and type(value) in (int, float):
+                raise ValueError("a number where a text is asked for")
+    return asked
+
+
+def _from_json(values: pa.ChunkedArray, column: Column, options: FormatOptions) -> pa.Array:
+    array = values.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    _refuse_nested_nulls(array, column.type)
+    return from_wire(array, column.type, options)
+
+
+def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
+    """Only at the top level does null mean "take the default"; inside it is left to the exact reader."""
+    if isinstance(type_, ArrayType):
+        inner = [(array.flatten(), type_.inner)]
+    elif isinstance(type_, TupleType):
+        inner = [(child, kind) for child, (_, kind) in zip(array.flatten(), type_.elements, strict=True)]
+    else:
+        return
+    if isinstance(type_, TupleType) and array.null_count:
+        raise ValueError("a missing tuple")
+    for child, kind in inner:
+        if child.null_count and (isinstance(type_, TupleType) or not kind.is_nullable):
+            raise ValueError("null or a missing element")
+        _refuse_nested_nulls(child, kind)
+
+
+# json.loads -----------------------------------------------------------------------------------------------------------
+
+
+class _Missing:
+    pass
+
+
+_MISSING = _Missing()
+# Numbers stay as they are written: what they mean depends on the column.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+
+
+def _read_python(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    rows = _rows(chunk, first_row)
+    if not options.skip_unknown_fields:
+        _refuse_unknown(rows, columns, first_row)
+    arrays = []
+    for column in columns:
+        values = [row.get(column.name, _MISSING) for row in rows]
+        try:
+            arrays.append(_column(values, column, options))
+        except BadValueError as error:
+            raise error.located(first_row, column.name, column.type) from None
+    names = [column.name for column in columns]
+    for column in columns:
+        if _tells_missing(column):
+            arrays.append(pa.array([column.name not in row for row in rows], pa.bool_()))
+            names.append(MISSING + column.name)
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _tells_missing(column: Column) -> bool:
+    """A Nullable column with an expression takes it where the key is missing, but not where it is null."""
+    return column.type.is_nullable and column.default_kind == "DEFAULT"
+
+
+def _column(values: list[Any], column: Column, options: FormatOptions) -> pa.Array:
+    plain = [None if value is _MISSING else value for value in values]
+    return _convert(plain, column.type, options)
+
+
+def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
+    try:
+        text = chunk.decode()
+    except UnicodeDecodeError as error:
+        row = first_row + chunk.count(b"\n", 0, error.start)
+        raise UserError(
+            "INCORRECT_DATA",
+            f"Invalid UTF-8 in JSONEachRow data at row {row}: {chunk[error.start : error.start + 8]!r}",
+        ) from None
+    lines = [line for line in text.split("\n") if line and not line.isspace()]
+    try:
+        rows = _DECODER.decode("[" + ",".join(lines) + "]")
+        if all(type(row) is dict for row in rows):
+            return rows
+    except json.JSONDecodeError:
+        pass  # not one object a line: read object by object, to name the row that is wrong
+    rows = list[dict[str, Any]]()
+    position, end = _skip(text, 0, "["), len(text)
+    while position < end:
+        try:
+            row, position = _DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise _broken(text, error.pos, first_row + len(rows), error.msg) from None
+        if not isinstance(row, dict):
+            raise _broken(text, position, first_row + len(rows), "expected an object")
+        rows.append(row)
+        position = _skip(text, position, ",];")
+    return rows
+
+
+def _skip(text: str, position: int, marks: str) -> int:
+    end = len(text)
+    while position < end and (text[position].isspace() or text[position] in marks):
+        position += 1
+    return position
+
+
+def _broken(text: str, position: int, row: int, message: str) -> UserError:
+    return UserError(
+        "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+        f"Cannot parse input: {message} before: {shorten(text[position : position + 61])!r}: (at row {row})",
+    )
+
+
+def _refuse_unknown(rows: list[dict[str, Any]], columns: Sequence[Column], first_row: int) -> None:
+    known = {column.name for column in columns}
+    for index, row in enumerate(rows):
+        unknown = row.keys() - known
+        if unknown:
+            raise UserError(
+                "INCORRECT_DATA",
+                f"Unknown field found while parsing JSONEachRow format: {min(unknown)}: (at row {first_row + index})",
+            )
+
+
+def _convert(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
+    if isinstance(type_, ArrayType):
+        return _convert_list(values, type_, options)
+    if isinstance(type_, MapType):
+        return _convert_map(values, type_, options)
+    if isinstance(type_, TupleType):
+        return _convert_tuple(values, type_, options)
+    texts: list[str | None] = []
+    for index, value in enumerate(values):
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+            if isinstance(strip_nullable(type_), _NUMBERS):
+                value = "1" if value == "true" else "0"
+        elif isinstance(value, (list, dict)):
+            raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+        texts.append(value)
+    return parse_text(pa.array(texts, pa.string()), type_, options)
+
+
+def _flatten(
+    values: list[Any], groups: list[list[Any]], type_: DataType, inner: DataType, options: FormatOptions
+) -> tuple[pa.Array, pa.Array]:
+    offsets = np.zeros(len(groups) + 1, np.int32)
+    np.cumsum([len(group) for group in groups], out=offsets[1:])
+    try:
+        flat = _convert(list(chain.from_iterable(groups)), inner, options)
+    except BadValueError as error:
+        raise error.at(int(np.searchsorted(offsets, error.index, side="right")) - 1) from None
+    if flat.null_count and not inner.is_nullable:
+        element = int(pc.index(pc.is_null(flat), pa.scalar(True)).as_py())
+        row = int(np.searchsorted(offsets, element, side="right")) - 1
+        raise cannot_parse(row, "null", type_)
+    return pa.array(offsets, pa.int32()), flat
+
+
+def _convert_list(values: list[Any], type_: ArrayType, options: FormatOptions) -> pa.Array:
+    groups = [_expect(value, list, index, type_) for index, value in enumerate(values)]
+    offsets, flat = _flatten(values, groups, type_, type_.inner, options)
+    mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.ListArray.from_arrays(offsets, flat, type=type_.arrow, mask=mask)
+
+
+def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> pa.Array:
+    groups = [_expect(value, dict, index, type_) for index, value in enumerate(values)]
+    offsets, keys = _flatten(values, [list(group) for group in groups], type_, type_.key, options)
+    _, items = _flatten(values, [list(group.values()) for group in groups], type_, type_.value, options)
+    array = pa.MapArray.from_arrays(offsets, keys, items, type=type_.arrow)
+    return _nulls_like(array, values)
+
+
+def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) -> pa.Array:
+    rows = [_tuple_row(value, index, type_) for index, value in enumerate(values)]
+    children = []
+    for position, (_, inner) in enumerate(type_.elements):
+        _, child = _flatten(values, [[row[position]] if row else [] for row in rows], type_, inner, options)
+        children.append(child)
+    present = np.cumsum([bool(row) for row in rows]) - 1
+    indices = pa.array([int(place) if row else None for place, row in zip(present, rows, strict=True)], pa.int64())
+    return pa.StructArray.from_arrays(children, fields=list(type_.arrow)).take(indices)
+
+
+def _tuple_row(value: Any, index: int, type_: TupleType) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, dict) and all(name is not None and name in value for name, _ in type_.elements):
+        return [value[name] for name, _ in type_.elements]
+    if isinstance(value, list) and len(value) == len(type_.elements):
+        return value
+    raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+
+
+def _expect(value: Any, kind: type, index: int, type_: DataType) -> Any:
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+    return value
+
+
+def _nulls_like(array: pa.Array, values: list[Any]) -> pa.Array:
+    if not any(value is None for value in values):
+        return array
+    return array.take(pa.array([None if value is None else index for index, value in enumerate(values)], pa.int64()))

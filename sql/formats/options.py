@@ -1,0 +1,104 @@
+"""The settings that formats look at, read once from the session's settings, and how a bad value is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from parts.errors import UserError
+from parts.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """Names and defaults are ClickHouse's 26.x. ``timezone`` is that of DateTime columns that name none."""
+
+    timezone: str = "UTC"
+    csv_delimiter: str = ","
+    skip_unknown_fields: bool = True
+    null_as_default: bool = True
+    csv_empty_as_default: bool = True
+    defaults_for_omitted_fields: bool = True
+    best_effort_times: bool = False
+    quote_64bit_integers: bool = False
+    quote_64bit_floats: bool = False
+    quote_decimals: bool = False
+    quote_denormals: bool = False
+    escape_forward_slashes: bool = True
+    named_tuples_as_objects: bool = True
+    pretty_max_rows: int = 1000
+    pretty_color: bool = False
+    pretty_row_numbers: bool = True
+    pretty_max_column_pad_width: int = 250
+    pretty_max_value_width: int = 10000
+    write_statistics: bool = True
+    tuples_as_json: bool = False
+
+    @staticmethod
+    def of(settings: Mapping[str, object]) -> FormatOptions:
+        if int(str(settings.get("input_format_allow_errors_num", 0))) != 0:
+            raise UserError("NOT_IMPLEMENTED", "input_format_allow_errors_num other than 0 is not supported")
+        delimiter = str(settings.get("format_csv_delimiter", ","))
+        if len(delimiter.encode()) != 1 or delimiter in '"\n\r':
+            raise UserError("BAD_ARGUMENTS", f"format_csv_delimiter must be one ASCII character, not {delimiter!r}")
+        return FormatOptions(
+            timezone=str(settings.get("session_timezone") or settings.get("timezone") or "UTC"),
+            csv_delimiter=delimiter,
+            skip_unknown_fields=_flag(settings, "input_format_skip_unknown_fields", True),
+            null_as_default=_flag(settings, "input_format_null_as_default", True),
+            csv_empty_as_default=_flag(settings, "input_format_csv_empty_as_default", True),
+            defaults_for_omitted_fields=_flag(settings, "input_format_defaults_for_omitted_fields", True),
+            best_effort_times=str(settings.get("date_time_input_format", "basic")).startswith("best_effort"),
+            quote_64bit_integers=_flag(settings, "output_format_json_quote_64bit_integers", False),
+            quote_64bit_floats=_flag(settings, "output_format_json_quote_64bit_floats", False),
+            quote_decimals=_flag(settings, "output_format_json_quote_decimals", False),
+            quote_denormals=_flag(settings, "output_format_json_quote_denormals", False),
+            escape_forward_slashes=_flag(settings, "output_format_json_escape_forward_slashes", True),
+            named_tuples_as_objects=_flag(settings, "output_format_json_named_tuples_as_objects", True),
+            pretty_max_rows=int(str(settings.get("output_format_pretty_max_rows", 1000))),
+            pretty_color=_flag(settings, "output_format_pretty_color", False),
+            pretty_row_numbers=_flag(settings, "output_format_pretty_row_numbers", True),
+            pretty_max_column_pad_width=int(str(settings.get("output_format_pretty_max_column_pad_width", 250))),
+            pretty_max_value_width=int(str(settings.get("output_format_pretty_max_value_width", 10000))),
+            write_statistics=_flag(settings, "output_format_write_statistics", True),
+        )
+
+
+def _flag(settings: Mapping[str, object], name: str, default: bool) -> bool:
+    value = settings.get(name, default)
+    return str(value).lower() in ("1", "true", "auto")
+
+
+class BadValueError(Exception):
+    """A value that cannot be of its column's type. ``index`` counts rows of the converted array from 0."""
+
+    def __init__(self, name: str, index: int, text: str, detail: str) -> None:
+        super().__init__(detail)
+        self.name = name
+        self.index = index
+        self.text = text
+        self.detail = detail
+
+    def at(self, index: int) -> BadValueError:
+        return BadValueError(self.name, index, self.text, self.detail)
+
+    def located(self, first_row: int, column: str, type_: DataType) -> UserError:
+        """The error for the user; ``first_row`` is the number (from 1) of the array's first row in the input."""
+        where = f"(at row {first_row + self.index}, column {column} {type_})"
+        return UserError(self.name, f"{self.detail}: {where}")
+
+
+def cannot_parse(
+    index: int, text: str, type_: DataType, name: str = "CANNOT_PARSE_INPUT_ASSERTION_FAILED"
+) -> BadValueError:
+    return BadValueError(name, index, text, f"Cannot parse input: expected {type_} before: {shorten(text)!r}")
+
+
+def out_of_range(index: int, text: str, type_: DataType) -> BadValueError:
+    return BadValueError(
+        "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", index, text, f"Value {shorten(text)} is out of range of type {type_}"
+    )
+
+
+def shorten(text: str, length: int = 60) -> str:
+    return text if len(text) <= length else text[:length] + "…"

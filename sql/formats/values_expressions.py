@@ -1,0 +1,82 @@
+"""SQL expressions in VALUES: ``now()``, ``1 + 1``, ``toDate('2020-01-01')``.
+
+Texts that differ only in their string literals (``toDate('…')`` on every row) are one expression over columns of
+strings, evaluated once. Others are compiled one by one, each distinct text once, and evaluated for as many rows as
+have it, so that a function such as ``generateUUIDv4`` gives every row its own value. Numbers are not taken out of an
+expression: the type of a number literal depends on its value, and with it the result of some functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.errors import UserError
+from parts.schema import Column, TableSchema
+from parts.types import DataType, IntegerType, StringType
+from sql.dialect import unquote_string
+from sql.formats.cast_arrays import cast_array
+from sql.formats.options import BadValueError, FormatOptions, shorten
+
+_STRING = re.compile(r"'(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
+_FEW = 8  # distinct texts that are not worth looking for a common shape
+
+
+def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """The values of the expressions, cast to the type. Raises ``BadValueError`` with the row of the first bad one."""
+    encoded = pc.dictionary_encode(texts)
+    distinct: list[str] = encoded.dictionary.to_pylist()
+    if len(distinct) > _FEW:
+        values = _by_shape(distinct, encoded.indices, type_, options)
+        if values is not None:
+            return values
+    codes = np.asarray(encoded.indices)
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=len(distinct))
+    firsts = np.cumsum(counts) - counts
+    pieces: list[pa.Array] = []
+    for code, text in enumerate(distinct):
+        try:
+            pieces.append(_evaluate_one(text, int(counts[code]), type_, options))
+        except (UserError, BadValueError) as error:
+            message = error.message if isinstance(error, UserError) else error.detail
+            index = int(order[firsts[code]])
+            raise BadValueError(error.name, index, text, f"{message} in the expression {shorten(text)!r}") from None
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    return pa.concat_arrays(pieces).take(pa.array(inverse))
+
+
+def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions) -> pa.Array:
+    from sql.expressions import compile_expressions
+
+    schema = TableSchema((Column("_row", IntegerType(8, False)),))
+    (compiled,) = compile_expressions([text], schema, options.timezone)
+    block = pa.table({"_row": pa.array(np.zeros(rows, np.uint8))})
+    return cast_array(compiled.evaluate(block), compiled.type, type_, options)
+
+
+def _by_shape(distinct: Sequence[str], rows: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array | None:
+    """All texts as one expression over their string literals; ``None`` when they have no common shape."""
+    from sql.expressions import compile_expressions
+
+    shapes = {_STRING.sub("''", text) for text in distinct}
+    if len(shapes) != 1:
+        return None
+    literals = [_STRING.findall(text) for text in distinct]
+    names = [f"_literal_{index}" for index in range(len(literals[0]))]
+    replacements = iter(names)
+    expression = _STRING.sub(lambda _: next(replacements), distinct[0])
+    columns = zip(*literals, strict=True)
+    arrays = [pa.array([unquote_string(literal) for literal in column], pa.string()) for column in columns]
+    schema = TableSchema(tuple(Column(name, StringType()) for name in names))
+    try:
+        (compiled,) = compile_expressions([expression], schema, options.timezone)
+        block = pa.Table.from_arrays([array.take(rows) for array in arrays], names=names)
+        return cast_array(compiled.evaluate(block), compiled.type, type_, options)
+    except (UserError, BadValueError):
+        return None  # a function that wants a constant, or a bad value: one by one tells which

@@ -1,0 +1,39 @@
+"""The functions of queries, one family a module; importing this package fills the table of ``registry``."""
+
+from sql.functions import (
+    aggregates,
+    arithmetic,
+    arrays,
+    bits_and_hashes,
+    comparison,
+    conditional,
+    conversions,
+    date_arithmetic,
+    dates,
+    maps_and_tuples,
+    mathematics,
+    session,
+    strings,
+    strings_search,
+    windows,
+)
+from sql.functions.registry import function_names
+
+__all__ = [
+    "aggregates",
+    "arithmetic",
+    "arrays",
+    "bits_and_hashes",
+    "comparison",
+    "conditional",
+    "conversions",
+    "date_arithmetic",
+    "dates",
+    "function_names",
+    "maps_and_tuples",
+    "mathematics",
+    "session",
+    "strings",
+    "strings_search",
+    "windows",
+]

@@ -1,0 +1,285 @@
+"""Aggregate functions. Where ClickHouse approximates for much data (uniq, quantile) the exact answer is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    NullableType,
+)
+from sql.casts import wrap_64
+from sql.functions.combinators import DISTINCT_MARK as D
+from sql.functions.combinators import FILTER_MARK as F
+from sql.functions.registry import Call, define, function
+from sql.type_inference import is_date_or_time, is_number, sum_result
+from sql.typed import FLOAT64, STRING, UINT64, Typed, cast, text
+
+
+@function("count", (0, 1), any_case=True, aggregate=True, never_null=True)
+def _count(call: Call) -> Typed:
+    counted = call.args[0].sql if call.args else "*"
+    return Typed(f"CAST(count({counted}){F} AS UBIGINT)", UINT64)
+
+
+def _number(call: Call, position: int = 0) -> Typed:
+    value = call.args[position]
+    if not is_number(value.type):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for aggregate function {call.name}"
+        )
+    return value
+
+
+@function("sum", 1, any_case=True, aggregate=True)
+def _sum(call: Call) -> Typed:
+    value = _number(call)
+    type_ = sum_result(value.type)
+    if isinstance(type_, IntegerType):
+        number = f"CAST({value.sql} AS UTINYINT)" if isinstance(value.type, BoolType) else value.sql
+        total = f"sum({D}{number}){F}"
+        wide = isinstance(value.type, IntegerType) and value.type.bits == 64
+        return Typed(wrap_64(total, type_) if wide else cast(total, type_), type_)
+    inner = cast(value.sql, FLOAT64) if isinstance(value.type, FloatType) and value.type.bits == 32 else value.sql
+    return Typed(f"sum({D}{inner}){F}", type_)
+
+
+define("sumWithOverflow", lambda call: _same_width_sum(call), 1, aggregate=True)
+define("sumKahan", lambda call: Typed(f"fsum({D}{cast(_number(call).sql, FLOAT64)}){F}", FLOAT64), 1, aggregate=True)
+
+
+def _same_width_sum(call: Call) -> Typed:
+    value = _number(call)
+    if not isinstance(value.type, IntegerType):
+        return _sum(call)
+    from sql.casts import wrap_integer
+
+    wide = IntegerType(64, value.type.signed)
+    return Typed(wrap_integer(wrap_64(f"sum({D}{value.sql}){F}", wide), wide, value.type), value.type)
+
+
+@function("avg", 1, any_case=True, aggregate=True, empty_nan=True)
+def _avg(call: Call) -> Typed:
+    value = _number(call)
+    inner = f"CAST({value.sql} AS UTINYINT)" if isinstance(value.type, BoolType) else value.sql
+    return Typed(f"avg({D}{inner}){F}", FLOAT64)
+
+
+@function("avgWeighted", 2, aggregate=True, empty_nan=True)
+def _avg_weighted(call: Call) -> Typed:
+    value, weight = (cast(_number(call, position).sql, FLOAT64) for position in (0, 1))
+    return Typed(f"(sum({value} * {weight}){F} / sum({weight}){F})", FLOAT64)
+
+
+def _extreme(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if isinstance(value.type, FloatType):
+            # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
+            known = f"CASE WHEN isnan({value.sql}) THEN NULL ELSE {value.sql} END"
+            return Typed(f"coalesce({name}({D}{known}){F}, {name}({value.sql}){F})", value.type)
+        return Typed(f"{name}({D}{value.sql}){F}", value.type)
+
+    return build
+
+
+define("min", _extreme("min"), 1, any_case=True, aggregate=True)
+define("max", _extreme("max"), 1, any_case=True, aggregate=True)
+define(
+    "any any_value first_value anyValue",
+    lambda call: Typed(f"any_value({call.args[0].sql}){F}", call.args[0].type),
+    1,
+    any_case=True,
+    aggregate=True,
+)
+
+
+@function("anyLast last_value", 1, aggregate=True)
+def _any_last(call: Call) -> Typed:
+    value = call.args[0]
+    return Typed(f"last({value.sql}){F}", value.type)
+
+
+# Counting distinct values ---------------------------------------------------------------------------------------------
+
+
+@function("uniqExact uniq uniqCombined uniqCombined64", (1, None), aggregate=True, never_null=True)
+def _uniq(call: Call) -> Typed:
+    if len(call.args) == 1:
+        return Typed(f"CAST(count(DISTINCT {call.args[0].sql}){F} AS UBIGINT)", UINT64)
+    row = ", ".join(arg.sql for arg in call.args)
+    return Typed(f"CAST(count(DISTINCT row({row})){F} AS UBIGINT)", UINT64)
+
+
+# Position of the extreme ----------------------------------------------------------------------------------------------
+
+
+def _arg_extreme(name: str) -> Callable[[Call], Typed]:
+    return lambda call: Typed(f"{name}({call.args[0].sql}, {call.args[1].sql}){F}", call.args[0].type)
+
+
+define("argMin", _arg_extreme("arg_min"), 2, any_case=True, aggregate=True)
+define("argMax", _arg_extreme("arg_max"), 2, any_case=True, aggregate=True)
+
+
+# Arrays ---------------------------------------------------------------------------------------------------------------
+
+
+def _element(type_: DataType) -> DataType:
+    return type_.inner if isinstance(type_, NullableType) else type_
+
+
+def _size(call: Call) -> int | None:
+    if not call.params:
+        return None
+    value = call.params[0].value
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise UserError("BAD_ARGUMENTS", f"The parameter of {call.name} must be a positive number")
+    return value
+
+
+@function("groupArray array_agg", 1, any_case=True, aggregate=True, never_null=True)
+def _group_array(call: Call) -> Typed:
+    value, size = call.args[0], _size(call)
+    items = f"list_filter(list({D}{value.sql}){F}, lambda x: x IS NOT NULL)"
+    return Typed(f"{items}[1:{size}]" if size else items, ArrayType(_element(value.type)))
+
+
+@function("groupUniqArray", 1, aggregate=True, never_null=True)
+def _group_uniq_array(call: Call) -> Typed:
+    value, size = call.args[0], _size(call)
+    items = f"list_filter(list(DISTINCT {value.sql}){F}, lambda x: x IS NOT NULL)"
+    return Typed(f"{items}[1:{size}]" if size else items, ArrayType(_element(value.type)))
+
+
+@function("groupArraySorted", 1, aggregate=True, never_null=True)
+def _group_array_sorted(call: Call) -> Typed:
+    size = _size(call)
+    if size is None:
+        raise UserError(
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "groupArraySorted needs a parameter: groupArraySorted(n)(x)"
+        )
+    items = f"list_sort(list_filter(list({call.args[0].sql}){F}, lambda x: x IS NOT NULL))"
+    return Typed(f"{items}[1:{size}]", ArrayType(_element(call.args[0].type)))
+
+
+@function("topK", 1, aggregate=True, never_null=True)
+def _top_k(call: Call) -> Typed:
+    value, size = call.args[0], _size(call) or 10
+    pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
+    counted = f"list_transform(map_entries(histogram({value.sql}){F}), lambda e: {pair})"
+    top = f"list_transform(list_sort({counted})[1:{size}], lambda e: e.v)"
+    return Typed(top, ArrayType(value.type))
+
+
+@function("groupConcat string_agg group_concat", (1, 2), any_case=True, aggregate=True)
+def _group_concat(call: Call) -> Typed:
+    from sql.text_conversion import to_text
+
+    separator = call.params[0].value if call.params else ""
+    if len(call.args) == 2:
+        separator = call.constant_text(1)
+    if not isinstance(separator, str):
+        raise UserError("BAD_ARGUMENTS", "The separator of groupConcat must be a string")
+    words = to_text(call.args[0], call.environment.zone)
+    return Typed(f"string_agg({D}{words}, {text(separator)}){F}", STRING)
+
+
+# Bits -----------------------------------------------------------------------------------------------------------------
+
+
+def _bits(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if not isinstance(value.type, IntegerType):
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name} takes an integer, not {value.type}")
+        return Typed(cast(f"{name}({value.sql}){F}", value.type), value.type)
+
+    return build
+
+
+for _name, _engine in (("groupBitAnd", "bit_and"), ("groupBitOr", "bit_or"), ("groupBitXor", "bit_xor")):
+    define(_name, _bits(_engine), 1, aggregate=True)
+
+
+# Statistics -----------------------------------------------------------------------------------------------------------
+
+
+def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        values = ", ".join(cast(_number(call, position).sql, FLOAT64) for position in range(arity))
+        return Typed(f"{name}({values}){F}", FLOAT64)
+
+    return build
+
+
+for _name, _engine, _arity in (
+    ("stddevPop STDDEV_POP", "stddev_pop", 1), ("stddevSamp STDDEV_SAMP", "stddev_samp", 1),
+    ("varPop VAR_POP", "var_pop", 1), ("varSamp VAR_SAMP", "var_samp", 1),
+    ("entropy", "entropy", 1), ("covarPop COVAR_POP", "covar_pop", 2), ("covarSamp COVAR_SAMP", "covar_samp", 2),
+    ("corr", "corr", 2),
+):  # fmt: skip
+    define(_name, _moment(_engine, _arity), _arity, any_case=True, aggregate=True, empty_nan=True)
+
+
+# Quantiles ------------------------------------------------------------------------------------------------------------
+
+
+def _level(call: Call, position: int = 0) -> float:
+    if not call.params:
+        return 0.5
+    value = call.params[position].value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise UserError("BAD_ARGUMENTS", f"The level of {call.name} must be a number from 0 to 1")
+    return float(value)
+
+
+def _interpolated(value: Typed, level: float) -> Typed:
+    """Linear interpolation between the two nearest values; of dates and times in their own units."""
+    if isinstance(value.type, DateType):
+        days = f"quantile_cont(CAST({value.sql} - DATE '1970-01-01' AS DOUBLE), {level!r}){F}"
+        return Typed(f"(DATE '1970-01-01' + CAST(trunc({days}) AS INTEGER))", value.type)
+    if is_date_or_time(value.type):
+        seconds = f"quantile_cont(CAST(epoch_us({value.sql}) AS DOUBLE), {level!r}){F}"
+        return Typed(f"make_timestamp(CAST(trunc({seconds} / 1000000) AS BIGINT) * 1000000)", value.type)
+    if isinstance(value.type, DecimalType):
+        return Typed(cast(f"quantile_cont({value.sql}, {level!r}){F}", value.type), value.type)
+    if not is_number(value.type):
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for a quantile")
+    return Typed(f"quantile_cont({cast(value.sql, FLOAT64)}, {level!r}){F}", FLOAT64)
+
+
+def _exact(value: Typed, level: float) -> Typed:
+    """The value at the position level * n of the sorted ones."""
+    items = f"list_sort(list({value.sql}){F})"
+    position = f"least(CAST(floor({level!r} * len({items})) AS BIGINT), len({items}) - 1) + 1"
+    return Typed(f"list_extract({items}, {position})", value.type)
+
+
+def _one_level(build: Callable[[Typed, float], Typed]) -> Callable[[Call], Typed]:
+    return lambda call: build(call.args[0], _level(call))
+
+
+def _many_levels(build: Callable[[Typed, float], Typed]) -> Callable[[Call], Typed]:
+    def several(call: Call) -> Typed:
+        if not call.params:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{call.name} needs levels: {call.name}(0.5, 0.9)(x)")
+        values = [build(call.args[0], _level(call, position)) for position in range(len(call.params))]
+        return Typed(f"[{', '.join(value.sql for value in values)}]", ArrayType(values[0].type))
+
+    return several
+
+
+define("quantile median", _one_level(_interpolated), 1, aggregate=True, empty_nan=True)
+define("quantileDeterministic medianDeterministic", _one_level(_interpolated), 2, aggregate=True, empty_nan=True)
+define("quantiles", _many_levels(_interpolated), 1, aggregate=True)
+define("quantileExact medianExact", _one_level(_exact), 1, aggregate=True, empty_nan=True)
+define("quantilesExact", _many_levels(_exact), 1, aggregate=True)
+define("quantileExactInclusive", _one_level(_interpolated), 1, aggregate=True, empty_nan=True)

@@ -1,0 +1,320 @@
+"""``+ - * / %`` and their kin: ClickHouse's widening result types, with wrap-around at 64 bits.
+
+Below 64 bits the result type always has room. At 64 bits DuckDB would refuse an overflow, so the fast operation is
+tried and, where it fails, the low 64 bits of the exact 128-bit result are taken."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import (
+    BoolType,
+    DataType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    TupleType,
+)
+from sql.casts import wrap_64, wrap_integer
+from sql.functions.registry import Call, function
+from sql.type_inference import (
+    as_integer,
+    decimal_width,
+    difference_type,
+    is_date_or_time,
+    is_number,
+    sum_type,
+)
+from sql.typed import FLOAT64, INT64, IntervalType, Typed, cast, integer_literal_type
+
+
+def _illegal(call: Call) -> UserError:
+    types = " and ".join(str(type_) for type_ in call.types)
+    return UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {types} of arguments of function {call.name}")
+
+
+def _is_integer(type_: DataType) -> bool:
+    return isinstance(type_, (IntegerType, BoolType))
+
+
+def wrapped(operator: str, left: str, right: str, type_: IntegerType, *, may_overflow: bool) -> str:
+    """``left operator right`` in ``type_``, wrapping around if it can overflow."""
+    fast = f"({cast(left, type_)} {operator} {cast(right, type_)})"
+    if not may_overflow:
+        return fast
+    wide = "HUGEINT" if type_.signed or operator != "*" else "UHUGEINT"
+    exact = f"(CAST({left} AS {wide}) {operator} CAST({right} AS {wide}))"
+    if wide == "UHUGEINT":
+        slow = f"CAST({exact} & 18446744073709551615::UHUGEINT AS UBIGINT)"
+    else:
+        slow = wrap_64(exact, type_)
+    if any(word in fast for word in ("SELECT", "random()", "uuid()", "OVER (", "error(")):
+        return slow
+    return f"coalesce(TRY({fast}), {slow})"
+
+
+def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
+    left, right = call.args
+    widths = max(as_integer(left.type).bits, as_integer(right.type).bits)
+    return Typed(wrapped(operator, left.sql, right.sql, type_, may_overflow=widths == 64), type_)
+
+
+def _floats(call: Call, operator: str) -> Typed:
+    left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
+    return Typed(f"({left} {operator} {right})", FLOAT64)
+
+
+def _decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
+    """Beside an integer a decimal keeps its digits; two decimals get the wider one's machine type."""
+    if not isinstance(left, DecimalType) or not isinstance(right, DecimalType):
+        own = left if isinstance(left, DecimalType) else right
+        assert isinstance(own, DecimalType)
+        return DecimalType(own.precision, scale)
+    return DecimalType(decimal_width(max(left.precision, right.precision)), scale)
+
+
+def _decimal_operand(value: Typed) -> str:
+    if isinstance(value.type, DecimalType):
+        return value.sql
+    type_ = integer_literal_type(value.value) if isinstance(value.value, int) else as_integer(value.type)
+    digits = len(str(value.value)) if value.is_literal else {8: 3, 16: 5, 32: 10, 64: 20}[type_.bits]
+    return f"CAST({value.sql} AS DECIMAL({digits}, 0))"
+
+
+def _decimals(call: Call, operator: str) -> Typed:
+    left, right = call.args
+    scales = [arg.type.scale if isinstance(arg.type, DecimalType) else 0 for arg in call.args]
+    scale = sum(scales) if operator == "*" else max(scales)
+    type_ = _decimal_type(left.type, right.type, scale)
+    return Typed(cast(f"({_decimal_operand(left)} {operator} {_decimal_operand(right)})", type_), type_)
+
+
+def _kinds(call: Call) -> str:
+    """``integer``, ``float``, ``decimal`` or ``other``: which arithmetic applies."""
+    types = call.types
+    if all(_is_integer(type_) for type_ in types):
+        return "integer"
+    if not all(is_number(type_) for type_ in types):
+        return "other"
+    return "float" if any(isinstance(type_, FloatType) for type_ in types) else "decimal"
+
+
+def _arithmetic(call: Call, operator: str, type_: IntegerType | None) -> Typed:
+    kind = _kinds(call)
+    if kind == "integer":
+        assert type_ is not None
+        return _integers(call, operator, type_)
+    if kind == "float":
+        return _floats(call, operator)
+    if kind == "decimal":
+        return _decimals(call, operator)
+    raise _illegal(call)
+
+
+def _sum_type(call: Call) -> IntegerType | None:
+    left, right = call.types
+    return sum_type(as_integer(left), as_integer(right)) if _is_integer(left) and _is_integer(right) else None
+
+
+@function("plus", 2)
+def plus(call: Call) -> Typed:
+    from sql.functions.date_arithmetic import add_interval, add_number
+
+    left, right = call.args
+    for value, other in ((left, right), (right, left)):
+        if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
+            return add_interval(call, value, other, 1)
+        if is_date_or_time(value.type) and is_number(other.type):
+            return add_number(value, other, 1, call)
+    if isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
+        raise UserError("NOT_IMPLEMENTED", "Arithmetic of tuples is not supported")
+    return _arithmetic(call, "+", _sum_type(call))
+
+
+@function("minus", 2)
+def minus(call: Call) -> Typed:
+    from sql.functions.date_arithmetic import add_interval, add_number, difference
+
+    left, right = call.args
+    if is_date_or_time(left.type):
+        if isinstance(right.type, IntervalType):
+            return add_interval(call, left, right, -1)
+        if is_date_or_time(right.type):
+            return difference(call, left, right)
+        if is_number(right.type):
+            return add_number(left, right, -1, call)
+    integers = _is_integer(left.type) and _is_integer(right.type)
+    type_ = difference_type(as_integer(left.type), as_integer(right.type)) if integers else None
+    return _arithmetic(call, "-", type_)
+
+
+@function("multiply", 2)
+def multiply(call: Call) -> Typed:
+    return _arithmetic(call, "*", _sum_type(call))
+
+
+@function("divide", 2)
+def divide(call: Call) -> Typed:
+    kind = _kinds(call)
+    if kind == "decimal" and isinstance(call.args[0].type, DecimalType):
+        return _divide_decimals(call)
+    if kind == "other":
+        raise _illegal(call)
+    left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
+    if call.args[1].is_literal and call.args[1].value:
+        return Typed(f"({left} / {right})", FLOAT64)
+    return Typed(f"pando_divide({left}, {right})", FLOAT64)
+
+
+def _divide_decimals(call: Call) -> Typed:
+    """Exact, truncated to the scale of the dividend."""
+    left, right = call.args
+    assert isinstance(left.type, DecimalType)
+    scale = left.type.scale
+    divisor_scale = right.type.scale if isinstance(right.type, DecimalType) else 0
+    if divisor_scale > scale:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", "Decimal result's scale is less than argument's one")
+    type_ = _decimal_type(left.type, right.type, scale)
+    dividend = f"CAST(CAST({left.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT) * {10**divisor_scale}"
+    divisor = f"CAST({_decimal_operand(right)} * {10**divisor_scale} AS HUGEINT)"
+    quotient = f"(({dividend}) // {_nonzero(Typed(divisor, INT64))})"
+    if scale == 0:
+        return Typed(cast(quotient, type_), type_)
+    unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
+    return Typed(cast(f"(CAST({quotient} AS DECIMAL({37 - scale}, 0)) * {unit})", type_), type_)
+
+
+def _nonzero(value: Typed) -> str:
+    if value.is_literal and value.value:
+        return value.sql
+    return f"(CASE WHEN {value.sql} = 0 THEN error('pando:153:Division by zero') ELSE {value.sql} END)"
+
+
+@function("intDiv", 2)
+def int_div(call: Call) -> Typed:
+    return _int_div(call, zero="error")
+
+
+@function("intDivOrZero", 2)
+def int_div_or_zero(call: Call) -> Typed:
+    return _int_div(call, zero="zero")
+
+
+def _int_div(call: Call, zero: str) -> Typed:
+    left, right = call.args
+    kind = _kinds(call)
+    if kind == "other" or (kind == "decimal" and not _is_integer(right.type)):
+        raise _illegal(call)
+    if kind == "float":
+        quotient = f"trunc({cast(left.sql, FLOAT64)} / {_nonzero(right) if zero == 'error' else right.sql})"
+        return Typed(cast(quotient, INT64), INT64)
+    if kind == "decimal":
+        raise UserError("NOT_IMPLEMENTED", "intDiv of decimals is not supported")
+    a, b = as_integer(left.type), as_integer(right.type)
+    type_ = IntegerType(a.bits, a.signed or b.signed)
+    divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
+    wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed else "BIGINT"
+    if not a.signed and not b.signed:
+        wide = "UBIGINT"
+    quotient = f"(CAST({left.sql} AS {wide}) // CAST({divisor} AS {wide}))"
+    if wide == "HUGEINT":
+        sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
+    else:
+        sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
+    return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+
+
+@function("modulo mod", 2, any_case=True)
+def modulo(call: Call) -> Typed:
+    return _modulo(call, zero="error")
+
+
+@function("moduloOrZero", 2)
+def modulo_or_zero(call: Call) -> Typed:
+    return _modulo(call, zero="zero")
+
+
+def _modulo(call: Call, zero: str) -> Typed:
+    left, right = call.args
+    if is_date_or_time(left.type) and is_number(right.type):
+        from sql.casts import cast_to
+
+        days = IntegerType(16 if left.type.name == "Date" else 32, False)
+        left = Typed(cast_to(left, days, call.environment.zone), days)
+        call = Call(call.name, (left, right), call.environment)
+    kind = _kinds(call)
+    if kind == "float":
+        return Typed(f"({cast(left.sql, FLOAT64)} % {cast(right.sql, FLOAT64)})", FLOAT64)
+    if kind != "integer":
+        raise _illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
+    a, b = as_integer(left.type), as_integer(right.type)
+    type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
+    divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
+    wide = (
+        "HUGEINT"
+        if 64 in (a.bits, b.bits) and a.signed != b.signed
+        else ("BIGINT" if a.signed or b.signed else "UBIGINT")
+    )
+    sql = cast(f"(CAST({left.sql} AS {wide}) % CAST({divisor} AS {wide}))", type_)
+    return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+
+
+@function("positiveModulo positive_modulo pmod", 2)
+def positive_modulo(call: Call) -> Typed:
+    left, right = call.args
+    if _kinds(call) != "integer":
+        raise _illegal(call)
+    type_ = IntegerType(as_integer(right.type).bits, False)
+    a, b = f"CAST({left.sql} AS HUGEINT)", f"abs(CAST({_nonzero(right)} AS HUGEINT))"
+    return Typed(cast(f"((({a} % {b}) + {b}) % {b})", type_), type_)
+
+
+@function("negate", 1)
+def negate(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(value.type, IntervalType):
+        return Typed(f"(-{value.sql})", value.type)
+    if isinstance(value.type, (FloatType, DecimalType)):
+        return Typed(f"(-{value.sql})", value.type)
+    if not _is_integer(value.type):
+        raise call.wrong_type(0, "a number")
+    given = as_integer(value.type)
+    type_ = given if given.signed else IntegerType(min(64, given.bits * 2), True)
+    if given.bits == 64:
+        return Typed(wrap_64(f"(-CAST({value.sql} AS HUGEINT))", type_), type_)
+    wide = IntegerType(64, True)
+    return Typed(wrap_integer(f"(-{cast(value.sql, wide)})", wide, type_), type_)
+
+
+@function("abs", 1, any_case=True)
+def absolute(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(value.type, (FloatType, DecimalType)):
+        return Typed(f"abs({value.sql})", value.type)
+    if not _is_integer(value.type):
+        raise call.wrong_type(0, "a number")
+    given = as_integer(value.type)
+    type_ = IntegerType(given.bits, False)
+    if not given.signed:
+        return Typed(cast(value.sql, type_), type_)
+    return Typed(cast(f"abs(CAST({value.sql} AS {'HUGEINT' if given.bits == 64 else 'BIGINT'}))", type_), type_)
+
+
+@function("gcd", 2)
+def gcd(call: Call) -> Typed:
+    return _common_divisor(call, "gcd")
+
+
+@function("lcm", 2)
+def lcm(call: Call) -> Typed:
+    return _common_divisor(call, "lcm")
+
+
+def _common_divisor(call: Call, name: str) -> Typed:
+    if _kinds(call) != "integer":
+        raise _illegal(call)
+    left, right = (as_integer(type_) for type_ in call.types)
+    type_ = sum_type(left, right)
+    return Typed(cast(f"{name}({', '.join(f'CAST({arg.sql} AS HUGEINT)' for arg in call.args)})", type_), type_)
+
+
+MACROS = ("pando_divide(a, b) AS a / b",)

@@ -1,0 +1,421 @@
+"""Arrays and higher-order functions. Indices count from 1, from the end if negative; out of range gives the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
+from sql.casts import convert
+from sql.functions.maps_and_tuples import make_tuple, map_element
+from sql.functions.registry import Call, define, function
+from sql.scope import default_sql
+from sql.type_inference import is_integer, is_number, sum_result, supertype
+from sql.typed import FLOAT64, NOTHING, UINT8, UINT32, UINT64, Typed, cast
+
+
+def array_type(call: Call, position: int = 0) -> ArrayType:
+    type_ = strip_nullable(call.args[position].type)
+    if not isinstance(type_, ArrayType):
+        raise call.wrong_type(position, "Array")
+    return type_
+
+
+@function("array", (0, None), nulls=False)
+def make_array(call: Call) -> Typed:
+    if not call.args:
+        return Typed("CAST([] AS INTEGER[])", ArrayType(NOTHING), elements=())
+    inner = supertype(arg.type for arg in call.args)
+    zone = call.environment.zone
+    texts = ", ".join(convert(arg, inner, zone) for arg in call.args)
+    return Typed(f"[{texts}]", ArrayType(inner), elements=call.args)
+
+
+@function("emptyArrayUInt8", 0)
+def empty_array(call: Call) -> Typed:
+    return Typed("CAST([] AS UTINYINT[])", ArrayType(UINT8))
+
+
+@function("arrayElement", 2)
+def array_element(call: Call) -> Typed:
+    value, index = call.args
+    if isinstance(value.type, MapType):
+        return map_element(call, value, index)
+    inner = array_type(call).inner
+    if not is_integer(index.type):
+        raise call.wrong_type(1, "an integer")
+    if index.value == 0:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", "Array indices are 1-based: 0 is no index")
+    found = f"list_extract({value.sql}, CAST({index.sql} AS BIGINT))"
+    return Typed(found if inner.is_nullable else f"coalesce({found}, {default_sql(inner)})", inner)
+
+
+@function("arrayElementOrNull", 2)
+def array_element_or_null(call: Call) -> Typed:
+    from parts.types import make_nullable
+
+    inner = array_type(call).inner
+    return Typed(f"list_extract({call.args[0].sql}, CAST({call.args[1].sql} AS BIGINT))", make_nullable(inner))
+
+
+def _element(call: Call, array: int, value: int) -> tuple[str, str]:
+    """An array and a value as comparable DuckDB values."""
+    inner = array_type(call, array).inner
+    common = supertype([strip_nullable(inner), strip_nullable(call.args[value].type)])
+    zone = call.environment.zone
+    return convert(call.args[array], ArrayType(common), zone), convert(call.args[value], common, zone)
+
+
+@function("has arrayContains", 2, nulls=False)
+def has(call: Call) -> Typed:
+    if strip_nullable(call.args[1].type) == NOTHING:
+        array_type(call)
+        found = f"len(list_filter({call.args[0].sql}, lambda x: x IS NULL)) > 0"
+        return Typed(f"({found})", UINT8, is_condition=True)
+    if isinstance(call.args[0].type, MapType):
+        from sql.functions.maps_and_tuples import map_contains
+
+        return map_contains(call)
+    array, value = _element(call, 0, 1)
+    return Typed(f"coalesce(list_contains({array}, {value}), false)", UINT8, is_condition=True)
+
+
+@function("hasAll", 2)
+def has_all(call: Call) -> Typed:
+    first, second = _two_arrays(call)
+    return Typed(f"list_has_all({first}, {second})", UINT8, is_condition=True)
+
+
+@function("hasAny", 2)
+def has_any(call: Call) -> Typed:
+    first, second = _two_arrays(call)
+    return Typed(f"list_has_any({first}, {second})", UINT8, is_condition=True)
+
+
+def _two_arrays(call: Call) -> tuple[str, str]:
+    common = supertype([array_type(call, 0), array_type(call, 1)])
+    zone = call.environment.zone
+    return convert(call.args[0], common, zone), convert(call.args[1], common, zone)
+
+
+@function("indexOf", 2)
+def index_of(call: Call) -> Typed:
+    array, value = _element(call, 0, 1)
+    return Typed(cast(f"coalesce(list_position({array}, {value}), 0)", UINT64), UINT64)
+
+
+@function("countEqual", 2)
+def count_equal(call: Call) -> Typed:
+    array, value = _element(call, 0, 1)
+    return Typed(cast(f"len(list_filter({array}, lambda q: q = {value}))", UINT64), UINT64)
+
+
+@function("range", (1, 3))
+def number_range(call: Call) -> Typed:
+    for position, arg in enumerate(call.args):
+        if not is_integer(arg.type):
+            raise call.wrong_type(position, "an integer")
+    inner = supertype(arg.type for arg in call.args)
+    numbers = ", ".join(f"CAST({arg.sql} AS BIGINT)" for arg in call.args)
+    return Typed(cast(f"range({numbers})", ArrayType(inner)), ArrayType(inner))
+
+
+@function("arrayConcat", (1, None))
+def array_concat(call: Call) -> Typed:
+    type_ = supertype(array_type(call, position) for position in range(len(call.args)))
+    zone = call.environment.zone
+    text = convert(call.args[0], type_, zone)
+    for arg in call.args[1:]:
+        text = f"list_concat({text}, {convert(arg, type_, zone)})"
+    return Typed(text, type_)
+
+
+def _pushed(call: Call) -> tuple[str, str, ArrayType]:
+    inner = supertype([array_type(call).inner, call.args[1].type])
+    zone = call.environment.zone
+    return convert(call.args[0], ArrayType(inner), zone), convert(call.args[1], inner, zone), ArrayType(inner)
+
+
+@function("arrayPushBack", 2)
+def push_back(call: Call) -> Typed:
+    array, value, type_ = _pushed(call)
+    return Typed(f"list_append({array}, {value})", type_)
+
+
+@function("arrayPushFront", 2)
+def push_front(call: Call) -> Typed:
+    array, value, type_ = _pushed(call)
+    return Typed(f"list_prepend({value}, {array})", type_)
+
+
+def _same(template: str) -> Callable[[Call], Typed]:
+    return lambda call: Typed(template.format(call.args[0].sql), array_type(call))
+
+
+define("arrayReverse", _same("list_reverse({0})"), 1)
+define("arrayPopBack", _same("{0}[1:-2]"), 1)
+define("arrayPopFront", _same("{0}[2:]"), 1)
+define("arrayFlatten flatten_once", lambda c: Typed(f"flatten({c.args[0].sql})", array_type(c).inner), 1)
+
+
+@function("arrayDistinct", 1)
+def array_distinct(call: Call) -> Typed:
+    """Each value once, in the order of first appearance; NULL is left out."""
+    value = call.args[0].sql
+    kept = f"list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)"
+    return Typed(kept, array_type(call))
+
+
+@function("arrayUniq", 1)
+def array_uniq(call: Call) -> Typed:
+    array_type(call)
+    return Typed(cast(f"list_unique({call.args[0].sql})", UINT32), UINT32)
+
+
+@function("arrayEnumerate", 1)
+def array_enumerate(call: Call) -> Typed:
+    array_type(call)
+    return Typed(cast(f"range(1, len({call.args[0].sql}) + 1)", ArrayType(UINT32)), ArrayType(UINT32))
+
+
+@function("arraySlice", (2, 3))
+def array_slice(call: Call) -> Typed:
+    value, type_ = call.args[0].sql, array_type(call)
+    start = f"CAST({call.args[1].sql} AS BIGINT)"
+    first = f"(CASE WHEN {start} < 0 THEN greatest(len({value}) + {start} + 1, 1) ELSE {start} END)"
+    if len(call.args) == 2:
+        return Typed(f"list_slice({value}, {first}, len({value}))", type_)
+    size = f"CAST({call.args[2].sql} AS BIGINT)"
+    last = f"(CASE WHEN {size} < 0 THEN len({value}) + {size} ELSE {first} + {size} - 1 END)"
+    return Typed(f"list_slice({value}, {first}, {last})", type_)
+
+
+@function("arrayResize", (2, 3))
+def array_resize(call: Call) -> Typed:
+    type_ = array_type(call)
+    fill = convert(call.args[2], type_.inner) if len(call.args) > 2 else default_sql(type_.inner)
+    return Typed(f"list_resize({call.args[0].sql}, CAST({call.args[1].sql} AS BIGINT), {fill})", type_)
+
+
+@function("arrayZip", (1, None))
+def array_zip(call: Call) -> Typed:
+    arrays = ", ".join(arg.sql for arg in call.args)
+    parts = [Typed(f"z[{position + 1}]", array_type(call, position).inner) for position in range(len(call.args))]
+    body = make_tuple(parts)
+    return Typed(f"list_transform(list_zip({arrays}), lambda z: {body.sql})", ArrayType(body.type))
+
+
+@function("arrayIntersect", (1, None))
+def array_intersect(call: Call) -> Typed:
+    type_ = supertype(array_type(call, position) for position in range(len(call.args)))
+    text = convert(call.args[0], type_)
+    for arg in call.args[1:]:
+        text = f"list_intersect({text}, {convert(arg, type_)})"
+    return Typed(text, type_)
+
+
+# Higher-order functions -----------------------------------------------------------------------------------------------
+
+
+class _Mapped:
+    """A lambda over one or more arrays: the list to walk, the lambda's head, and its typed body."""
+
+    def __init__(self, call: Call) -> None:
+        function_, arrays = call.args[0], call.args[1:]
+        if function_.apply is None or not arrays:
+            raise call.wrong_type(0, "a lambda, with arrays after it")
+        self.inner = [array_type(call, position).inner for position in range(1, len(call.args))]
+        self.array = arrays[0]
+        self.variable = f"v{_depth(arrays[0].sql)}"
+        if len(arrays) == 1:
+            self.list = arrays[0].sql
+            parameters = [Typed(self.variable, self.inner[0])]
+        else:
+            first = arrays[0].sql
+            checks = " AND ".join(f"len({other.sql}) = len({first})" for other in arrays[1:])
+            zipped = f"list_zip({', '.join(arg.sql for arg in arrays)})"
+            self.list = (
+                f"(CASE WHEN {checks} THEN {zipped} "
+                f"ELSE error('pando:190:Arrays passed to {call.name} must have equal size') END)"
+            )
+            parameters = [Typed(f"{self.variable}[{position}]", inner) for position, inner in enumerate(self.inner, 1)]
+        _, body = function_.apply(parameters)
+        self.body = body
+
+    def transformed(self, sql: str | None = None) -> str:
+        return f"list_transform({self.list}, lambda {self.variable}: {sql or self.body.number})"
+
+    def filtered(self) -> str:
+        """The elements of the first array where the body holds."""
+        kept = f"list_filter({self.list}, lambda {self.variable}: coalesce({self.body.condition}, false))"
+        if self.list == self.array.sql:
+            return kept
+        return f"list_transform({kept}, lambda {self.variable}: {self.variable}[1])"
+
+
+_counter = [0]
+
+
+def _depth(text: str) -> int:
+    """A number that makes the variable's name unique, so that nested lambdas never hide each other's."""
+    _counter[0] = (_counter[0] + 1) % 1_000_000
+    return _counter[0]
+
+
+@function("arrayMap", (2, None), nulls=False)
+def array_map(call: Call) -> Typed:
+    mapped = _Mapped(call)
+    return Typed(mapped.transformed(), ArrayType(mapped.body.type))
+
+
+@function("arrayFilter", (2, None), nulls=False)
+def array_filter(call: Call) -> Typed:
+    mapped = _Mapped(call)
+    return Typed(mapped.filtered(), ArrayType(mapped.inner[0]))
+
+
+@function("arrayExists", (1, None), nulls=False)
+def array_exists(call: Call) -> Typed:
+    return Typed(f"(len({_kept(call)}) > 0)", UINT8, is_condition=True)
+
+
+@function("arrayAll", (1, None), nulls=False)
+def array_all(call: Call) -> Typed:
+    array = call.args[0] if call.args[0].apply is None else call.args[1]
+    return Typed(f"(len({_kept(call)}) = len({array.sql}))", UINT8, is_condition=True)
+
+
+@function("arrayCount", (1, None), nulls=False)
+def array_count(call: Call) -> Typed:
+    return Typed(cast(f"len({_kept(call)})", UINT32), UINT32)
+
+
+def _kept(call: Call) -> str:
+    if call.args[0].apply is not None:
+        return _Mapped(call).filtered()
+    array_type(call)
+    return f"list_filter({call.args[0].sql}, lambda x: x <> 0)"
+
+
+@function("arrayFirst", (2, None), nulls=False)
+def array_first(call: Call) -> Typed:
+    mapped = _Mapped(call)
+    return _or_default(f"{mapped.filtered()}[1]", mapped.inner[0])
+
+
+@function("arrayLast", (2, None), nulls=False)
+def array_last(call: Call) -> Typed:
+    mapped = _Mapped(call)
+    return _or_default(f"{mapped.filtered()}[-1]", mapped.inner[0])
+
+
+def _or_default(sql: str, type_: DataType) -> Typed:
+    return Typed(sql if type_.is_nullable else f"coalesce({sql}, {default_sql(type_)})", type_)
+
+
+@function("arrayFirstIndex", (2, None), nulls=False)
+def array_first_index(call: Call) -> Typed:
+    mapped = _Mapped(call)
+    hits = mapped.transformed(f"coalesce({mapped.body.condition}, false)")
+    return Typed(cast(f"coalesce(list_position({hits}, true), 0)", UINT32), UINT32)
+
+
+def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
+    direction = "DESC" if descending else "ASC"
+
+    def build(call: Call) -> Typed:
+        if call.args[0].apply is None:
+            type_ = array_type(call)
+            return Typed(f"list_sort({call.args[0].sql}, '{direction}', 'NULLS LAST')", type_)
+        mapped = _Mapped(call)
+        item = mapped.variable if mapped.list == mapped.array.sql else f"{mapped.variable}[1]"
+        keyed = mapped.transformed(f"struct_pack(k := {mapped.body.number}, v := {item})")
+        # A stable sort: DuckDB's list_sort compares whole structs, so the position comes second.
+        numbered = (
+            f"list_transform({keyed}, lambda p, i: struct_pack(k := p.k, i := {'-i' if descending else 'i'}, v := p.v))"
+        )
+        return Typed(
+            f"list_transform(list_sort({numbered}, '{direction}', 'NULLS LAST'), lambda p: p.v)",
+            ArrayType(mapped.inner[0]),
+        )
+
+    return build
+
+
+define("arraySort", _sorted("arraySort", False), (1, None), nulls=False)
+define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=False)
+
+
+def _values(call: Call) -> Typed:
+    """The array to aggregate: the lambda's values, or the array itself."""
+    if call.args[0].apply is None:
+        return Typed(call.args[0].sql, array_type(call))
+    mapped = _Mapped(call)
+    return Typed(mapped.transformed(), ArrayType(mapped.body.type))
+
+
+@function("arraySum", (1, None), nulls=False)
+def array_sum(call: Call) -> Typed:
+    values = _values(call)
+    type_ = sum_result(strip_nullable(values.type.inner))  # type: ignore[attr-defined]
+    return Typed(cast(f"coalesce(list_sum({values.sql}), 0)", type_), type_)
+
+
+@function("arrayAvg", (1, None), nulls=False)
+def array_avg(call: Call) -> Typed:
+    values = _values(call)
+    if not is_number(values.type.inner):  # type: ignore[attr-defined]
+        raise call.wrong_type(0, "an array of numbers")
+    return Typed(f"coalesce(list_avg({values.sql}), CAST('nan' AS DOUBLE))", FLOAT64)
+
+
+@function("arrayProduct", (1, None), nulls=False)
+def array_product(call: Call) -> Typed:
+    return Typed(f"coalesce(list_product({_values(call).sql}), 1.0::DOUBLE)", FLOAT64)
+
+
+def _list_extreme(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        values = _values(call)
+        inner = values.type.inner  # type: ignore[attr-defined]
+        bare = inner.inner if isinstance(inner, NullableType) else inner
+        if isinstance(bare, FloatType):
+            known = f"list_filter({values.sql}, lambda x: NOT isnan(x))"
+            return _or_default(f"{name}({known})", bare)
+        return _or_default(f"{name}({values.sql})", bare)
+
+    return build
+
+
+define("arrayMin", _list_extreme("list_min"), (1, None), nulls=False)
+define("arrayMax", _list_extreme("list_max"), (1, None), nulls=False)
+
+
+@function("arrayCumSum", (1, None), nulls=False)
+def array_cum_sum(call: Call) -> Typed:
+    values = _values(call)
+    type_ = ArrayType(sum_result(strip_nullable(values.type.inner)))  # type: ignore[attr-defined]
+    running = f"list_transform({values.sql}, lambda x, i: list_sum(list_slice({values.sql}, 1, i)))"
+    return Typed(cast(running, type_), type_)
+
+
+@function("arrayDifference", (1, None), nulls=False)
+def array_difference(call: Call) -> Typed:
+    from sql.type_inference import as_integer, difference_type
+
+    values = _values(call)
+    inner = values.type.inner  # type: ignore[attr-defined]
+    type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
+    wide = "HUGEINT" if is_integer(inner) else "DOUBLE"
+    steps = (
+        f"list_transform({values.sql}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
+        f"CAST(list_extract({values.sql}, i - 1) AS {wide}) END)"
+    )
+    return Typed(cast(steps, type_), type_)
+
+
+@function("arrayCompact", 1)
+def array_compact(call: Call) -> Typed:
+    value = call.args[0].sql
+    kept = f"list_filter({value}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({value}, i - 1))"
+    return Typed(kept, array_type(call))

@@ -1,0 +1,212 @@
+"""Bit operations, hashes and random values.
+
+intHash32 and intHash64 are exact: tables are sampled by them. They are written out in 128-bit arithmetic for queries
+and in NumPy for keys. CityHash and SipHash are not computed: code 46 instead of a value that other servers would not
+give.
+
+Source of the integer hashes: the 64-bit finaliser of MurmurHash3, and Thomas Wang's 64 to 32 bit mix, as documented
+for ClickHouse's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from parts.errors import UserError
+from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerType
+from sql.casts import cast_to, wrap_64, wrap_integer
+from sql.functions.registry import Call, define, function
+from sql.functions.strings import string
+from sql.type_inference import as_integer
+from sql.typed import UINT8, UINT32, UINT64, Typed, cast
+
+_INTEGER = (IntegerType, BoolType)
+HASH32_SALT = 0x75D9543DE018BF45
+HASH64_SALT = 0x4CF2D2BAAE6DA887
+
+
+def _bitwise(operator: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        for position, arg in enumerate(call.args):
+            if not isinstance(arg.type, _INTEGER):
+                raise call.wrong_type(position, "an integer")
+        left, right = (as_integer(type_) for type_ in call.types)
+        type_ = IntegerType(max(left.bits, right.bits), left.signed or right.signed)
+        a, b = (wrap_integer(arg.sql, as_integer(arg.type), type_) for arg in call.args)
+        text = f"xor({a}, {b})" if operator == "xor" else f"({a} {operator} {b})"
+        return Typed(text, type_)
+
+    return build
+
+
+define("bitAnd", _bitwise("&"), 2)
+define("bitOr", _bitwise("|"), 2)
+define("bitXor", _bitwise("xor"), 2)
+
+
+@function("bitNot", 1)
+def bit_not(call: Call) -> Typed:
+    if not isinstance(call.args[0].type, _INTEGER):
+        raise call.wrong_type(0, "an integer")
+    type_ = as_integer(call.args[0].type)
+    if type_.signed:
+        return Typed(cast(f"(-CAST({call.args[0].sql} AS HUGEINT) - 1)", type_), type_)
+    return Typed(cast(f"xor({call.args[0].sql}, {cast(str(type_.maximum), type_)})", type_), type_)
+
+
+@function("bitShiftLeft", 2)
+def bit_shift_left(call: Call) -> Typed:
+    value, type_ = call.args[0], as_integer(call.args[0].type)
+    count = f"CAST({call.args[1].sql} AS INTEGER)"
+    shifted = f"(CAST({value.sql} AS HUGEINT) * CAST(pow(2, {count}) AS HUGEINT))"
+    low = wrap_64(shifted, IntegerType(64, type_.signed))
+    kept = wrap_integer(low, IntegerType(64, type_.signed), type_)
+    return Typed(f"(CASE WHEN {count} >= {type_.bits} THEN {cast('0', type_)} ELSE {kept} END)", type_)
+
+
+@function("bitShiftRight", 2)
+def bit_shift_right(call: Call) -> Typed:
+    value, type_ = call.args[0], as_integer(call.args[0].type)
+    count = f"CAST({call.args[1].sql} AS INTEGER)"
+    if type_.signed:
+        quotient = f"floor(CAST({value.sql} AS DOUBLE) / pow(2, {count}))"
+        if type_.bits == 64:
+            raise UserError("NOT_IMPLEMENTED", "bitShiftRight of Int64 is not supported")
+        return Typed(cast(quotient, type_), type_)
+    zero = cast("0", type_)
+    return Typed(
+        f"(CASE WHEN {count} >= {type_.bits} THEN {zero} ELSE {cast(f'{value.sql} >> {count}', type_)} END)",
+        type_,
+    )
+
+
+@function("bitTest", 2)
+def bit_test(call: Call) -> Typed:
+    number = wrap_integer(call.args[0].sql, as_integer(call.args[0].type), UINT64)
+    return Typed(cast(f"(({number} >> CAST({call.args[1].sql} AS INTEGER)) & 1)", UINT8), UINT8)
+
+
+@function("bitCount", 1)
+def bit_count(call: Call) -> Typed:
+    if not isinstance(call.args[0].type, _INTEGER):
+        raise call.wrong_type(0, "an integer")
+    return Typed(cast(f"bit_count({call.args[0].sql})", UINT8), UINT8)
+
+
+# Integer hashes -------------------------------------------------------------------------------------------------------
+
+
+def _hashed_integer(call: Call) -> str:
+    """The argument's 64 bits as UHUGEINT."""
+    value = call.args[0]
+    if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
+        days = UINT32 if isinstance(value.type, DateTimeType) else IntegerType(64, True)
+        value = Typed(cast_to(value, days, call.environment.zone), days)
+    if not isinstance(value.type, _INTEGER):
+        raise call.wrong_type(0, "an integer")
+    return f"CAST({wrap_integer(value.sql, as_integer(value.type), UINT64)} AS UHUGEINT)"
+
+
+@function("intHash32", 1)
+def int_hash32(call: Call) -> Typed:
+    return Typed(f"pando_hash32(xor({_hashed_integer(call)}, {HASH32_SALT}::UHUGEINT))", UINT32)
+
+
+@function("intHash64", 1)
+def int_hash64(call: Call) -> Typed:
+    return Typed(f"pando_hash64(xor({_hashed_integer(call)}, {HASH64_SALT}::UHUGEINT))", UINT64)
+
+
+def int_hash32_numpy(values: np.ndarray) -> np.ndarray:
+    """intHash32 of 64-bit patterns, vectorised."""
+    key = values.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        key = key ^ np.uint64(HASH32_SALT)
+        key = ~key + (key << np.uint64(18))
+        key ^= (key >> np.uint64(31)) | (key << np.uint64(33))
+        key *= np.uint64(21)
+        key ^= (key >> np.uint64(11)) | (key << np.uint64(53))
+        key += key << np.uint64(6)
+        key ^= (key >> np.uint64(22)) | (key << np.uint64(42))
+    return key.astype(np.uint32)
+
+
+def int_hash64_numpy(values: np.ndarray) -> np.ndarray:
+    """intHash64 of 64-bit patterns, vectorised."""
+    key = values.astype(np.uint64) ^ np.uint64(HASH64_SALT)
+    with np.errstate(over="ignore"):
+        key ^= key >> np.uint64(33)
+        key *= np.uint64(0xFF51AFD7ED558CCD)
+        key ^= key >> np.uint64(33)
+        key *= np.uint64(0xC4CEB9FE1A85EC53)
+        key ^= key >> np.uint64(33)
+    return key
+
+
+# Digests and others ---------------------------------------------------------------------------------------------------
+
+
+@function("MD5", 1, any_case=True)
+def md5(call: Call) -> Typed:
+    from parts.types import FixedStringType
+
+    return Typed(f"unhex(md5({string(call, 0)}))", FixedStringType(16))
+
+
+@function("SHA1", 1, any_case=True)
+def sha1(call: Call) -> Typed:
+    from parts.types import FixedStringType
+
+    return Typed(f"unhex(sha1({string(call, 0)}))", FixedStringType(20))
+
+
+@function("SHA256", 1, any_case=True)
+def sha256(call: Call) -> Typed:
+    from parts.types import FixedStringType
+
+    return Typed(f"unhex(sha256({string(call, 0)}))", FixedStringType(32))
+
+
+@function("rand rand32", (0, 1), any_case=True, nulls=False)
+def rand(call: Call) -> Typed:
+    return Typed("CAST(floor(random() * 4294967296) AS UINTEGER)", UINT32)
+
+
+@function("rand64", (0, 1), nulls=False)
+def rand64(call: Call) -> Typed:
+    return Typed("CAST(floor(random() * 18446744073709549568) AS UBIGINT)", UINT64)
+
+
+@function("randCanonical", (0, 1), nulls=False)
+def rand_canonical(call: Call) -> Typed:
+    from sql.typed import FLOAT64
+
+    return Typed("random()", FLOAT64)
+
+
+@function("generateUUIDv4", (0, 1), nulls=False)
+def generate_uuid(call: Call) -> Typed:
+    from parts.types import UUIDType
+
+    return Typed("unhex(replace(CAST(uuid() AS VARCHAR), '-', ''))", UUIDType())
+
+
+MACROS = (
+    # x, already 64 bits wide in a UHUGEINT: steps of the two mixes, each cut back to 64 bits.
+    r"pando_cut(x) AS x % 18446744073709551616::UHUGEINT",
+    r"pando_hash64_a(x) AS pando_cut(xor(x, x // 8589934592::UHUGEINT) * 18397679294719823053::UHUGEINT)",
+    r"pando_hash64_b(x) AS pando_cut(xor(x, x // 8589934592::UHUGEINT) * 14181476777654086739::UHUGEINT)",
+    r"pando_hash64_c(x) AS CAST(xor(x, x // 8589934592::UHUGEINT) AS UBIGINT)",
+    r"pando_hash64(x) AS pando_hash64_c(pando_hash64_b(pando_hash64_a(x)))",
+    # A rotation to the right by n is x // 2^n + (x % 2^n) * 2^(64 - n).
+    r"""pando_rotated(x, low, high) AS x // low + (x % low) * high""",
+    r"pando_hash32_a(x) AS pando_cut(18446744073709551615::UHUGEINT - x + pando_cut(x * 262144::UHUGEINT))",
+    r"""pando_hash32_b(x) AS
+        pando_cut(xor(x, pando_rotated(x, 2147483648::UHUGEINT, 8589934592::UHUGEINT)) * 21::UHUGEINT)""",
+    r"pando_hash32_c(x) AS xor(x, pando_rotated(x, 2048::UHUGEINT, 9007199254740992::UHUGEINT))",
+    r"pando_hash32_d(x) AS pando_cut(x + pando_cut(x * 64::UHUGEINT))",
+    r"""pando_hash32_e(x) AS CAST(
+        xor(x, pando_rotated(x, 4194304::UHUGEINT, 4398046511104::UHUGEINT)) % 4294967296::UHUGEINT AS UINTEGER)""",
+    r"pando_hash32(x) AS pando_hash32_e(pando_hash32_d(pando_hash32_c(pando_hash32_b(pando_hash32_a(x)))))",
+)

@@ -1,0 +1,106 @@
+"""Aggregate functions with their combinators: ``sumIf``, ``uniqDistinct``, ``avgOrNull``, ``count(DISTINCT x)``,
+FILTER, OVER.
+
+An aggregate's ``build`` marks in its text where DISTINCT goes (``DISTINCT_MARK`` behind an opening bracket) and where
+FILTER and OVER go (``FILTER_MARK`` behind a closing one); here the marks are replaced. Nothing aggregated gives the
+type's default (0, ``''``) or NaN, never NULL, unless the result is Nullable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from parts.errors import UserError
+from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
+from sql.functions.registry import Call, Rule, check_arity, find_aggregate, unknown_function
+from sql.scope import default_sql
+from sql.syntax_tree import Function, Star
+from sql.typed import FLOAT64, NOTHING, Typed, literal
+
+if TYPE_CHECKING:
+    from sql.expression_compiler import ExpressionCompiler
+
+DISTINCT_MARK = "\x01"
+FILTER_MARK = "\x02"
+_SUFFIXES = ("If", "Distinct", "OrNull", "OrDefault")
+_UNSUPPORTED = ("State", "Merge", "Array", "ForEach", "Map", "Resample", "SimpleState", "ArgMin", "ArgMax")
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    rule: Rule
+    conditional: bool = False
+    distinct: bool = False
+    or_null: bool = False
+
+
+def find_combined(name: str) -> Combined | None:
+    """The function and its combinators: the longest known name wins."""
+    rule = find_aggregate(name)
+    if rule is not None:
+        return Combined(rule)
+    for suffix in _SUFFIXES:
+        if name.endswith(suffix) and len(name) > len(suffix):
+            inner = find_combined(name[: -len(suffix)])
+            if inner is not None:
+                return Combined(
+                    inner.rule,
+                    inner.conditional or suffix == "If",
+                    inner.distinct or suffix == "Distinct",
+                    inner.or_null or suffix == "OrNull",
+                )
+    for suffix in _UNSUPPORTED:
+        if name.endswith(suffix) and find_combined(name[: -len(suffix)]) is not None:
+            raise UserError("NOT_IMPLEMENTED", f"Aggregate function combinator -{suffix} ({name}) is not supported")
+    return None
+
+
+def compile_aggregate(rows: ExpressionCompiler, node: Function, *, empty_possible: bool, over: str = "") -> Typed:
+    """The call as DuckDB text over rows (not yet replaced by a column)."""
+    combined = find_combined(node.name)
+    if combined is None:
+        raise unknown_function(node.name)
+    rule, distinct = combined.rule, combined.distinct or node.distinct
+    if rule.name == "count" and distinct:
+        rule = find_aggregate("uniqExact") or rule
+        distinct = False
+    args = [rows.compile(arg) for arg in node.args if not isinstance(arg, Star)]
+    filters = [] if node.filter is None else [rows.condition(node.filter)]
+    if combined.conditional:
+        if not args:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} needs a condition as its last argument")
+        filters.append(args.pop().condition)
+    check_arity(rule, len(args))
+    params = tuple(rows.compile(param) for param in node.params or ())
+    return _finish(rows, rule, args, params, filters, distinct, combined.or_null, empty_possible, over)
+
+
+def _finish(
+    rows: ExpressionCompiler,
+    rule: Rule,
+    args: list[Typed],
+    params: tuple[Typed, ...],
+    filters: list[str],
+    distinct: bool,
+    or_null: bool,
+    empty_possible: bool,
+    over: str,
+) -> Typed:
+    plain = tuple(arg.plain for arg in args)
+    if any(strip_nullable(arg.type) == NOTHING for arg in plain):
+        if rule.name in ("count", "uniq", "uniqExact"):
+            return Typed("CAST(0 AS UBIGINT)", find_aggregate("count").build(Call("count", (), rows.environment)).type)  # type: ignore[union-attr]
+        return literal(None)
+    nullable = any(arg.type.is_nullable for arg in plain)
+    bare = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in plain)
+    value = rule.build(Call(rule.name, bare, rows.environment, params))
+    condition = f" FILTER (WHERE {' AND '.join(filters)})" if filters else ""
+    sql = value.sql.replace(DISTINCT_MARK, "DISTINCT " if distinct else "").replace(FILTER_MARK, condition + over)
+    type_ = value.type
+    if or_null or (nullable and not rule.never_null):
+        type_ = make_nullable(type_)
+    composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
+    if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
+        default = "CAST('nan' AS DOUBLE)" if rule.empty_nan and type_ == FLOAT64 else default_sql(type_)
+        sql = f"coalesce({sql}, {default})"
+    return Typed(sql, type_)

@@ -1,0 +1,125 @@
+"""``= != < <= > >=``, greatest, least.
+
+Floats compare as IEEE says (NaN is equal to nothing and not ordered), where DuckDB takes NaN for the greatest number. A
+constant string beside another type is read as a value of that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.types import DataType, FixedStringType, FloatType, strip_nullable
+from sql.casts import cast_to, convert
+from sql.functions.registry import Call, define, function
+from sql.text_conversion import to_text
+from sql.type_inference import is_number, is_string, supertype
+from sql.typed import UINT8, Typed
+
+_OPERATORS = {
+    "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
+}  # fmt: skip
+
+
+def comparable(left: Typed, right: Typed, zone: str) -> tuple[str, str]:
+    """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
+    a, b = strip_nullable(left.type), strip_nullable(right.type)
+    if a == b or (is_number(a) and is_number(b)):
+        return left.number, right.number
+    if is_string(a) and is_string(b):
+        return _as_string(left, a, zone), _as_string(right, b, zone)
+    if is_string(b) and right.is_constant:
+        return left.number, cast_to(right, a, zone)
+    if is_string(a) and left.is_constant:
+        return cast_to(left, b, zone), right.number
+    common = supertype([a, b])
+    return convert(left, common, zone), convert(right, common, zone)
+
+
+def _as_string(value: Typed, type_: DataType, zone: str) -> str:
+    return to_text(value, zone) if isinstance(type_, FixedStringType) else value.sql
+
+
+def _may_be_nan(value: Typed) -> bool:
+    if not isinstance(strip_nullable(value.type), FloatType):
+        return False
+    return not value.is_literal or value.value != value.value
+
+
+def _comparison(name: str) -> Callable[[Call], Typed]:
+    operator = _OPERATORS[name]
+
+    def build(call: Call) -> Typed:
+        left, right = call.args
+        a, b = comparable(left, right, call.environment.zone)
+        text = f"({a} {operator} {b})"
+        if isinstance(left.type, FloatType) or isinstance(right.type, FloatType):
+            text = _with_nan(text, name, (left, a), (right, b))
+        return Typed(text, UINT8, is_condition=True)
+
+    return build
+
+
+def _with_nan(text: str, name: str, left: tuple[Typed, str], right: tuple[Typed, str]) -> str:
+    first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
+    nan_left = f"isnan({_as_float(left)})"
+    nan_right = f"isnan({_as_float(right)})"
+    if name == "equals":
+        return f"({text} AND NOT {nan_left})" if first and second else text
+    if name == "notEquals":
+        return f"({text} OR {nan_left})" if first and second else text
+    if name in ("less", "lessOrEquals"):
+        return f"({text} AND NOT {nan_right})" if second else text
+    return f"({text} AND NOT {nan_left})" if first else text
+
+
+def _as_float(side: tuple[Typed, str]) -> str:
+    return side[1] if isinstance(strip_nullable(side[0].type), FloatType) else f"CAST({side[1]} AS DOUBLE)"
+
+
+for _name in _OPERATORS:
+    define(_name, _comparison(_name), 2)
+
+
+@function("isNotDistinctFrom", 2, nulls=False)
+def not_distinct(call: Call) -> Typed:
+    a, b = _distinct_sides(call)
+    return Typed(f"({a} IS NOT DISTINCT FROM {b})", UINT8, is_condition=True)
+
+
+@function("isDistinctFrom", 2, nulls=False)
+def distinct(call: Call) -> Typed:
+    a, b = _distinct_sides(call)
+    return Typed(f"({a} IS DISTINCT FROM {b})", UINT8, is_condition=True)
+
+
+def _distinct_sides(call: Call) -> tuple[str, str]:
+    left, right = call.args
+    if left.value is None or right.value is None:
+        return left.sql, right.sql
+    return comparable(left, right, call.environment.zone)
+
+
+@function("greatest", (1, None), any_case=True, nulls=False)
+def greatest(call: Call) -> Typed:
+    return _pick(call, "greatest")
+
+
+@function("least", (1, None), any_case=True, nulls=False)
+def least(call: Call) -> Typed:
+    return _pick(call, "least")
+
+
+def _pick(call: Call, name: str) -> Typed:
+    type_ = supertype(call.types)
+    zone = call.environment.zone
+    values = [convert(arg, type_, zone) for arg in call.args]
+    # NULLs are passed over, in both engines.
+    if not isinstance(strip_nullable(type_), FloatType):
+        return Typed(f"{name}({', '.join(values)})", type_)
+    if len(values) == 2:
+        # ClickHouse compares once, so that the second one wins beside a NaN.
+        a, b = values
+        first = f"{a} > {b} AND NOT isnan({a})" if name == "greatest" else f"{a} < {b} AND NOT isnan({b})"
+        return Typed(f"(CASE WHEN {b} IS NULL OR ({first}) THEN {a} WHEN {a} IS NULL THEN {b} ELSE {b} END)", type_)
+    known = ", ".join(f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)" for value in values)
+    return Typed(f"coalesce({name}({known}), {values[0]})", type_)

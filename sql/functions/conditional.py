@@ -1,0 +1,227 @@
+"""Logic, branches and NULL: and, or, not, xor, if, multiIf, CASE, coalesce, isNull, …"""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import LowCardinalityType, NullableType, make_nullable, strip_nullable
+from sql.casts import convert
+from sql.functions.comparison import comparable
+from sql.functions.registry import Call, function
+from sql.scope import default_sql
+from sql.type_inference import is_number, supertype
+from sql.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal
+
+
+def _logical(call: Call, operator: str) -> Typed:
+    nullable = False
+    terms = []
+    for position, arg in enumerate(call.args):
+        bare = strip_nullable(arg.type)
+        if bare != NOTHING and not is_number(bare):
+            raise call.wrong_type(position, "a number")
+        nullable = nullable or arg.type.is_nullable
+        terms.append(arg.condition)
+    text = f"({f' {operator} '.join(terms)})"
+    type_ = BOOL if any(strip_nullable(arg.type) == BOOL for arg in call.args) else UINT8
+    return Typed(text, make_nullable(type_) if nullable else type_, is_condition=type_ == UINT8)
+
+
+@function("and", (1, None), any_case=True, nulls=False, conditions=True)
+def logical_and(call: Call) -> Typed:
+    return _logical(call, "AND")
+
+
+@function("or", (1, None), any_case=True, nulls=False, conditions=True)
+def logical_or(call: Call) -> Typed:
+    return _logical(call, "OR")
+
+
+@function("not", 1, any_case=True, conditions=True)
+def logical_not(call: Call) -> Typed:
+    if not is_number(call.args[0].type):
+        raise call.wrong_type(0, "a number")
+    type_ = BOOL if call.args[0].type == BOOL else UINT8
+    return Typed(f"(NOT {call.args[0].condition})", type_, is_condition=type_ == UINT8)
+
+
+@function("xor", (2, None), any_case=True, conditions=True)
+def logical_xor(call: Call) -> Typed:
+    text = call.args[0].condition
+    for arg in call.args[1:]:
+        text = f"({text} <> {arg.condition})"
+    type_ = BOOL if any(arg.type == BOOL for arg in call.args) else UINT8
+    return Typed(text, type_, is_condition=type_ == UINT8)
+
+
+def _branch_type(values: list[Typed]):  # type: ignore[no-untyped-def]
+    if all(value.type == NULL_TYPE for value in values):
+        return NULL_TYPE
+    type_ = supertype([value.type for value in values])
+    return type_.inner if isinstance(type_, LowCardinalityType) else type_
+
+
+def _case(call: Call, pairs: list[tuple[str, Typed]], otherwise: Typed) -> Typed:
+    values = [*(value.plain for _, value in pairs), otherwise.plain]
+    type_ = _branch_type(values)
+    zone = call.environment.zone
+    arms = " ".join(
+        f"WHEN {condition} THEN {convert(value, type_, zone)}"
+        for (condition, _), value in zip(pairs, values[:-1], strict=True)
+    )
+    return Typed(f"(CASE {arms} ELSE {convert(values[-1], type_, zone)} END)", type_)
+
+
+def _checked_condition(call: Call, position: int) -> str:
+    bare = strip_nullable(call.args[position].type)
+    if bare != NOTHING and not is_number(bare):
+        raise call.wrong_type(position, "UInt8 (a condition)")
+    return call.args[position].condition
+
+
+@function("if", 3, any_case=True, nulls=False, conditions=True)
+def branch(call: Call) -> Typed:
+    return _case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
+
+
+@function("multiIf caseWithoutExpression", (3, None), nulls=False, conditions=True)
+def branches(call: Call) -> Typed:
+    if len(call.args) % 2 == 0:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "multiIf needs pairs of condition and value, and an else")
+    pairs = [(_checked_condition(call, i), call.args[i + 1]) for i in range(0, len(call.args) - 1, 2)]
+    return _case(call, pairs, call.args[-1])
+
+
+@function("caseWithExpression transform_case", (4, None), nulls=False)
+def case_of(call: Call) -> Typed:
+    subject = call.args[0]
+    pairs = []
+    for position in range(1, len(call.args) - 1, 2):
+        tested = call.args[position]
+        if tested.value is None:
+            continue
+        a, b = comparable(subject, tested, call.environment.zone)
+        pairs.append((f"({a} = {b})", call.args[position + 1]))
+    return _case(call, pairs, call.args[-1])
+
+
+@function("transform", (3, 4), nulls=False)
+def transform(call: Call) -> Typed:
+    """``transform(x, from, to[, default])`` with arrays written in place."""
+    subject, old, new = call.args[:3]
+    if old.elements is None or new.elements is None or len(old.elements) != len(new.elements):
+        raise UserError("BAD_ARGUMENTS", "transform needs two constant arrays of the same size")
+    default = call.args[3] if len(call.args) > 3 else subject
+    pairs = []
+    for tested, value in zip(old.elements, new.elements, strict=True):
+        a, b = comparable(subject, tested, call.environment.zone)
+        pairs.append((f"({a} = {b})", value))
+    return _case(call, pairs, default)
+
+
+# NULL -----------------------------------------------------------------------------------------------------------------
+
+
+@function("isNull", 1, nulls=False)
+def is_null(call: Call) -> Typed:
+    if not call.args[0].type.is_nullable:
+        return Typed("false", UINT8, is_condition=True)
+    return Typed(f"({call.args[0].sql} IS NULL)", UINT8, is_condition=True)
+
+
+@function("isNotNull", 1, nulls=False)
+def is_not_null(call: Call) -> Typed:
+    if not call.args[0].type.is_nullable:
+        return Typed("true", UINT8, is_condition=True)
+    return Typed(f"({call.args[0].sql} IS NOT NULL)", UINT8, is_condition=True)
+
+
+@function("isNullable", 1, nulls=False)
+def is_nullable(call: Call) -> Typed:
+    return literal(int(call.args[0].type.is_nullable))
+
+
+@function("coalesce", (1, None), any_case=True, nulls=False)
+def coalesce(call: Call) -> Typed:
+    values: list[Typed] = []
+    for arg in call.args:
+        if arg.type == NULL_TYPE:
+            continue
+        values.append(arg)
+        if not arg.type.is_nullable:
+            break
+    if not values:
+        return literal(None)
+    bare = supertype([strip_nullable(value.type) for value in values])
+    type_ = bare if not values[-1].type.is_nullable else make_nullable(bare)
+    if len(values) == 1:
+        return values[0]
+    zone = call.environment.zone
+    return Typed(f"coalesce({', '.join(convert(value, bare, zone) for value in values)})", type_)
+
+
+@function("ifNull", 2, any_case=True, nulls=False)
+def if_null(call: Call) -> Typed:
+    return coalesce(call)
+
+
+@function("nullIf", 2, any_case=True, nulls=False)
+def null_if(call: Call) -> Typed:
+    left, right = call.args
+    if left.type == NULL_TYPE or right.type == NULL_TYPE:
+        return left
+    a, b = comparable(left, right, call.environment.zone)
+    return Typed(f"(CASE WHEN {a} = {b} THEN NULL ELSE {left.sql} END)", make_nullable(left.type))
+
+
+@function("assumeNotNull", 1, nulls=False)
+def assume_not_null(call: Call) -> Typed:
+    value = call.args[0]
+    if not value.type.is_nullable:
+        return value
+    type_ = value.type.inner if isinstance(value.type, NullableType) else LowCardinalityType(strip_nullable(value.type))
+    return Typed(f"coalesce({value.sql}, {default_sql(type_)})", type_)
+
+
+@function("toNullable", 1, nulls=False)
+def to_nullable(call: Call) -> Typed:
+    return Typed(call.args[0].sql, make_nullable(call.args[0].type))
+
+
+@function("isZeroOrNull", 1, nulls=False, conditions=True)
+def is_zero_or_null(call: Call) -> Typed:
+    return Typed(f"coalesce(NOT {call.args[0].condition}, true)", UINT8, is_condition=True)
+
+
+@function("throwIf", (1, 2))
+def throw_if(call: Call) -> Typed:
+    from sql.typed import text
+
+    message = call.constant_text(1) if len(call.args) > 1 else "Value passed to 'throwIf' function is non-zero"
+    failure = text(f"pando:395:{message}")
+    return Typed(f"(CASE WHEN {call.args[0].condition} THEN error({failure}) ELSE false END)", UINT8, is_condition=True)
+
+
+@function("isNaN", 1)
+def is_nan(call: Call) -> Typed:
+    return Typed(f"isnan(CAST({call.args[0].sql} AS DOUBLE))", UINT8, is_condition=True)
+
+
+@function("isFinite", 1)
+def is_finite(call: Call) -> Typed:
+    return Typed(f"isfinite(CAST({call.args[0].sql} AS DOUBLE))", UINT8, is_condition=True)
+
+
+@function("isInfinite", 1)
+def is_infinite(call: Call) -> Typed:
+    return Typed(f"isinf(CAST({call.args[0].sql} AS DOUBLE))", UINT8, is_condition=True)
+
+
+@function("ifNotFinite", 2)
+def if_not_finite(call: Call) -> Typed:
+    value, other = call.args
+    type_ = supertype([value.type, other.type])
+    zone = call.environment.zone
+    return Typed(
+        f"(CASE WHEN isfinite({value.sql}) THEN {convert(value, type_, zone)} ELSE {convert(other, type_, zone)} END)",
+        type_,
+    )

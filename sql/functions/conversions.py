@@ -1,0 +1,278 @@
+"""CAST, ``toT``, ``toTOrZero``, ``toTOrNull``, toString, toDecimal…, toFixedString, toUUID, reinterpretation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from parts.types import (
+    ArrayType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    LowCardinalityType,
+    MapType,
+    TupleType,
+    UUIDType,
+    make_nullable,
+    parse_type,
+    strip_nullable,
+)
+from sql.casts import cast_to, type_argument
+from sql.functions.registry import Call, define, function
+from sql.scope import default_sql
+from sql.type_inference import is_date_or_time, is_number, is_string
+from sql.type_mapping import engine_type
+from sql.typed import BOOL, STRING, UINT32, IntervalType, Typed, cast, literal, text
+
+_INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]
+
+
+@function("CAST _CAST", 2, any_case=True, nulls=False)
+def cast_function(call: Call) -> Typed:
+    """``CAST(x AS T)``: T is exactly what is named, so a NULL in a type that is not Nullable is an error."""
+    value, target = call.args[0], type_argument(call.args[1], "CAST")
+    return explicit_cast(call, value, target)
+
+
+def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
+    if value.type == target:
+        return value
+    if isinstance(strip_nullable(target), (IntegerType, FloatType)) and isinstance(value.value, int):
+        bare = strip_nullable(target)
+        if isinstance(bare, FloatType) or bare.minimum <= value.value <= bare.maximum:  # type: ignore[attr-defined]
+            return Typed(cast(str(int(value.value)), bare), target, value.value)
+    if isinstance(strip_nullable(target), DecimalType) and value.is_literal and call.node is not None:
+        value = _written_decimal(call, value)
+    sql = cast_to(replace(value, type=value.type), target, call.environment.zone)
+    if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
+        failure = "error('pando:349:Cannot convert NULL value to non-Nullable type')"
+        sql = f"(CASE WHEN {value.sql} IS NULL THEN {failure} ELSE {sql} END)"
+    return Typed(sql, target)
+
+
+def _written_decimal(call: Call, value: Typed) -> Typed:
+    """``1.1::Decimal(9, 2)`` takes the digits as they are written, not those of the nearest float."""
+    from sql.syntax_tree import Literal
+
+    node = call.node.args[0] if call.node is not None else None
+    if isinstance(node, Literal) and node.text and isinstance(node.value, float) and "e" not in node.text.lower():
+        return Typed(text(node.text.replace("_", "")), STRING, node.text, True)
+    return value
+
+
+@function("accurateCastOrNull", 2, nulls=False)
+def accurate_cast_or_null(call: Call) -> Typed:
+    target = type_argument(call.args[1], call.name)
+    return Typed(f"TRY_CAST({call.args[0].sql} AS {engine_type(target)})", make_nullable(target))
+
+
+@function("toString", (1, 2))
+def to_string(call: Call) -> Typed:
+    value = call.args[0]
+    if len(call.args) == 2:
+        zone = call.constant_text(1)
+        if isinstance(value.type, DateTimeType):
+            value = replace(value, type=DateTimeType(zone))
+        elif isinstance(value.type, DateTime64Type):
+            value = replace(value, type=DateTime64Type(value.type.precision, zone))
+        else:
+            raise call.wrong_type(0, "DateTime")
+    return Typed(cast_to(value, STRING, call.environment.zone), STRING)
+
+
+def _to(target: DataType) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        known = value.value if type(value.value) is int else None
+        if isinstance(target, IntegerType) and known is not None and target.minimum <= known <= target.maximum:
+            return Typed(cast(str(value.value), target), target, value.value)
+        if isinstance(target, FloatType) and isinstance(value.value, (int, float)):
+            return Typed(cast(value.sql, target), target)
+        return Typed(cast_to(value, target, call.environment.zone), target)
+
+    return build
+
+
+def _parsed(target: DataType, value: Typed) -> str:
+    """The number a String spells, or NULL."""
+    sql = value.sql
+    if isinstance(target, IntegerType):
+        return f"(CASE WHEN regexp_full_match({sql}, '[+-]?[0-9]+') THEN TRY_CAST({sql} AS {engine_type(target)}) END)"
+    if isinstance(target, UUIDType):
+        return f"unhex(replace(CAST(TRY_CAST({sql} AS UUID) AS VARCHAR), '-', ''))"
+    if isinstance(target, (DateTimeType, DateTime64Type)):
+        return f"date_trunc('second', TRY_CAST({sql} AS TIMESTAMP))"
+    return f"TRY_CAST({sql} AS {engine_type(target)})"
+
+
+def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if not is_string(value.type):
+            raise call.wrong_type(0, "String")
+        parsed = _parsed(target, value)
+        if kind == "Null":
+            return Typed(parsed, make_nullable(target))
+        default = default_sql(target)
+        if kind == "Default" and len(call.args) > 1:
+            default = cast_to(call.args[1], target, call.environment.zone)
+        return Typed(f"coalesce({parsed}, {default})", target)
+
+    return build
+
+
+for _type in [*_INTEGERS, FloatType(32), FloatType(64)]:
+    define(f"to{_type.name}", _to(_type), 1)
+    for _kind in ("Zero", "Null"):
+        define(f"to{_type.name}Or{_kind}", _or(_type, _kind), 1)
+    define(f"to{_type.name}OrDefault", _or(_type, "Default"), (1, 2))
+for _type, _name in (
+    (DateType(), "Date"),
+    (UUIDType(), "UUID"),
+    (Date32Type(), "Date32"),
+    (DateTimeType(), "DateTime"),
+):
+    for _kind in ("Zero", "Null"):
+        define(f"to{_name}Or{_kind}", _or(_type, _kind), 1)
+define("toDate DATE", _to(DateType()), (1, 2))
+define("toDate32", _to(Date32Type()), 1)
+define("toBool", _to(BOOL), 1)
+define("toUUID", _to(UUIDType()), 1)
+define("toIPv4", _to(IPv4Type()), 1)
+
+
+@function("toDateTime TIMESTAMP", (1, 2))
+def to_date_time(call: Call) -> Typed:
+    zone = call.constant_text(1) if len(call.args) > 1 else None
+    value = call.args[0]
+    if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
+        zone = value.type.timezone
+    type_ = DateTimeType(zone)
+    return Typed(cast_to(value, type_, call.environment.zone), type_)
+
+
+@function("toDateTime64", (2, 3))
+def to_date_time64(call: Call) -> Typed:
+    zone = call.constant_text(2) if len(call.args) > 2 else None
+    value = call.args[0]
+    if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
+        zone = value.type.timezone
+    type_ = DateTime64Type(call.constant_int(1), zone)
+    return Typed(cast_to(value, type_, call.environment.zone), type_)
+
+
+@function("toDateTime32", (1, 2))
+def to_date_time32(call: Call) -> Typed:
+    return to_date_time(call)
+
+
+@function("toUnixTimestamp", (1, 2))
+def to_unix_timestamp(call: Call) -> Typed:
+    value = call.args[0]
+    zone = call.constant_text(1) if len(call.args) > 1 else call.environment.zone
+    if is_string(value.type):
+        value = Typed(cast_to(value, DateTimeType(), zone), DateTimeType())
+    if not is_date_or_time(value.type):
+        raise call.wrong_type(0, "Date, DateTime or String")
+    if isinstance(value.type, (DateType, Date32Type)):
+        value = Typed(cast_to(value, DateTimeType(), zone), DateTimeType())
+    return Typed(cast_to(value, UINT32, zone), UINT32)
+
+
+def _decimal(width: int) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        target = DecimalType(width, call.constant_int(1))
+        value = call.args[0]
+        if value.is_literal and call.node is not None:
+            value = _written_decimal(call, value)
+        return Typed(cast_to(value, target, call.environment.zone), target)
+
+    return build
+
+
+def _decimal_or(width: int, kind: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        return _or(DecimalType(width, call.constant_int(1)), kind)(call)
+
+    return build
+
+
+for _width, _bits in ((9, 32), (18, 64), (38, 128)):
+    define(f"toDecimal{_bits}", _decimal(_width), 2)
+    define(f"toDecimal{_bits}OrNull", _decimal_or(_width, "Null"), 2)
+    define(f"toDecimal{_bits}OrZero", _decimal_or(_width, "Zero"), 2)
+
+
+@function("toFixedString", 2)
+def to_fixed_string(call: Call) -> Typed:
+    type_ = FixedStringType(call.constant_int(1))
+    return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)
+
+
+@function("toLowCardinality", 1, nulls=False)
+def to_low_cardinality(call: Call) -> Typed:
+    value = call.args[0]
+    return value if isinstance(value.type, LowCardinalityType) else Typed(value.sql, LowCardinalityType(value.type))
+
+
+@function("materialize", 1, nulls=False)
+def materialize(call: Call) -> Typed:
+    return Typed(call.args[0].sql, call.args[0].type)
+
+
+@function("identity", 1, nulls=False)
+def identity(call: Call) -> Typed:
+    return Typed(call.args[0].sql, call.args[0].type)
+
+
+@function("UUIDStringToNum", 1)
+def uuid_string_to_num(call: Call) -> Typed:
+    return Typed(f"pando_uuid({call.args[0].sql})", FixedStringType(16))
+
+
+@function("IPv4NumToString", 1)
+def ipv4_text(call: Call) -> Typed:
+    if not is_number(call.args[0].type) and not isinstance(call.args[0].type, IPv4Type):
+        raise call.wrong_type(0, "UInt32 or IPv4")
+    return Typed(cast_to(Typed(call.args[0].sql, IPv4Type()), STRING), STRING)
+
+
+@function("IPv4StringToNum", 1)
+def ipv4_number(call: Call) -> Typed:
+    return Typed(f"pando_ipv4({call.args[0].sql})", UINT32)
+
+
+@function("defaultValueOfTypeName", 1)
+def default_of_type_name(call: Call) -> Typed:
+    type_ = parse_type(call.constant_text(0))
+    return Typed(default_sql(type_), type_)
+
+
+@function("defaultValueOfArgumentType", 1, nulls=False)
+def default_of_argument(call: Call) -> Typed:
+    return Typed(default_sql(call.args[0].type), call.args[0].type)
+
+
+def _interval(unit: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if not isinstance(value.type, (IntegerType, FloatType)) and not is_string(value.type):
+            raise call.wrong_type(0, "an integer")
+        number = cast(value.sql if not is_string(value.type) else f"trim({value.sql})", IntegerType(64, True))
+        return Typed(number, IntervalType(unit), value.value if isinstance(value.value, int) else literal(0).value)
+
+    return build
+
+
+for _unit in (
+    "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour", "Day", "Week", "Month", "Quarter", "Year",
+):  # fmt: skip
+    define(f"toInterval{_unit}", _interval(_unit), 1)

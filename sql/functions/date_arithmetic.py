@@ -1,0 +1,267 @@
+"""Adding to dates and times, differences, and truncation to intervals.
+
+Calendar units (day and longer) move the wall clock of the value's zone; clock units move the instant. A Date with a
+clock unit becomes a DateTime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    strip_nullable,
+)
+from sql.casts import cast_to, from_zone, local_time
+from sql.expression_units import normalized_unit
+from sql.functions.registry import Call, define, function
+from sql.type_inference import is_date_or_time, is_number, is_string
+from sql.typed import INT32, INT64, IntervalType, Typed, cast
+
+_MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
+_DAYS = {"Day": 1, "Week": 7}
+_MICROS = {
+    "Second": 1_000_000, "Minute": 60_000_000, "Hour": 3_600_000_000, "Millisecond": 1000, "Microsecond": 1,
+}  # fmt: skip
+
+
+def _zone_of(value: Typed, call: Call) -> str:
+    type_ = strip_nullable(value.type)
+    return getattr(type_, "timezone", None) or call.environment.zone
+
+
+def add_number(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
+    """``date + n`` days, ``time + n`` seconds."""
+    unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
+    return add_units(call, value, cast(number.sql, INT64), unit, sign)
+
+
+def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
+    assert isinstance(interval.type, IntervalType)
+    return add_units(call, value, interval.sql, interval.type.unit, sign)
+
+
+def add_units(call: Call, value: Typed, count: str, unit: str, sign: int) -> Typed:
+    count = count if sign > 0 else f"(-{count})"
+    type_ = value.type
+    if unit in _MICROS:
+        return _add_clock(call, value, count, unit)
+    if unit not in _MONTHS and unit not in _DAYS:
+        raise UserError("NOT_IMPLEMENTED", f"Adding the unit {unit} is not supported")
+    step = (
+        f"to_months(CAST({count} * {_MONTHS[unit]} AS INTEGER))"
+        if unit in _MONTHS
+        else (f"to_days(CAST({count} * {_DAYS[unit]} AS INTEGER))")
+    )
+    if isinstance(type_, (DateType, Date32Type)):
+        if unit in _DAYS:
+            return Typed(f"({value.sql} + CAST({count} * {_DAYS[unit]} AS INTEGER))", type_)
+        return Typed(f"CAST({value.sql} + {step} AS DATE)", type_)
+    zone = _zone_of(value, call)
+    moved = from_zone(f"({local_time(value, call.environment.zone)} + {step})", zone)
+    return Typed(cast(moved, type_), type_)
+
+
+def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
+    type_: DataType = value.type
+    step = f"to_microseconds({count} * {_MICROS[unit]})"
+    fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)
+    if isinstance(type_, (DateType, Date32Type)):
+        target = DateTimeType() if isinstance(type_, DateType) and not fine else DateTime64Type(fine)
+        value = Typed(cast_to(value, target, call.environment.zone), target)
+        type_ = target
+    elif fine and (isinstance(type_, DateTimeType) or (isinstance(type_, DateTime64Type) and type_.precision < fine)):
+        type_ = DateTime64Type(fine, type_.timezone)
+    return Typed(cast(f"({value.sql} + {step})", type_), type_)
+
+
+def difference(call: Call, left: Typed, right: Typed) -> Typed:
+    """``a - b``: days between dates, seconds between times."""
+    dates = (DateType, Date32Type)
+    if isinstance(left.type, dates) and isinstance(right.type, dates):
+        return Typed(cast(f"({left.sql} - {right.sql})", INT32), INT32)
+    if isinstance(left.type, DateTimeType) and isinstance(right.type, DateTimeType):
+        return Typed(cast(f"((epoch_us({left.sql}) - epoch_us({right.sql})) // 1000000)", INT32), INT32)
+    raise UserError("NOT_IMPLEMENTED", f"Difference of {left.type} and {right.type} is not supported: use dateDiff")
+
+
+# Functions ------------------------------------------------------------------------------------------------------------
+
+
+def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = _as_time(call, 0)
+        if not is_number(call.args[1].type):
+            raise call.wrong_type(1, "a number")
+        return add_units(call, value, cast(call.args[1].sql, INT64), unit, sign)
+
+    return build
+
+
+def _as_time(call: Call, position: int) -> Typed:
+    value = call.args[position]
+    if is_string(value.type):
+        type_ = DateTime64Type(3)
+        return Typed(cast_to(value, type_, call.environment.zone), type_)
+    if not is_date_or_time(value.type):
+        raise call.wrong_type(position, "Date or DateTime")
+    return value
+
+
+for _unit in (*_MICROS, *_DAYS, *_MONTHS):
+    define(f"add{_unit}s", _add(_unit, 1), 2)
+    define(f"subtract{_unit}s", _add(_unit, -1), 2)
+
+
+def _add_or_subtract(sign: int) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        if len(call.args) == 2:
+            value, interval = call.args
+            if not isinstance(interval.type, IntervalType):
+                value, interval = interval, value
+            if not isinstance(interval.type, IntervalType):
+                raise call.wrong_type(1, "an INTERVAL")
+            return add_interval(call, value, interval, sign)
+        unit = _unit_argument(call, 0)
+        moved = Call(call.name, (call.args[2], call.args[1]), call.environment)
+        return _add(unit, sign)(moved)
+
+    return build
+
+
+define("dateAdd date_add DATE_ADD timestampAdd timestamp_add", _add_or_subtract(1), (2, 3), any_case=True)
+define("dateSub date_sub DATE_SUB timestampSub timestamp_sub", _add_or_subtract(-1), (2, 3), any_case=True)
+
+
+def _unit_argument(call: Call, position: int) -> str:
+    unit = normalized_unit(call.constant_text(position))
+    if unit is None:
+        raise UserError("BAD_ARGUMENTS", f"{call.name} does not know the unit {call.args[position].value!r}")
+    return unit
+
+
+@function("dateDiff date_diff DATE_DIFF TIMESTAMP_DIFF timestampDiff timestamp_diff age_diff", (3, 4), any_case=True)
+def date_diff(call: Call) -> Typed:
+    """The number of unit borders between two times, in their zone."""
+    unit = _unit_argument(call, 0)
+    zone = call.constant_text(3) if len(call.args) > 3 else None
+    if unit in _MICROS:  # the same in every zone
+        first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
+    else:
+        first, second = (_local(call, position, zone) for position in (1, 2))
+    if unit == "Week":  # weeks begin on Monday
+        mondays = (f"CAST(date_trunc('week', {local}) AS DATE)" for local in (second, first))
+        return Typed(f"CAST(({' - '.join(mondays)}) // 7 AS BIGINT)", INT64)
+    engine = {"Millisecond": "millisecond", "Microsecond": "microsecond"}.get(unit, unit.lower())
+    return Typed(f"CAST(date_diff('{engine}', {first}, {second}) AS BIGINT)", INT64)
+
+
+@function("age", (3, 4))
+def age(call: Call) -> Typed:
+    unit = _unit_argument(call, 0)
+    zone = call.constant_text(3) if len(call.args) > 3 else None
+    first, second = (_local(call, position, zone) for position in (1, 2))
+    return Typed(f"CAST(date_sub('{unit.lower()}', {first}, {second}) AS BIGINT)", INT64)
+
+
+def _instant(call: Call, position: int) -> str:
+    value = _as_time(call, position)
+    if isinstance(value.type, (DateType, Date32Type)):
+        return cast_to(value, DateTimeType(), call.environment.zone)
+    return value.sql
+
+
+def _local(call: Call, position: int, zone: str | None) -> str:
+    value = _as_time(call, position)
+    if zone is not None and isinstance(value.type, DateTimeType):
+        value = Typed(value.sql, DateTimeType(zone))
+    return local_time(value, call.environment.zone)
+
+
+# Truncation -----------------------------------------------------------------------------------------------------------
+
+
+@function("date_trunc dateTrunc", (2, 3), any_case=True)
+def date_trunc(call: Call) -> Typed:
+    unit = _unit_argument(call, 0)
+    zone = call.constant_text(2) if len(call.args) > 2 else None
+    return truncate(call, call.args[1], unit, 1, zone)
+
+
+@function("toStartOfInterval", (2, 4))
+def to_start_of_interval(call: Call) -> Typed:
+    interval = call.args[1]
+    if not isinstance(interval.type, IntervalType) or not isinstance(interval.value, int) or interval.value <= 0:
+        raise call.wrong_type(1, "a constant positive INTERVAL")
+    zone = None
+    if len(call.args) > 2:
+        if not isinstance(call.args[-1].value, str):
+            raise UserError("NOT_IMPLEMENTED", "toStartOfInterval with an origin is not supported")
+        zone = call.constant_text(len(call.args) - 1)
+    return truncate(call, call.args[0], interval.type.unit, interval.value, zone)
+
+
+def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None = None) -> Typed:
+    """The start of the interval of ``count`` units that holds the value, counted from the epoch (weeks from Monday)."""
+    if not is_date_or_time(value.type):
+        raise call.wrong_type(0, "Date or DateTime")
+    is_date = isinstance(value.type, (DateType, Date32Type))
+    zone = zone or _zone_of(value, call)
+    own = getattr(value.type, "timezone", None)
+    local = local_time(value, zone) if is_date or own else from_or_to(value, zone)
+    if unit in _MONTHS or unit == "Week":
+        return Typed(_start_of_calendar(local, unit, count), DateType())
+    if is_date and unit == "Day" and count == 1:
+        return Typed(value.sql, DateType())
+    if is_date and unit not in _DAYS:
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a Date has no {unit.lower()}s")
+    if unit == "Day":
+        start = f"date_trunc('day', {local})"
+        if count > 1:
+            start = f"make_timestamp((epoch_us({start}) // 86400000000 // {count}) * {count} * 86400000000)"
+        if is_date:
+            return Typed(f"CAST({start} AS DATE)", DateType())
+        type_ = DateTimeType(own)
+        return Typed(cast(from_zone(start, zone), type_), type_)
+    return _start_of_clock(value, local, unit, count, zone)
+
+
+def from_or_to(value: Typed, zone: str) -> str:
+    from sql.casts import to_zone
+
+    return to_zone(value.sql, zone)
+
+
+def _start_of_calendar(local: str, unit: str, count: int) -> str:
+    if unit == "Week":
+        monday = f"CAST(date_trunc('week', {local}) AS DATE)"
+        if count == 1:
+            return monday
+        days = f"({monday} - DATE '1970-01-05')"
+        return f"(DATE '1970-01-05' + CAST(({days} // {7 * count}) * {7 * count} AS INTEGER))"
+    months = _MONTHS[unit] * count
+    if count == 1:
+        return f"CAST(date_trunc('{unit.lower()}', {local}) AS DATE)"
+    if unit == "Year":
+        return f"make_date(year({local}) // {count} * {count}, 1, 1)"
+    index = f"((year({local}) * 12 + month({local}) - 1) // {months} * {months})"
+    return f"make_date({index} // 12, {index} % 12 + 1, 1)"
+
+
+def _start_of_clock(value: Typed, local: str, unit: str, count: int, zone: str) -> Typed:
+    step = _MICROS.get(unit)
+    if step is None:
+        raise UserError("NOT_IMPLEMENTED", f"Truncation to the unit {unit} is not supported")
+    own = getattr(value.type, "timezone", None)
+    fine = {"Millisecond": 3, "Microsecond": 6}.get(unit)
+    type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
+    width = step * count
+    if zone in ("UTC", "Etc/UTC", "GMT") or width <= 60_000_000:
+        start = f"make_timestamp(epoch_us({value.sql}) // {width} * {width})"
+    else:
+        start = from_zone(f"make_timestamp(epoch_us({local}) // {width} * {width})", zone)
+    return Typed(cast(start, type_), type_)

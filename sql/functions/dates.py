@@ -1,0 +1,316 @@
+"""Parts of dates and times, starts of periods, formatting and parsing, the clock."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    IntegerType,
+)
+from sql.casts import cast_to, from_zone, local_time
+from sql.functions.date_arithmetic import truncate
+from sql.functions.registry import Call, define, function
+from sql.type_inference import is_date_or_time, is_string
+from sql.typed import STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
+
+
+def _time(call: Call, position: int = 0) -> Typed:
+    value = call.args[position]
+    if is_string(value.type):
+        value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
+    if not is_date_or_time(value.type):
+        raise call.wrong_type(position, "Date or DateTime")
+    return value
+
+
+def _local(call: Call) -> str:
+    """The wall clock of the first argument, in the zone of the last one if that is a string."""
+    value = _time(call)
+    if len(call.args) > 1 and isinstance(call.args[-1].value, str):
+        zone = call.args[-1].value
+        if isinstance(value.type, DateTimeType):
+            value = Typed(value.sql, DateTimeType(zone))
+        elif isinstance(value.type, DateTime64Type):
+            value = Typed(value.sql, DateTime64Type(value.type.precision, zone))
+    return local_time(value, call.environment.zone)
+
+
+def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        return Typed(cast(expression.format(_local(call)), type_), type_)
+
+    return build
+
+
+for _names, _expression, _type in (
+    ("toYear YEAR", "year({0})", UINT16),
+    ("toQuarter QUARTER", "quarter({0})", UINT8),
+    ("toMonth MONTH", "month({0})", UINT8),
+    ("toDayOfMonth DAY DAYOFMONTH", "day({0})", UINT8),
+    ("toDayOfYear DAYOFYEAR", "dayofyear({0})", UINT16),
+    ("toHour HOUR", "hour({0})", UINT8),
+    ("toMinute MINUTE", "minute({0})", UINT8),
+    ("toSecond SECOND", "second({0})", UINT8),
+    ("toMillisecond MILLISECOND", "(millisecond({0}) % 1000)", UINT16),
+    ("toYYYYMM", "(year({0}) * 100 + month({0}))", UINT32),
+    ("toYYYYMMDD", "(year({0}) * 10000 + month({0}) * 100 + day({0}))", UINT32),
+    ("toYYYYMMDDhhmmss",
+     "((CAST(year({0}) AS BIGINT) * 10000 + month({0}) * 100 + day({0})) * 1000000 + hour({0}) * 10000 "
+     "+ minute({0}) * 100 + second({0}))", UINT64),
+    ("toISOYear", "isoyear({0})", UINT16),
+    ("toISOWeek", "week({0})", UINT8),
+    ("toRelativeYearNum", "year({0})", UINT16),
+    ("toRelativeMonthNum", "(year({0}) * 12 + month({0}))", UINT32),
+    ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
+    ("toRelativeDayNum", "(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
+    ("toRelativeHourNum", "(epoch_us({0}) // 3600000000)", UINT32),
+    ("toRelativeMinuteNum", "(epoch_us({0}) // 60000000)", UINT32),
+    ("toRelativeSecondNum", "(epoch_us({0}) // 1000000)", UINT32),
+    ("toDaysSinceYearZero TO_DAYS", "(CAST({0} AS DATE) - DATE '0000-01-01')", UINT32),
+):  # fmt: skip
+    define(_names, _part(_expression, _type), (1, 2), any_case=_names.split()[-1].isupper())
+
+
+@function("toDayOfWeek DAYOFWEEK", (1, 3), any_case=True)
+def to_day_of_week(call: Call) -> Typed:
+    mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
+    local = _local(call)
+    monday = f"isodow({local})"
+    expression = {0: monday, 1: f"({monday} - 1)", 2: f"({monday} % 7)", 3: f"({monday} % 7 + 1)"}.get(mode % 4, monday)
+    return Typed(cast(expression, UINT8), UINT8)
+
+
+@function("toWeek week", (1, 3))
+def to_week(call: Call) -> Typed:
+    """The week of the year in MySQL's modes; mode 0: Sunday first, 0 to 53."""
+    mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
+    local = _local(call)
+    if mode == 3:
+        return Typed(cast(f"week({local})", UINT8), UINT8)
+    if mode not in (0, 1):
+        raise UserError("NOT_IMPLEMENTED", f"Mode {mode} of {call.name} is not supported (0, 1 and 3 are)")
+    if mode == 0:
+        number = f"((dayofyear({local}) - 1 + 7 - dayofweek({local})) // 7)"
+    else:
+        number = f"((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)"
+    return Typed(cast(number, UINT8), UINT8)
+
+
+# Starts of periods ----------------------------------------------------------------------------------------------------
+
+
+def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = _time(call)
+        if isinstance(value.type, (DateType, Date32Type)) and unit in ("Second", "Minute", "Hour", "Day"):
+            value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
+        zone = call.constant_text(1) if len(call.args) > 1 else None
+        result = truncate(call, value, unit, count, zone)
+        if zone and isinstance(result.type, DateTimeType):
+            return Typed(result.sql, DateTimeType(zone))
+        return result
+
+    return build
+
+
+for _name, _unit, _count in (
+    ("toStartOfYear", "Year", 1), ("toStartOfQuarter", "Quarter", 1), ("toStartOfMonth", "Month", 1),
+    ("toMonday", "Week", 1), ("toStartOfDay", "Day", 1), ("toStartOfHour", "Hour", 1), ("toStartOfMinute", "Minute", 1),
+    ("toStartOfFiveMinutes toStartOfFiveMinute", "Minute", 5), ("toStartOfTenMinutes", "Minute", 10),
+    ("toStartOfFifteenMinutes", "Minute", 15), ("timeSlot", "Minute", 30),
+):  # fmt: skip
+    define(_name, _start(_unit, _count), (1, 2))
+
+
+@function("toStartOfSecond", (1, 2))
+def to_start_of_second(call: Call) -> Typed:
+    value = _time(call)
+    if not isinstance(value.type, DateTime64Type):
+        raise call.wrong_type(0, "DateTime64")
+    return Typed(f"date_trunc('second', {value.sql})", value.type)
+
+
+@function("toStartOfISOYear", (1, 2))
+def to_start_of_iso_year(call: Call) -> Typed:
+    fourth = f"make_date(isoyear({_local(call)}), 1, 4)"
+    return Typed(f"CAST(date_trunc('week', {fourth}) AS DATE)", DateType())
+
+
+@function("toStartOfWeek", (1, 3))
+def to_start_of_week(call: Call) -> Typed:
+    mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
+    day = f"CAST({_local(call)} AS DATE)"
+    back = f"(isodow({day}) - 1)" if mode % 2 else f"(isodow({day}) % 7)"
+    return Typed(f"({day} - CAST({back} AS INTEGER))", DateType())
+
+
+@function("toLastDayOfMonth LAST_DAY", (1, 2), any_case=True)
+def to_last_day_of_month(call: Call) -> Typed:
+    return Typed(f"last_day({_local(call)})", DateType())
+
+
+@function("toTimeZone toTimezone", 2)
+def to_time_zone(call: Call) -> Typed:
+    value, zone = call.args[0], call.constant_text(1)
+    if isinstance(value.type, DateTimeType):
+        return Typed(value.sql, DateTimeType(zone))
+    if isinstance(value.type, DateTime64Type):
+        return Typed(value.sql, DateTime64Type(value.type.precision, zone))
+    raise call.wrong_type(0, "DateTime")
+
+
+@function("timeZoneOf timezoneOf", 1)
+def time_zone_of(call: Call) -> Typed:
+    return literal(getattr(call.args[0].type, "timezone", None) or call.environment.zone)
+
+
+@function("fromUnixTimestamp FROM_UNIXTIME", (1, 3), any_case=True)
+def from_unix_timestamp(call: Call) -> Typed:
+    value = Typed(cast_to(call.args[0], DateTimeType(), call.environment.zone), DateTimeType())
+    if len(call.args) == 1:
+        return value
+    return format_date_time(Call("formatDateTime", (value, *call.args[1:]), call.environment))
+
+
+def _from_unix(scale: int) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        type_ = DateTime64Type(scale, call.constant_text(1) if len(call.args) > 1 else None)
+        micros = f"CAST({call.args[0].sql} AS BIGINT) * {10 ** (6 - scale)}"
+        return Typed(cast(f"make_timestamp({micros})", type_), type_)
+
+    return build
+
+
+define("fromUnixTimestamp64Milli", _from_unix(3), (1, 2))
+define("fromUnixTimestamp64Micro", _from_unix(6), (1, 2))
+define("toUnixTimestamp64Milli", lambda c: Typed(f"(epoch_us({c.args[0].sql}) // 1000)", IntegerType(64, True)), 1)
+define("toUnixTimestamp64Micro", lambda c: Typed(f"epoch_us({c.args[0].sql})", IntegerType(64, True)), 1)
+
+
+@function("makeDate MAKEDATE", (2, 3), any_case=True)
+def make_date(call: Call) -> Typed:
+    numbers = [f"CAST({arg.sql} AS BIGINT)" for arg in call.args]
+    if len(numbers) == 2:
+        return Typed(f"(make_date({numbers[0]}, 1, 1) + CAST({numbers[1]} - 1 AS INTEGER))", DateType())
+    return Typed(f"make_date({', '.join(numbers)})", DateType())
+
+
+@function("makeDateTime", (6, 7))
+def make_date_time(call: Call) -> Typed:
+    zone = call.constant_text(6) if len(call.args) > 6 else None
+    numbers = [f"CAST({arg.sql} AS BIGINT)" for arg in call.args[:5]]
+    local = f"make_timestamp({', '.join(numbers)}, CAST({call.args[5].sql} AS DOUBLE))"
+    return Typed(from_zone(local, zone or call.environment.zone), DateTimeType(zone))
+
+
+# The clock: one moment for the whole query ----------------------------------------------------------------------------
+
+
+def _instant(call: Call) -> str:
+    moment = datetime.datetime.fromtimestamp(int(call.environment.now), datetime.UTC)
+    return f"CAST('{moment:%Y-%m-%d %H:%M:%S}' AS TIMESTAMP)"
+
+
+@function("now NOW CURRENT_TIMESTAMP", (0, 1), any_case=True)
+def now(call: Call) -> Typed:
+    zone = call.constant_text(0) if call.args else None
+    return Typed(_instant(call), DateTimeType(zone), is_constant=True)
+
+
+@function("now64", (0, 2))
+def now64(call: Call) -> Typed:
+    type_ = DateTime64Type(call.constant_int(0, 3), call.constant_text(1) if len(call.args) > 1 else None)
+    micros = int(call.environment.now * 1_000_000)
+    unit = 10 ** max(0, 6 - type_.precision)
+    return Typed(cast(f"make_timestamp({micros // unit * unit})", type_), type_, is_constant=True)
+
+
+def _day(call: Call, shift: int) -> Typed:
+    from zoneinfo import ZoneInfo
+
+    moment = datetime.datetime.fromtimestamp(call.environment.now, ZoneInfo(call.environment.zone))
+    return Typed(f"DATE '{moment.date() + datetime.timedelta(days=shift)}'", DateType(), is_constant=True)
+
+
+define("today curdate CURRENT_DATE", lambda call: _day(call, 0), 0, any_case=True)
+define("yesterday", lambda call: _day(call, -1), 0)
+
+
+# Formatting and parsing -----------------------------------------------------------------------------------------------
+
+_FORMAT = {
+    "Y": "%Y", "y": "%y", "m": "%m", "d": "%d", "H": "%H", "M": "%B", "i": "%M", "S": "%S", "s": "%S", "I": "%I",
+    "h": "%I", "p": "%p", "j": "%j", "F": "%Y-%m-%d", "T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y",
+    "a": "%a", "W": "%A",
+    "b": "%b", "%": "%%", "n": "\n", "t": "\t", "f": "%f", "r": "%I:%M %p", "u": "%u", "w": "%w", "G": "%G", "V": "%V",
+}  # fmt: skip
+_PARSE = {**_FORMAT, "f": "%f", "c": "%m", "e": "%d", "l": "%I", "k": "%H"}
+
+
+def _translated(call: Call, pattern: str, table: dict[str, str]) -> str:
+    result, position = [], 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char != "%":
+            result.append(char)
+            position += 1
+            continue
+        code = pattern[position + 1 : position + 2]
+        if code not in table:
+            raise UserError("NOT_IMPLEMENTED", f"{call.name}: the format specifier %{code} is not supported")
+        result.append(table[code])
+        position += 2
+    return "".join(result)
+
+
+@function("formatDateTime DATE_FORMAT", (1, 3), any_case=True)
+def format_date_time(call: Call) -> Typed:
+    pattern = _translated(call, call.constant_text(1), _FORMAT) if len(call.args) > 1 else "%Y-%m-%d %H:%M:%S"
+    value = _time(call)
+    if len(call.args) > 2:
+        zone = call.constant_text(2)
+        value = Typed(value.sql, DateTimeType(zone) if isinstance(value.type, DateTimeType) else value.type)
+    return Typed(f"strftime({local_time(value, call.environment.zone)}, {text(pattern)})", STRING)
+
+
+@function("dateName", (2, 3), any_case=True)
+def date_name(call: Call) -> Typed:
+    from sql.expression_units import normalized_unit
+
+    unit = normalized_unit(call.constant_text(0))
+    pattern = {"Month": "%B", "Day": "%-d", "Year": "%Y", "Hour": "%-H", "Minute": "%-M", "Second": "%-S"}.get(
+        unit or ""
+    )
+    if call.constant_text(0).lower() == "weekday":
+        pattern = "%A"
+    if pattern is None:
+        raise UserError("NOT_IMPLEMENTED", f"dateName of {call.args[0].value!r} is not supported")
+    return Typed(f"strftime({local_time(_time(call, 1), call.environment.zone)}, {text(pattern)})", STRING)
+
+
+@function("monthName", 1, any_case=True)
+def month_name(call: Call) -> Typed:
+    return Typed(f"monthname({_local(call)})", STRING)
+
+
+@function("parseDateTime STR_TO_DATE TO_TIMESTAMP_MYSQL", (2, 3), any_case=True)
+def parse_date_time(call: Call) -> Typed:
+    zone = call.constant_text(2) if len(call.args) > 2 else None
+    pattern = _translated(call, call.constant_text(1), _PARSE)
+    local = f"strptime({call.args[0].sql}, {text(pattern)})"
+    return Typed(from_zone(local, zone or call.environment.zone), DateTimeType(zone or call.environment.zone))
+
+
+@function("parseDateTimeBestEffort", (1, 2))
+def parse_best_effort(call: Call) -> Typed:
+    """Only the ISO forms; anything else fails instead of being guessed."""
+    zone = call.constant_text(1) if len(call.args) > 1 else None
+    type_ = DateTimeType(zone)
+    return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)

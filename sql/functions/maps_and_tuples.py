@@ -1,0 +1,145 @@
+"""Tuples and maps: building them and taking them apart."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import ArrayType, MapType, TupleType, strip_nullable
+from sql.casts import convert
+from sql.functions.registry import Call, function
+from sql.scope import default_sql
+from sql.type_inference import supertype
+from sql.typed import UINT8, Typed, cast, text
+
+
+def make_tuple(values: list[Typed]) -> Typed:
+    """``tuple(…)`` or ``(a, b)``. The parts are kept, so that IN and comparisons can see them."""
+    plain = [value.plain for value in values]
+    type_ = TupleType(tuple((None, value.type) for value in plain))
+    fields = ", ".join(f'"{position}" := {_typed_null(value)}' for position, value in enumerate(plain, 1))
+    sql = f"struct_pack({fields})" if plain else 'struct_pack("1" := 0)'
+    return Typed(sql, type_, is_constant=all(value.is_constant for value in plain), elements=tuple(plain))
+
+
+def _typed_null(value: Typed) -> str:
+    return "CAST(NULL AS INTEGER)" if value.value is None else value.sql
+
+
+@function("tupleElement", (2, 3), nulls=False)
+def tuple_element(call: Call) -> Typed:
+    value, key = call.args[0], call.args[1].value
+    type_ = strip_nullable(value.type)
+    if isinstance(type_, ArrayType) and isinstance(strip_nullable(type_.inner), TupleType):
+        inner = tuple_element(Call("tupleElement", (Typed("x", type_.inner), call.args[1]), call.environment))
+        return Typed(f"list_transform({value.sql}, lambda x: {inner.sql})", ArrayType(inner.type))
+    if isinstance(type_, MapType) and key in ("keys", "values"):
+        name, element = ("map_keys", type_.key) if key == "keys" else ("map_values", type_.value)
+        return Typed(f"{name}({value.sql})", ArrayType(element))
+    if key == "size0" and isinstance(type_, ArrayType):
+        from sql.typed import UINT64
+
+        return Typed(cast(f"len({value.sql})", UINT64), UINT64)
+    if key == "null" and value.type.is_nullable:
+        return Typed(f"({value.sql} IS NULL)", UINT8, is_condition=True)
+    if not isinstance(type_, TupleType):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"First argument for function tupleElement must be Tuple, not {value.type}"
+        )
+    position = _position(type_, key)
+    if value.elements is not None:
+        return value.elements[position - 1]
+    label, inner_type = type_.elements[position - 1]
+    return Typed(f"struct_extract({value.sql}, {text(label or str(position))})", inner_type)
+
+
+def _position(type_: TupleType, key: object) -> int:
+    if isinstance(key, int) and not isinstance(key, bool):
+        position = key if key > 0 else len(type_.elements) + 1 + key
+        if 1 <= position <= len(type_.elements):
+            return position
+    for position, (own_name, _) in enumerate(type_.elements, 1):
+        if key == (own_name or str(position)):
+            return position
+    raise UserError("NOT_FOUND_COLUMN_IN_BLOCK", f"Tuple doesn't contain element {key!r}: {type_}")
+
+
+@function("untuple", 1, nulls=False)
+def untuple(call: Call) -> Typed:
+    raise UserError("NOT_IMPLEMENTED", "The function untuple is not supported")
+
+
+# Maps -----------------------------------------------------------------------------------------------------------------
+
+
+@function("map", (0, None), nulls=False)
+def make_map(call: Call) -> Typed:
+    if len(call.args) % 2:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "map needs an even number of arguments: key, value, …")
+    if not call.args:
+        raise UserError("NOT_IMPLEMENTED", "An empty map() is not supported")
+    keys, values = call.args[0::2], call.args[1::2]
+    type_ = MapType(supertype(key.type for key in keys), supertype(value.type for value in values))
+    zone = call.environment.zone
+    key_texts = ", ".join(convert(key, type_.key, zone) for key in keys)
+    value_texts = ", ".join(convert(value, type_.value, zone) for value in values)
+    return Typed(f"map([{key_texts}], [{value_texts}])", type_)
+
+
+def map_type(call: Call, position: int = 0) -> MapType:
+    type_ = strip_nullable(call.args[position].type)
+    if not isinstance(type_, MapType):
+        raise call.wrong_type(position, "Map")
+    return type_
+
+
+@function("mapKeys", 1)
+def map_keys(call: Call) -> Typed:
+    return Typed(f"map_keys({call.args[0].sql})", ArrayType(map_type(call).key))
+
+
+@function("mapValues", 1)
+def map_values(call: Call) -> Typed:
+    return Typed(f"map_values({call.args[0].sql})", ArrayType(map_type(call).value))
+
+
+@function("mapContains mapContainsKey", 2)
+def map_contains(call: Call) -> Typed:
+    key = convert(call.args[1], map_type(call).key, call.environment.zone)
+    return Typed(f"list_contains(map_keys({call.args[0].sql}), {key})", UINT8, is_condition=True)
+
+
+@function("mapFromArrays", 2)
+def map_from_arrays(call: Call) -> Typed:
+    keys, values = call.args
+    if not isinstance(keys.type, ArrayType) or not isinstance(values.type, ArrayType):
+        raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
+    return Typed(f"map({keys.sql}, {values.sql})", MapType(keys.type.inner, values.type.inner))
+
+
+@function("mapFilter", 2)
+def map_filter(call: Call) -> Typed:
+    type_ = map_type(call, 1)
+    assert call.args[0].apply is not None
+    _, body = call.args[0].apply([Typed("e.key", type_.key), Typed("e.value", type_.value)])
+    return Typed(f"map_from_entries(list_filter(map_entries({call.args[1].sql}), lambda e: {body.condition}))", type_)
+
+
+@function("mapApply", 2)
+def map_apply(call: Call) -> Typed:
+    type_ = map_type(call, 1)
+    assert call.args[0].apply is not None
+    _, body = call.args[0].apply([Typed("e.key", type_.key), Typed("e.value", type_.value)])
+    if not isinstance(body.type, TupleType) or len(body.type.elements) != 2 or body.elements is None:
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "The lambda of mapApply must give a tuple (key, value)")
+    key, value = body.elements
+    entry = f"list_transform(map_entries({call.args[1].sql}), lambda e: struct_pack(k := {key.sql}, v := {value.sql}))"
+    return Typed(f"map_from_entries({entry})", MapType(key.type, value.type))
+
+
+def map_element(call: Call, value: Typed, key: Typed) -> Typed:
+    """``m[key]``: the value's default where the key is missing."""
+    type_ = strip_nullable(value.type)
+    assert isinstance(type_, MapType)
+    found = f"element_at({value.sql}, {convert(key, type_.key, call.environment.zone)})[1]"
+    if type_.value.is_nullable:
+        return Typed(found, type_.value)
+    return Typed(f"coalesce({found}, {default_sql(type_.value)})", type_.value)

@@ -1,0 +1,130 @@
+"""Rounding, powers, logarithms, trigonometry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import BoolType, DecimalType, FloatType, IntegerType
+from sql.functions.registry import Call, define, function
+from sql.type_inference import as_integer, is_number
+from sql.typed import FLOAT64, INT8, Typed, cast
+
+
+def _float_function(template: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        values = []
+        for position, arg in enumerate(call.args):
+            if not is_number(arg.type):
+                raise call.wrong_type(position, "a number")
+            values.append(arg.sql if arg.type == FLOAT64 else cast(arg.sql, FLOAT64))
+        return Typed(template.format(*values), FLOAT64)
+
+    return build
+
+
+for _names, _template in (
+    ("sqrt", "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt(abs({0})) END)"), ("cbrt", "cbrt({0})"),
+    ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"), ("exp10", "pow(10, {0})"),
+    ("log ln", "pando_log({0}, ln({0}))"), ("log2", "pando_log({0}, log2({0}))"),
+    ("log10", "pando_log({0}, log10({0}))"),
+    ("log1p", "pando_log(1 + {0}, ln(1 + {0}))"), ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
+    ("asin", "asin({0})"), ("acos", "acos({0})"), ("atan", "atan({0})"), ("sinh", "sinh({0})"), ("cosh", "cosh({0})"),
+    ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
+    ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "lgamma({0})"), ("tgamma", "gamma({0})"),
+):  # fmt: skip
+    define(_names, _float_function(_template), 1, any_case=True)
+define("pow power", _float_function("pow({0}, {1})"), 2, any_case=True)
+define("atan2", _float_function("atan2({0}, {1})"), 2, any_case=True)
+define("hypot", _float_function("sqrt({0} * {0} + {1} * {1})"), 2, any_case=True)
+define("pi", lambda call: Typed("pi()", FLOAT64, is_constant=True), 0, any_case=True)
+define("e", lambda call: Typed("exp(1)", FLOAT64, is_constant=True), 0)
+
+
+@function("sign", 1, any_case=True)
+def sign(call: Call) -> Typed:
+    if not is_number(call.args[0].type):
+        raise call.wrong_type(0, "a number")
+    return Typed(cast(f"sign({call.args[0].sql})", INT8), INT8)
+
+
+# Rounding -------------------------------------------------------------------------------------------------------------
+
+
+def _digits(call: Call) -> int:
+    return call.constant_int(1, 0)
+
+
+def _rounding(integer: str, real: Callable[[str, int], str]) -> Callable[[Call], Typed]:
+    """``integer`` rounds a HUGEINT ``{0}`` to the unit ``{1}``; ``real`` rounds a float or decimal to digits."""
+
+    def build(call: Call) -> Typed:
+        value, digits = call.args[0], _digits(call)
+        if isinstance(value.type, (IntegerType, BoolType)):
+            type_ = as_integer(value.type)
+            if digits >= 0:
+                return Typed(cast(value.sql, type_), type_)
+            unit = 10**-digits if digits > -19 else 10**19
+            return Typed(cast(integer.format(f"CAST({value.sql} AS HUGEINT)", unit), type_), type_)
+        if isinstance(value.type, DecimalType):
+            if digits >= value.type.scale:
+                return value
+            return Typed(cast(_decimal(call, value, digits), value.type), value.type)
+        if not isinstance(value.type, FloatType):
+            raise call.wrong_type(0, "a number")
+        return Typed(cast(real(value.sql, digits), value.type), value.type)
+
+    def _decimal(call: Call, value: Typed, digits: int) -> str:
+        assert isinstance(value.type, DecimalType)
+        shift = value.type.scale - digits
+        unscaled = f"CAST({value.sql} * {10**value.type.scale} AS HUGEINT)"
+        rounded = integer.format(unscaled, 10**shift)
+        scale = value.type.scale
+        unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
+        return f"(CAST({rounded} AS DECIMAL({37 - scale}, 0)) * {unit})"
+
+    return build
+
+
+def _scaled(function: str) -> Callable[[str, int], str]:
+    def real(sql: str, digits: int) -> str:
+        if digits == 0:
+            return f"{function}({sql})"
+        unit = float(10 ** abs(digits))
+        return (
+            f"({function}({sql} * {unit!r}) / {unit!r})" if digits > 0 else f"({function}({sql} / {unit!r}) * {unit!r})"
+        )
+
+    return real
+
+
+_HALF_AWAY = "(CASE WHEN {0} < 0 THEN -((-{0} + {1} // 2) // {1}) ELSE ({0} + {1} // 2) // {1} END * {1})"
+_HALF_EVEN = (
+    "(CASE WHEN abs({0}) % {1} * 2 > {1} OR (abs({0}) % {1} * 2 = {1} AND abs({0}) // {1} % 2 = 1) "
+    "THEN sign({0}) * (abs({0}) // {1} + 1) ELSE sign({0}) * (abs({0}) // {1}) END * {1})"
+)
+_FLOOR = "(CASE WHEN {0} < 0 AND {0} % {1} <> 0 THEN {0} // {1} - 1 ELSE {0} // {1} END * {1})"
+_CEIL = "(CASE WHEN {0} > 0 AND {0} % {1} <> 0 THEN {0} // {1} + 1 ELSE {0} // {1} END * {1})"
+_TRUNC = "({0} // {1} * {1})"
+
+define("round", _rounding(_HALF_AWAY, _scaled("pando_rint")), (1, 2), any_case=True)
+define("roundBankers", _rounding(_HALF_EVEN, _scaled("pando_rint")), (1, 2))
+define("floor", _rounding(_FLOOR, _scaled("floor")), (1, 2), any_case=True)
+define("ceil ceiling", _rounding(_CEIL, _scaled("ceil")), (1, 2), any_case=True)
+define("trunc truncate", _rounding(_TRUNC, _scaled("trunc")), (1, 2), any_case=True)
+
+
+@function("roundToExp2", 1)
+def round_to_exp2(call: Call) -> Typed:
+    value = call.args[0]
+    if not isinstance(value.type, IntegerType) or value.type.signed:
+        raise UserError("NOT_IMPLEMENTED", f"roundToExp2 of {value.type} is not supported")
+    power = f"pow(2, floor(log2({value.sql})))"
+    return Typed(cast(f"CASE WHEN {value.sql} = 0 THEN 0 ELSE {power} END", value.type), value.type)
+
+
+MACROS = (
+    r"pando_rint(x) AS CASE WHEN abs(x - trunc(x)) = 0.5 THEN 2 * round(x / 2) ELSE round(x) END",
+    r"pando_log(x, r) AS CASE WHEN x > 0 THEN r WHEN x = 0 THEN CAST('-inf' AS DOUBLE) ELSE CAST('nan' AS DOUBLE) END",
+    r"pando_exp(x) AS CASE WHEN x > 709.782712893384 THEN CAST('inf' AS DOUBLE) ELSE exp(x) END",
+)

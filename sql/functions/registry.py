@@ -1,0 +1,211 @@
+"""The function table: name → argument rules → result type and DuckDB expression.
+
+A rule's ``build`` gets a :class:`Call` and returns a ``Typed``. Before it runs, the common ClickHouse rules are applied
+unless the rule says otherwise: a NULL literal makes the result NULL; Nullable is taken off the arguments and put around
+the result (DuckDB's operators give NULL for NULL by themselves); LowCardinality stays when one argument has it and the
+others are constants. A name that is not in the table is refused with code 46: nothing is ever guessed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from parts.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    DecimalType,
+    EnumType,
+    LowCardinalityType,
+    MapType,
+    NothingType,
+    TupleType,
+    make_nullable,
+    strip_nullable,
+)
+from sql.typed import NOT_LITERAL, LambdaType, Typed, literal
+
+if TYPE_CHECKING:
+    from sql.syntax_tree import Function
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What functions may know about the query: zone, session constants, the clock."""
+
+    zone: str = "UTC"
+    constants: dict[str, str] = field(default_factory=dict)
+    now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: ``args`` and ``params`` are compiled; ``name`` is canonical; ``node`` is the tree."""
+
+    name: str
+    args: tuple[Typed, ...]
+    environment: Environment
+    params: tuple[Typed, ...] = ()
+    node: Function | None = None
+
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        return tuple(arg.type for arg in self.args)
+
+    def wrong_type(self, position: int, expected: str = "") -> UserError:
+        hint = f", expected {expected}" if expected else ""
+        return UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT",
+            f"Illegal type {self.args[position].type} of argument {position + 1} of function {self.name}{hint}",
+        )
+
+    def constant_int(self, position: int, default: int | None = None) -> int:
+        """The value of an argument that must be a literal integer."""
+        if position >= len(self.args) and default is not None:
+            return default
+        value = self.args[position].value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UserError(
+                "ILLEGAL_COLUMN", f"Argument {position + 1} of function {self.name} must be a constant integer"
+            )
+        return value
+
+    def constant_text(self, position: int) -> str:
+        value = self.args[position].value
+        if not isinstance(value, str):
+            raise UserError(
+                "ILLEGAL_COLUMN", f"Argument {position + 1} of function {self.name} must be a constant string"
+            )
+        return value
+
+
+Build = Callable[[Call], Typed]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``nulls``: the common treatment of NULL and Nullable; ``conditions``: BOOLEAN arguments are taken as they are."""
+
+    name: str
+    build: Build
+    least: int
+    most: int | None
+    nulls: bool = True
+    low_cardinality: bool = True
+    conditions: bool = False
+    aggregate: bool = False
+    empty_nan: bool = False
+    """Of an aggregate: nothing aggregated gives NaN instead of the type's default."""
+    never_null: bool = False
+    """Of an aggregate: not Nullable even for Nullable arguments (count, uniq, groupArray)."""
+
+
+_RULES: dict[str, Rule] = {}
+_LOWER: dict[str, str] = {}
+_AGGREGATES: dict[str, Rule] = {}
+
+
+def define(
+    names: str,
+    build: Build,
+    arguments: int | tuple[int, int | None],
+    *,
+    any_case: bool = False,
+    **options: bool,
+) -> None:
+    """Enters a rule under its name and aliases (separated by spaces; the first is canonical)."""
+    least, most = arguments if isinstance(arguments, tuple) else (arguments, arguments)
+    canonical = names.split()[0]
+    rule = Rule(canonical, build, least, most, **options)
+    for name in names.split():
+        (_AGGREGATES if rule.aggregate else _RULES)[name] = rule
+        if any_case:
+            _LOWER.setdefault(name.lower(), name)
+
+
+def function(
+    names: str, arguments: int | tuple[int, int | None], *, any_case: bool = False, **options: bool
+) -> Callable[[Build], Build]:
+    """``define`` as a decorator."""
+
+    def enter(build: Build) -> Build:
+        define(names, build, arguments, any_case=any_case, **options)
+        return build
+
+    return enter
+
+
+def find_rule(name: str) -> Rule | None:
+    return _RULES.get(name) or _RULES.get(_LOWER.get(name.lower(), ""))
+
+
+def find_aggregate(name: str) -> Rule | None:
+    return _AGGREGATES.get(name) or _AGGREGATES.get(_LOWER.get(name.lower(), ""))
+
+
+def written_name(name: str) -> str:
+    """The table's spelling of a name that is known in any case; other names as they are."""
+    if name in _RULES or name in _AGGREGATES:
+        return name
+    return _LOWER.get(name.lower(), name)
+
+
+def function_names() -> list[tuple[str, bool]]:
+    """(name, whether it is an aggregate) of all functions, sorted."""
+    return sorted([*((name, False) for name in _RULES), *((name, True) for name in _AGGREGATES)])
+
+
+def unknown_function(name: str) -> UserError:
+    close = difflib.get_close_matches(name, [*_RULES, *_AGGREGATES], n=2)
+    hint = f". Maybe you meant: {close}" if close else ""
+    return UserError("UNKNOWN_FUNCTION", f"Function with name `{name}` does not exist or is not supported{hint}")
+
+
+def check_arity(rule: Rule, count: int) -> None:
+    if count < rule.least or (rule.most is not None and count > rule.most):
+        wanted = str(rule.least) if rule.most == rule.least else f"{rule.least} to {rule.most or 'any number'}"
+        raise UserError(
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+            f"Number of arguments for function {rule.name} doesn't match: passed {count}, should be {wanted}",
+        )
+
+
+def apply(rule: Rule, call: Call) -> Typed:
+    """The result of a scalar function under the common rules."""
+    check_arity(rule, len(call.args))
+    args = call.args if rule.conditions else tuple(arg.plain for arg in call.args)
+    constant = all(arg.is_constant for arg in args)
+    if not rule.nulls:
+        result = rule.build(replace(call, args=args))
+        return _finished(result, constant)
+    if any(isinstance(strip_nullable(arg.type), NothingType) for arg in args):
+        return literal(None)
+    nullable = any(arg.type.is_nullable for arg in args)
+    stripped = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in args)
+    result = rule.build(replace(call, args=stripped))
+    type_ = make_nullable(result.type) if nullable else result.type
+    if rule.low_cardinality and _keeps_low_cardinality(args, type_):
+        type_ = LowCardinalityType(type_)
+    return _finished(replace(result, type=type_), constant)
+
+
+def _finished(result: Typed, constant: bool) -> Typed:
+    return replace(result, is_constant=True) if constant and not result.is_constant else result
+
+
+def _keeps_low_cardinality(args: Sequence[Typed], result: DataType) -> bool:
+    full = [arg for arg in args if isinstance(arg.type, LowCardinalityType)]
+    if len(full) != 1 or not all(arg.is_constant for arg in args if arg is not full[0]):
+        return False
+    bare = strip_nullable(result)
+    return not isinstance(
+        bare, (ArrayType, MapType, TupleType, DecimalType, EnumType, BoolType, LambdaType, NothingType)
+    )
+
+
+def result(sql: str, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
+    return Typed(sql, type_, value, is_condition=condition)

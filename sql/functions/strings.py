@@ -1,0 +1,350 @@
+"""Functions that make strings. Positions and lengths count bytes, or code points in the …UTF8 variants.
+
+DuckDB's strings are UTF-8, so a byte function that would cut a character in half works on the BLOB and fails to
+decode; ASCII, the usual case, is the same in both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import ArrayType, FixedStringType, StringType, strip_nullable
+from sql.functions.registry import Call, define, function
+from sql.text_conversion import to_text
+from sql.type_inference import is_string
+from sql.typed import STRING, UINT8, UINT64, Typed, cast, text
+
+
+def string(call: Call, position: int) -> str:
+    """The argument as VARCHAR; it must be a String or FixedString."""
+    value = call.args[position]
+    if not is_string(value.type):
+        raise call.wrong_type(position, "String")
+    return to_text(value, call.environment.zone) if isinstance(value.type, FixedStringType) else value.sql
+
+
+def number(call: Call, position: int) -> str:
+    """The argument as BIGINT."""
+    return f"CAST({call.args[position].sql} AS BIGINT)"
+
+
+def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
+    """``template`` with the first ``strings`` arguments as strings and the rest as integers."""
+
+    def build(call: Call) -> Typed:
+        texts = [string(call, i) if i < strings else number(call, i) for i in range(len(call.args))]
+        return Typed(template.format(*texts), STRING)
+
+    return build
+
+
+def _ascii_case(macro: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
+            return Typed(f"encode({macro}(decode({value.sql})))", value.type)
+        return Typed(f"{macro}({string(call, 0)})", STRING)
+
+    return build
+
+
+define("lower lcase", _ascii_case("pando_lower"), 1, any_case=True)
+define("upper ucase", _ascii_case("pando_upper"), 1, any_case=True)
+define("lowerUTF8", _simple("lower({0})", 1), 1)
+define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
+define("reverseUTF8", _simple("reverse({0})", 1), 1)
+define("initcap", _simple("array_to_string(list_transform(string_split(lower({0}), ' '), "
+                          "lambda w: upper(w[1]) || w[2:]), ' ')", 1), 1, any_case=True)  # fmt: skip
+define("leftUTF8", _simple("left({0}, {1})", 1), 2)
+define("rightUTF8", _simple("right({0}, {1})", 1), 2)
+define("left", _simple("pando_byte_left({0}, {1})", 1), 2, any_case=True)
+define("right", _simple("pando_byte_right({0}, {1})", 1), 2, any_case=True)
+define("replaceAll replace", _simple("pando_replace({0}, {1}, {2})", 3), 3, any_case=True)
+define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1, any_case=True)
+define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1, any_case=True)
+define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
+define("decodeURLComponent", _simple("url_decode({0})", 1), 1)
+define("unhex", _simple("decode(unhex({0}))", 1), 1, any_case=True)
+define(
+    "appendTrailingCharIfAbsent",
+    _simple("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", 2),
+    2,
+)
+define("toValidUTF8", _simple("{0}", 1), 1)
+define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
+
+
+@function("replaceOne", 3)
+def replace_one(call: Call) -> Typed:
+    value, old, new = (string(call, position) for position in range(3))
+    found = f"instr({value}, {old})"
+    cut = f"left({value}, {found} - 1) || {new} || substr({value}, {found} + length({old}))"
+    return Typed(f"(CASE WHEN {old} = '' OR {found} = 0 THEN {value} ELSE {cut} END)", STRING)
+
+
+# Lengths --------------------------------------------------------------------------------------------------------------
+
+
+@function("length OCTET_LENGTH", 1, any_case=True)
+def length(call: Call) -> Typed:
+    from parts.types import MapType
+
+    value = call.args[0]
+    if isinstance(value.type, (ArrayType,)):
+        return Typed(cast(f"len({value.sql})", UINT64), UINT64)
+    if isinstance(value.type, MapType):
+        return Typed(cast(f"cardinality({value.sql})", UINT64), UINT64)
+    if isinstance(value.type, FixedStringType):
+        return Typed(cast(f"octet_length({value.sql})", UINT64), UINT64)
+    return Typed(cast(f"strlen({string(call, 0)})", UINT64), UINT64)
+
+
+@function("lengthUTF8 char_length character_length", 1, any_case=True)
+def length_utf8(call: Call) -> Typed:
+    return Typed(cast(f"length({string(call, 0)})", UINT64), UINT64)
+
+
+def _is_empty(call: Call) -> str:
+    from parts.types import MapType, UUIDType
+
+    value = call.args[0]
+    if isinstance(value.type, ArrayType):
+        return f"(len({value.sql}) = 0)"
+    if isinstance(value.type, MapType):
+        return f"(cardinality({value.sql}) = 0)"
+    if isinstance(value.type, (UUIDType, FixedStringType)):
+        return f"regexp_full_match(hex({value.sql}), '0*')"
+    return f"({string(call, 0)} = '')"
+
+
+define("empty", lambda call: Typed(_is_empty(call), UINT8, is_condition=True), 1)
+define("notEmpty", lambda call: Typed(f"(NOT {_is_empty(call)})", UINT8, is_condition=True), 1)
+
+
+@function("reverse", 1, any_case=True)
+def reverse(call: Call) -> Typed:
+    if isinstance(call.args[0].type, ArrayType):
+        return Typed(f"list_reverse({call.args[0].sql})", call.args[0].type)
+    if isinstance(call.args[0].type, FixedStringType):
+        return Typed(f"encode(pando_byte_reverse(decode({call.args[0].sql})))", call.args[0].type)
+    return Typed(f"pando_byte_reverse({string(call, 0)})", STRING)
+
+
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+
+def _substring(macro: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        size = f"greatest({number(call, 2)}, -9223372036854775807)" if len(call.args) > 2 else "1099511627776"
+        if call.args[1].value == 0:
+            return Typed(f"(CASE WHEN {string(call, 0)} IS NULL THEN NULL ELSE '' END)", STRING)
+        return Typed(f"{macro}({string(call, 0)}, {number(call, 1)}, {size})", STRING)
+
+    return build
+
+
+define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3), any_case=True)
+define("substringUTF8 substrUTF8", _substring("pando_substring"), (2, 3), any_case=True)
+
+
+@function("substringIndex SUBSTRING_INDEX", 3, any_case=True)
+def substring_index(call: Call) -> Typed:
+    value, delimiter, count = string(call, 0), string(call, 1), call.constant_int(2)
+    words = f"string_split({value}, {delimiter})"
+    if count == 0:
+        return Typed("''", STRING)
+    piece = f"{words}[1:{count}]" if count > 0 else f"{words}[{count}:]"
+    return Typed(f"array_to_string({piece}, {delimiter})", STRING)
+
+
+def _trim(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        characters = string(call, 1) if len(call.args) > 1 else "' '"
+        return Typed(f"{name}({string(call, 0)}, {characters})", STRING)
+
+    return build
+
+
+define("trimBoth trim", _trim("trim"), (1, 2), any_case=True)
+define("trimLeft ltrim", _trim("ltrim"), (1, 2), any_case=True)
+define("trimRight rtrim", _trim("rtrim"), (1, 2), any_case=True)
+
+
+def _pad(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        fill = string(call, 2) if len(call.args) > 2 else "' '"
+        return Typed(f"{name}({string(call, 0)}, CAST({call.args[1].sql} AS INTEGER), {fill})", STRING)
+
+    return build
+
+
+define("leftPad lpad leftPadUTF8", _pad("lpad"), (2, 3), any_case=True)
+define("rightPad rpad rightPadUTF8", _pad("rpad"), (2, 3), any_case=True)
+
+
+@function("repeat", 2, any_case=True)
+def repeat(call: Call) -> Typed:
+    return Typed(f"repeat({string(call, 0)}, greatest({number(call, 1)}, 0))", STRING)
+
+
+@function("space", 1, any_case=True)
+def space(call: Call) -> Typed:
+    return Typed(f"repeat(' ', greatest({number(call, 0)}, 0))", STRING)
+
+
+@function("concat", (0, None), any_case=True)
+def concat(call: Call) -> Typed:
+    if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
+        from sql.functions.arrays import array_concat
+
+        return array_concat(call)
+    texts = [
+        f"decode({arg.sql})" if isinstance(arg.type, FixedStringType) else to_text(arg, call.environment.zone)
+        for arg in call.args
+    ]
+    return Typed(f"({' || '.join(texts)})" if texts else "''", STRING)
+
+
+@function("concatWithSeparator concat_ws", (1, None), any_case=True)
+def concat_with_separator(call: Call) -> Typed:
+    separator = string(call, 0)
+    texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
+    return Typed(f"({f' || {separator} || '.join(texts)})" if texts else "''", STRING)
+
+
+@function("format", (1, None))
+def format_string(call: Call) -> Typed:
+    """``format('{} and {1}', a, b)``."""
+    import re
+
+    pattern, counter = call.constant_text(0), 0
+    pieces: list[str] = []
+    for part in re.split(r"(\{\{|\}\}|\{\d*\})", pattern):
+        if part in ("{{", "}}"):
+            pieces.append(text(part[0]))
+        elif re.fullmatch(r"\{\d*\}", part):
+            index = int(part[1:-1]) if part != "{}" else counter
+            counter += 1
+            if index + 1 >= len(call.args):
+                raise UserError("BAD_ARGUMENTS", f"format: {{{index}}} has no argument")
+            pieces.append(to_text(call.args[index + 1], call.environment.zone))
+        elif part:
+            pieces.append(text(part))
+    return Typed(f"({' || '.join(pieces)})" if pieces else "''", STRING)
+
+
+@function("char", (1, None), any_case=True)
+def char(call: Call) -> Typed:
+    return Typed("(" + " || ".join(f"chr(CAST({arg.sql} AS INTEGER))" for arg in call.args) + ")", STRING)
+
+
+@function("ascii", 1, any_case=True)
+def ascii_code(call: Call) -> Typed:
+    from sql.typed import INT32
+
+    return Typed(f"CAST(CASE WHEN {string(call, 0)} = '' THEN 0 ELSE ascii({string(call, 0)}) END AS INTEGER)", INT32)
+
+
+@function("hex", 1, any_case=True)
+def hexadecimal(call: Call) -> Typed:
+    from parts.types import IntegerType
+
+    value = call.args[0]
+    if isinstance(value.type, IntegerType):
+        if value.type.signed:
+            from sql.casts import wrap_integer
+
+            value = Typed(wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False)), value.type)
+        return Typed(f"pando_even_hex(upper(to_hex(CAST({value.sql} AS UBIGINT))))", STRING)
+    if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
+        return Typed(f"hex({value.sql if isinstance(value.type, FixedStringType) else f'encode({value.sql})'})", STRING)
+    raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
+
+
+@function("bin", 1, any_case=True)
+def binary(call: Call) -> Typed:
+    from parts.types import IntegerType
+
+    if not isinstance(call.args[0].type, IntegerType) or call.args[0].type.signed:
+        raise UserError("NOT_IMPLEMENTED", f"bin of {call.args[0].type} is not supported")
+    digits = f"to_binary(CAST({call.args[0].sql} AS UBIGINT))"
+    return Typed(f"lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", STRING)
+
+
+# Splitting ------------------------------------------------------------------------------------------------------------
+
+
+def _split(call: Call, separator: str, value: str, limit: int) -> Typed:
+    words = f"string_split({value}, {separator})"
+    if limit > 0:
+        words = f"{words}[1:{limit}]"
+    return Typed(words, ArrayType(STRING))
+
+
+@function("splitByChar splitByString", (2, 3))
+def split_by(call: Call) -> Typed:
+    limit = call.constant_int(2, 0)
+    value = string(call, 1)
+    if call.args[0].value == "":
+        return _split(call, "''", value, limit)
+    return _split(call, string(call, 0), value, limit)
+
+
+@function("splitByWhitespace", (1, 2))
+def split_by_whitespace(call: Call) -> Typed:
+    words = f"list_filter(regexp_split_to_array({string(call, 0)}, '\\s+'), lambda w: w <> '')"
+    return Typed(words, ArrayType(STRING))
+
+
+@function("splitByNonAlpha", (1, 2))
+def split_by_non_alpha(call: Call) -> Typed:
+    words = f"list_filter(regexp_split_to_array({string(call, 0)}, '[\\s[:punct:]]+'), lambda w: w <> '')"
+    return Typed(words, ArrayType(STRING))
+
+
+@function("splitByRegexp", (2, 3))
+def split_by_regexp(call: Call) -> Typed:
+    return Typed(f"regexp_split_to_array({string(call, 1)}, {text(call.constant_text(0))})", ArrayType(STRING))
+
+
+@function("alphaTokens", (1, 2))
+def alpha_tokens(call: Call) -> Typed:
+    return Typed(f"regexp_extract_all({string(call, 0)}, '[a-zA-Z]+')", ArrayType(STRING))
+
+
+@function("arrayStringConcat", (1, 2))
+def array_string_concat(call: Call) -> Typed:
+    array = call.args[0]
+    if not isinstance(array.type, ArrayType):
+        raise call.wrong_type(0, "Array")
+    separator = string(call, 1) if len(call.args) > 1 else "''"
+    inner = to_text(Typed("x", array.type.inner), call.environment.zone)
+    items = array.sql if isinstance(array.type.inner, StringType) else f"list_transform({array.sql}, lambda x: {inner})"
+    return Typed(f"coalesce(array_to_string({items}, {separator}), '')", STRING)
+
+
+MACROS = (
+    # ASCII letters only, as in ClickHouse's byte functions.
+    r"pando_lower(s) AS translate(s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')",
+    r"pando_upper(s) AS translate(s, 'abcdefghijklmnopqrstuvwxyz', 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')",
+    r"pando_even_hex(h) AS CASE WHEN length(h) % 2 = 1 THEN '0' || h ELSE h END",
+    r"pando_replace(s, old, new) AS CASE WHEN old = '' THEN s ELSE replace(s, old, new) END",
+    r"""pando_substring(s, start, size) AS CASE
+        WHEN start = 0 THEN ''
+        WHEN start < 0 AND -start > length(s) AND size >= 0 THEN substr(s, 1, greatest(length(s) + start + size, 0))
+        WHEN size < 0 THEN substr(s, start, greatest(length(substr(s, start)) + size, 0))
+        ELSE substr(s, start, least(size, 4294967295)) END""",
+    r"""pando_byte_substring(s, start, size) AS CASE WHEN strlen(s) = length(s) THEN pando_substring(s, start, size)
+        ELSE decode(array_slice(encode(s), pando_first(start, strlen(s)), pando_last(start, size, strlen(s)))) END""",
+    r"""pando_first(start, n) AS CASE
+        WHEN start > 0 THEN start WHEN start = 0 THEN n + 1 ELSE greatest(n + start + 1, 1) END""",
+    r"""pando_last(start, size, n) AS CASE WHEN size < 0 THEN n + size
+        WHEN start > 0 THEN least(start - 1 + least(size, n), n) ELSE least(n + start + least(size, n), n) END""",
+    r"""pando_byte_left(s, n) AS CASE WHEN n >= 0 THEN pando_byte_substring(s, 1, n)
+        ELSE pando_byte_substring(s, 1, greatest(strlen(s) + n, 0)) END""",
+    r"""pando_byte_right(s, n) AS CASE WHEN n = 0 THEN ''
+        WHEN n > 0 THEN pando_byte_substring(s, -least(n, strlen(s)), n)
+        ELSE pando_byte_substring(s, -n + 1, 1099511627776) END""",
+    r"""pando_byte_reverse(s) AS CASE WHEN strlen(s) = length(s) THEN reverse(s)
+        ELSE error('pando:48:reverse of a string that is not ASCII is not supported: use reverseUTF8') END""",
+)

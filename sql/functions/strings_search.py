@@ -1,0 +1,263 @@
+"""Searching in strings: position, LIKE, regular expressions (RE2 in ClickHouse and in DuckDB), counting, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.types import ArrayType
+from sql.functions.registry import Call, define, function
+from sql.functions.strings import number, string
+from sql.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
+
+
+def _position(fold: str, length: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        haystack, needle = (f"{fold}({string(call, i)})" if fold else string(call, i) for i in (0, 1))
+        if len(call.args) > 2:
+            start = f"greatest({number(call, 2)}, 1)"
+            rest = f"substr({haystack}, {start})"
+            found = f"(CASE WHEN instr({rest}, {needle}) = 0 THEN 0 ELSE instr({rest}, {needle}) + {start} - 1 END)"
+            return Typed(cast(found, UINT64), UINT64)
+        if length == "bytes":
+            found = (
+                f"(CASE WHEN contains({haystack}, {needle}) THEN "
+                f"strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1 ELSE 0 END)"
+            )
+            if needle == "''":
+                found = "1"
+        else:
+            found = f"instr({haystack}, {needle})"
+        return Typed(cast(found, UINT64), UINT64)
+
+    return build
+
+
+define("position", _position("", "bytes"), (2, 3), any_case=True)
+define("positionUTF8", _position("", "characters"), (2, 3))
+define("positionCaseInsensitive", _position("pando_lower", "bytes"), (2, 3))
+define("positionCaseInsensitiveUTF8", _position("lower", "characters"), (2, 3))
+
+
+@function("locate INSTR", (2, 3), any_case=True)
+def locate(call: Call) -> Typed:
+    args = (
+        call.args
+        if call.node is not None and call.node.name.lower() == "instr"
+        else (call.args[1], call.args[0], *call.args[2:])
+    )
+    return _position("", "bytes")(Call("position", args, call.environment))
+
+
+def _test(template: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        return Typed(template.format(string(call, 0), string(call, 1)), UINT8, is_condition=True)
+
+    return build
+
+
+define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
+define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
+define("hasSubstr_string", _test("contains({0}, {1})"), 2)
+define("match REGEXP_MATCHES", _test("regexp_matches({0}, {1}, 's')"), 2)
+define("hasToken", _test(r"list_contains(regexp_split_to_array({0}, '[^a-zA-Z0-9\x80-\xff]+'), {1})"), 2)
+
+
+def _like(operator: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value, pattern = string(call, 0), call.args[1]
+        if isinstance(pattern.value, str):
+            return Typed(_like_constant(value, pattern.value, operator), UINT8, is_condition=True)
+        return Typed(f"({value} {operator} {string(call, 1)} ESCAPE '\\')", UINT8, is_condition=True)
+
+    return build
+
+
+def _like_constant(value: str, pattern: str, operator: str) -> str:
+    escape = " ESCAPE '\\'" if "\\" in pattern else ""
+    return f"({value} {operator} {text(pattern)}{escape})"
+
+
+define("like", _like("LIKE"), 2, any_case=True)
+define("notLike", _like("NOT LIKE"), 2, any_case=True)
+define("ilike", _like("ILIKE"), 2, any_case=True)
+define("notILike", _like("NOT ILIKE"), 2, any_case=True)
+
+
+# Regular expressions --------------------------------------------------------------------------------------------------
+
+
+@function("extract REGEXP_EXTRACT_FIRST", 2)
+def extract(call: Call) -> Typed:
+    """The first group of the first match, or the whole match without groups."""
+    pattern = call.constant_text(1)
+    group = 1 if _groups(pattern) else 0
+    return Typed(f"coalesce(regexp_extract({string(call, 0)}, {text(pattern)}, {group}, 's'), '')", STRING)
+
+
+def _groups(pattern: str) -> int:
+    import re
+
+    try:
+        return re.compile(pattern).groups
+    except re.error:
+        return pattern.count("(") - pattern.count("\\(") - pattern.count("(?:")
+
+
+@function("extractAll", 2)
+def extract_all(call: Call) -> Typed:
+    pattern = call.constant_text(1)
+    group = 1 if _groups(pattern) else 0
+    return Typed(f"regexp_extract_all({string(call, 0)}, {text(pattern)}, {group}, 's')", ArrayType(STRING))
+
+
+@function("regexpExtract REGEXP_EXTRACT", (2, 3), any_case=True)
+def regexp_extract(call: Call) -> Typed:
+    group = call.constant_int(2, 1)
+    return Typed(
+        f"coalesce(regexp_extract({string(call, 0)}, {text(call.constant_text(1))}, {group}, 's'), '')", STRING
+    )
+
+
+def _replace_regexp(options: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value, pattern, new = (string(call, position) for position in range(3))
+        replaced = f"regexp_replace({value}, {pattern}, {new}, '{options}')"
+        return Typed(f"(CASE WHEN {pattern} = '' THEN {value} ELSE {replaced} END)", STRING)
+
+    return build
+
+
+define("replaceRegexpAll REGEXP_REPLACE", _replace_regexp("gs"), 3, any_case=True)
+define("replaceRegexpOne", _replace_regexp("s"), 3)
+
+
+@function("countSubstrings", 2)
+def count_substrings(call: Call) -> Typed:
+    value, needle = string(call, 0), string(call, 1)
+    found = f"((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))"
+    return Typed(cast(found, UINT64), UINT64)
+
+
+@function("countMatches", 2)
+def count_matches(call: Call) -> Typed:
+    return Typed(cast(f"len(regexp_extract_all({string(call, 0)}, {string(call, 1)}))", UINT64), UINT64)
+
+
+def _multi(call: Call) -> list[str]:
+    elements = call.args[1].elements
+    if elements is None:
+        raise call.wrong_type(1, "a constant array of strings")
+    return [element.sql for element in elements]
+
+
+@function("multiSearchAny", 2)
+def multi_search_any(call: Call) -> Typed:
+    value = string(call, 0)
+    tests = " OR ".join(f"contains({value}, {needle})" for needle in _multi(call)) or "false"
+    return Typed(f"({tests})", UINT8, is_condition=True)
+
+
+@function("multiMatchAny", 2)
+def multi_match_any(call: Call) -> Typed:
+    value = string(call, 0)
+    tests = " OR ".join(f"regexp_matches({value}, {pattern}, 's')" for pattern in _multi(call)) or "false"
+    return Typed(f"({tests})", UINT8, is_condition=True)
+
+
+# URLs and JSON --------------------------------------------------------------------------------------------------------
+
+
+def _url(pattern: str, group: int = 1) -> Callable[[Call], Typed]:
+    return lambda call: Typed(f"coalesce(regexp_extract({string(call, 0)}, '{pattern}', {group}), '')", STRING)
+
+
+define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://"), 1)
+define("domain", _url("^(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//(?:[^@/]*@)?([^:/?#]+)"), 1)
+define("domainWithoutWWW", _url(r"^(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//(?:[^@/]*@)?(?:www\.)?([^:/?#]+)"), 1)
+define("path", _url("^(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]+([^?#]*)"), 1)
+define("queryString", _url(r"\?([^#]*)"), 1)
+define("fragment", _url("#(.*)$"), 1)
+define("cutQueryString", _url(r"^([^?#]*)"), 1)
+
+
+def _json_path(call: Call) -> str:
+    """``$."a"[0]`` from keys and 1-based indices."""
+    path = "$"
+    for position in range(1, len(call.args)):
+        value = call.args[position].value
+        if isinstance(value, str):
+            path += '."' + value.replace('"', '\\"') + '"'
+        elif isinstance(value, int) and value > 0:
+            path += f"[{value - 1}]"
+        else:
+            raise call.wrong_type(position, "a constant key or a positive index")
+    return text(path)
+
+
+def _json(path: str, build: Callable[[str], Typed]) -> Typed:
+    return build(path)
+
+
+def _json_value(call: Call, convert: Callable[[str, str], Typed]) -> Typed:
+    document = string(call, 0)
+    checked = f"(CASE WHEN json_valid({document}) THEN {document} END)"
+    return convert(
+        f"json_extract({checked}, {_json_path(call)})", f"json_extract_string({checked}, {_json_path(call)})"
+    )
+
+
+@function("JSONExtractString", (1, None))
+def json_extract_string(call: Call) -> Typed:
+    return _json_value(
+        call,
+        lambda json, plain: Typed(f"coalesce(CASE WHEN json_type({json}) = 'VARCHAR' THEN {plain} END, '')", STRING),
+    )
+
+
+@function("JSONExtractRaw", (1, None))
+def json_extract_raw(call: Call) -> Typed:
+    return _json_value(call, lambda json, plain: Typed(f"coalesce(CAST({json} AS VARCHAR), '')", STRING))
+
+
+@function("JSONExtractInt", (1, None))
+def json_extract_int(call: Call) -> Typed:
+    return _json_value(
+        call, lambda json, plain: Typed(f"coalesce(TRY_CAST(trunc(TRY_CAST({plain} AS DOUBLE)) AS BIGINT), 0)", INT64)
+    )
+
+
+@function("JSONExtractUInt", (1, None))
+def json_extract_uint(call: Call) -> Typed:
+    return _json_value(call, lambda json, plain: Typed(f"coalesce(TRY_CAST({plain} AS UBIGINT), 0)", UINT64))
+
+
+@function("JSONExtractFloat", (1, None))
+def json_extract_float(call: Call) -> Typed:
+    return _json_value(call, lambda json, plain: Typed(f"coalesce(TRY_CAST({plain} AS DOUBLE), 0)", FLOAT64))
+
+
+@function("JSONExtractBool", (1, None))
+def json_extract_bool(call: Call) -> Typed:
+    return _json_value(
+        call, lambda json, plain: Typed(f"coalesce(TRY_CAST({plain} AS BOOLEAN), false)", UINT8, is_condition=True)
+    )
+
+
+@function("JSONHas", (1, None))
+def json_has(call: Call) -> Typed:
+    return _json_value(call, lambda json, plain: Typed(f"({json} IS NOT NULL)", UINT8, is_condition=True))
+
+
+@function("JSONLength", (1, None))
+def json_length(call: Call) -> Typed:
+    return _json_value(
+        call,
+        lambda json, plain: Typed(
+            cast(f"coalesce(CASE json_type({json}) WHEN 'ARRAY' THEN json_array_length({json}) "
+                 f"WHEN 'OBJECT' THEN len(json_keys({json})) END, 0)", UINT64), UINT64),
+    )  # fmt: skip
+
+
+@function("isValidJSON", 1)
+def is_valid_json(call: Call) -> Typed:
+    return Typed(f"json_valid({string(call, 0)})", UINT8, is_condition=True)

@@ -1,0 +1,443 @@
+"""Parses what operators stand between: literals, names, calls, brackets, stars, windows and the special forms.
+
+``expression_parser.ExpressionParser`` adds the operators; the two are one parser in two layers, because every
+bracket holds an expression again.
+
+Source: ClickHouse documentation, "Syntax" and "Window functions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sql import syntax_tree as tree
+from sql.dialect import TokenStream
+from sql.expression_units import unit_name
+from sql.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Parameter, Star, Subquery
+
+if TYPE_CHECKING:
+    from sql.syntax_tree import Query, WindowSpec
+
+_TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
+_UNIT_FIRST = frozenset(
+    {
+        "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "DATEADD", "DATE_ADD", "TIMESTAMPADD",
+        "TIMESTAMP_ADD", "DATESUB", "DATE_SUB", "TIMESTAMPSUB", "TIMESTAMP_SUB",
+    }
+)  # fmt: skip
+
+
+class PrimaryParser:
+    """``parse_query`` reads a query (given by ``query_parser``: they need each other)."""
+
+    def __init__(self, stream: TokenStream, parse_query: Callable[[TokenStream], Query]) -> None:
+        self.stream = stream
+        self._parse_query = parse_query
+
+    # What the layer above reads ---------------------------------------------------------------------------------------
+
+    def expression(self) -> Node:
+        raise NotImplementedError
+
+    def sum_expression(self) -> Node:
+        raise NotImplementedError
+
+    def concat_expression(self) -> Node:
+        raise NotImplementedError
+
+    def with_alias(self, expression: Node) -> Node:
+        raise NotImplementedError
+
+    def order_items(self) -> tuple[OrderItem, ...]:
+        raise NotImplementedError
+
+    def aliased(self) -> Node:
+        """An expression with an optional alias, with or without AS."""
+        return self.with_alias(self.expression())
+
+    def aliased_list(self) -> tuple[Node, ...]:
+        items = [self.aliased()]
+        while self.stream.accept(","):
+            items.append(self.aliased())
+        return tuple(items)
+
+    def type_text(self) -> str:
+        """The text of a data type: a word with an optional bracketed group."""
+        stream = self.stream
+        start = stream.peek().start
+        stream.identifier("data type")
+        end = stream.position
+        if stream.at("("):
+            stream.skip_group()
+            end = stream.position
+        return stream.text[start:end]
+
+    # Primaries --------------------------------------------------------------------------------------------------------
+
+    def primary(self) -> Node:
+        stream = self.stream
+        token = stream.peek()
+        if token.kind == "number":
+            stream.next()
+            return number_literal(token.text)
+        if token.kind == "string":
+            return Literal(stream.next().value)
+        if token.kind == "mark":
+            return self._mark_primary(token.text)
+        if token.kind == "word":
+            special = self._special(token.upper)
+            if special is not None:
+                return special
+        if token.is_identifier:
+            return self._name()
+        return stream.fail("an expression")
+
+    def _mark_primary(self, text: str) -> Node:
+        stream = self.stream
+        if text == "(":
+            return self._brackets()
+        if text == "[":
+            stream.next()
+            items: tuple[Node, ...] = () if stream.at("]") else self.aliased_list()
+            stream.expect("]")
+            return Function("array", items)
+        if text == "*":
+            stream.next()
+            return self._star(Star())
+        if text == "{":
+            stream.next()
+            name = stream.identifier("the name of a query parameter")
+            stream.expect(":")
+            type_ = self.type_text()
+            stream.expect("}")
+            return Parameter(name, type_)
+        return stream.fail("an expression")
+
+    def _brackets(self) -> Node:
+        stream = self.stream
+        stream.expect("(")
+        if stream.at("SELECT") or stream.at("WITH") or self._at_nested_query():
+            query = self._parse_query(stream)
+            stream.expect(")")
+            return Subquery(query)
+        if stream.accept(")"):
+            return Function("tuple")
+        first = self.aliased()
+        if not stream.at(","):
+            stream.expect(")")
+            return first
+        items = [first]
+        while stream.accept(","):
+            if stream.at(")"):
+                break
+            items.append(self.aliased())
+        stream.expect(")")
+        return Function("tuple", tuple(items))
+
+    def _at_nested_query(self) -> bool:
+        ahead = 0
+        while self.stream.peek(ahead).text == "(":
+            ahead += 1
+        if ahead == 0 or self.stream.peek(ahead).upper not in ("SELECT", "WITH"):
+            return False
+        # ((SELECT 1) UNION ALL …) is a query, ((SELECT 1) + 1) is an expression: what follows the bracket tells.
+        start = self.stream.position
+        for _ in range(ahead):
+            self.stream.skip_group()
+            if self.stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT"):
+                break
+            inside = self.stream.at(")")
+            if not inside:
+                self.stream.position = start
+                return False
+            break
+        found = self.stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT", ")")
+        self.stream.position = start
+        return found
+
+    def _special(self, word: str) -> Node | None:
+        stream = self.stream
+        following = stream.peek(1)
+        if word in ("NULL", "TRUE", "FALSE") and following.text not in ("(", "."):
+            stream.next()
+            return Literal({"NULL": None, "TRUE": True, "FALSE": False}[word])
+        if word in ("INF", "NAN", "INFINITY") and following.text not in ("(", "."):
+            stream.next()
+            return Literal(float(word.lower()))
+        if word == "CASE":
+            return self._case()
+        if word == "INTERVAL" and following.text not in (",", ")", "."):
+            return self._interval()
+        if word in ("DATE", "TIMESTAMP") and following.kind == "string":
+            stream.next()
+            return Function("toDate" if word == "DATE" else "toDateTime", (Literal(stream.next().value),))
+        if following.text != "(":
+            return None
+        if word == "EXISTS" and stream.peek(2).upper in ("SELECT", "WITH"):
+            stream.next()
+            return Function("exists", (self._brackets(),))
+        if word == "COLUMNS":
+            return self._columns()
+        reader = {"CAST": self._cast, "EXTRACT": self._extract, "TRIM": self._trim, "POSITION": self._position,
+                  "SUBSTRING": self._substring, "SUBSTR": self._substring}.get(word)  # fmt: skip
+        return reader() if reader else None
+
+    def _case(self) -> Node:
+        stream = self.stream
+        stream.expect("CASE")
+        subject = None if stream.at("WHEN") else self.expression()
+        parts: list[Node] = []
+        while stream.accept("WHEN"):
+            parts.append(self.expression())
+            stream.expect("THEN")
+            parts.append(self.aliased())
+        if not parts:
+            stream.fail("WHEN")
+        otherwise = self.aliased() if stream.accept("ELSE") else Literal(None)
+        stream.expect("END")
+        if subject is not None:
+            return Function("caseWithExpression", (subject, *parts, otherwise))
+        return Function("multiIf", (*parts, otherwise))
+
+    def _interval(self) -> Node:
+        stream = self.stream
+        stream.expect("INTERVAL")
+        if stream.peek().kind == "string":
+            text = stream.peek().value.split()
+            if len(text) == 2 and (unit := unit_name(text[1])) is not None:
+                stream.next()
+                return Function(f"toInterval{unit}", (number_literal(text[0]),))
+            stream_value: Node = number_literal(stream.next().value)
+        else:
+            stream_value = self.sum_expression()
+        unit = unit_name(stream.peek().text)
+        if unit is None:
+            stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
+        stream.next()
+        return Function(f"toInterval{unit}", (stream_value,))
+
+    def _cast(self) -> Node:
+        stream = self.stream
+        stream.next()
+        stream.expect("(")
+        value = self.expression()
+        if stream.accept("AS"):
+            type_: Node = Literal(self.type_text())
+        else:
+            value = self.with_alias(value)
+            stream.expect(",")
+            type_ = self.expression()
+        stream.expect(")")
+        return Function("CAST", (value, type_))
+
+    def _extract(self) -> Node | None:
+        stream = self.stream
+        unit = unit_name(stream.peek(2).text)
+        if unit is None or stream.peek(3).upper != "FROM":
+            return None
+        for _ in range(4):
+            stream.next()
+        value = self.expression()
+        stream.expect(")")
+        return Function("toDayOfMonth" if unit == "Day" else f"to{unit}", (value,))
+
+    def _trim(self) -> Node | None:
+        stream = self.stream
+        side = stream.peek(2).upper
+        if side not in _TRIM:
+            return None
+        for _ in range(3):
+            stream.next()
+        characters = self.expression()
+        stream.expect("FROM")
+        value = self.expression()
+        stream.expect(")")
+        return Function(_TRIM[side], (value, characters))
+
+    def _position(self) -> Node | None:
+        stream = self.stream
+        start = stream.position
+        stream.next()
+        stream.expect("(")
+        needle = self.concat_expression()
+        if not stream.accept("IN"):
+            stream.position = start
+            return None
+        haystack = self.expression()
+        stream.expect(")")
+        return Function("position", (haystack, needle))
+
+    def _substring(self) -> Node | None:
+        stream = self.stream
+        start = stream.position
+        stream.next()
+        stream.expect("(")
+        args = [self.expression()]
+        if not stream.accept("FROM"):
+            stream.position = start
+            return None
+        args.append(self.expression())
+        if stream.accept("FOR"):
+            args.append(self.expression())
+        stream.expect(")")
+        return Function("substring", tuple(args))
+
+    # Names, functions, stars ------------------------------------------------------------------------------------------
+
+    def _name(self) -> Node:
+        stream = self.stream
+        token = stream.next()
+        if stream.at("("):
+            return self._function(token.value)
+        parts = [token.value]
+        while stream.at("."):
+            following = stream.peek(1)
+            if following.text == "*":
+                stream.next()
+                stream.next()
+                return self._star(Star(tuple(parts)))
+            if not following.is_identifier or stream.peek(2).text == "(":
+                break
+            stream.next()
+            parts.append(stream.next().value)
+        return Identifier(tuple(parts))
+
+    def _function(self, name: str) -> Node:
+        stream = self.stream
+        args, distinct = self._arguments(name)
+        params = None
+        if stream.at("("):
+            params = args
+            args, distinct = self._arguments(name)
+        nulls = ""
+        for word in ("IGNORE", "RESPECT"):
+            if stream.accept(word, "NULLS"):
+                nulls = word
+        condition = None
+        if stream.accept("FILTER"):
+            stream.expect("(")
+            stream.expect("WHERE")
+            condition = self.expression()
+            stream.expect(")")
+        window: WindowSpec | str | None = None
+        if stream.accept("OVER"):
+            window = self.window_spec() if stream.at("(") else stream.identifier("the name of a window")
+        return Function(name, args, params, distinct, condition, window, nulls)
+
+    def _arguments(self, name: str) -> tuple[tuple[Node, ...], bool]:
+        stream = self.stream
+        stream.expect("(")
+        distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
+        if stream.accept(")"):
+            return (), False
+        if stream.at("SELECT") or stream.at("WITH"):
+            args: tuple[Node, ...] = (Subquery(self._parse_query(stream)),)
+        elif name.upper() in _UNIT_FIRST and unit_name(stream.peek().text) and stream.peek(1).text == ",":
+            args = (Literal(stream.next().text.lower()),)
+            stream.expect(",")
+            args += self.aliased_list()
+        else:
+            args = self.aliased_list()
+        stream.expect(")")
+        return args, distinct
+
+    def _columns(self) -> Node:
+        stream = self.stream
+        stream.next()
+        stream.expect("(")
+        pattern = stream.string("a regular expression of column names")
+        stream.expect(")")
+        return self._star(Star(pattern=pattern))
+
+    def _star(self, star: Star) -> Node:
+        stream = self.stream
+        modifiers: list[tuple[str, object]] = []
+        while True:
+            if stream.at("EXCEPT") and stream.peek(1).upper not in ("SELECT", "ALL", "DISTINCT"):
+                stream.next()
+                modifiers.append(("except", tuple(self.names())))
+            elif stream.accept("REPLACE"):
+                bracketed = stream.accept("(")
+                items = self.aliased_list()
+                if bracketed:
+                    stream.expect(")")
+                modifiers.append(("replace", items))
+            elif stream.accept("APPLY"):
+                stream.expect("(")
+                change = self.expression()
+                stream.expect(")")
+                modifiers.append(("apply", change))
+            else:
+                break
+        return Star(star.qualifier, star.pattern, tuple(modifiers))
+
+    def names(self) -> list[str]:
+        stream = self.stream
+        if not stream.accept("("):
+            return [stream.identifier("a column name")]
+        names = [stream.identifier("a column name")]
+        while stream.accept(","):
+            names.append(stream.identifier("a column name"))
+        stream.expect(")")
+        return names
+
+    def window_spec(self) -> WindowSpec:
+        stream = self.stream
+        stream.expect("(")
+        base = ""
+        if stream.peek().is_identifier and stream.peek().upper not in ("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"):
+            base = stream.next().value
+        partition_by: tuple[Node, ...] = ()
+        order_by: tuple[OrderItem, ...] = ()
+        if stream.accept("PARTITION"):
+            stream.expect("BY")
+            partition_by = self.aliased_list()
+        if stream.accept("ORDER"):
+            stream.expect("BY")
+            order_by = self.order_items()
+        frame = self._frame()
+        stream.expect(")")
+        return tree.WindowSpec(partition_by, order_by, frame, base)
+
+    def _frame(self) -> str:
+        stream = self.stream
+        mode = stream.peek().upper
+        if mode not in ("ROWS", "RANGE"):
+            if not stream.at(")"):
+                stream.fail("ROWS", "RANGE", ")")
+            return ""
+        stream.next()
+        if stream.accept("BETWEEN"):
+            first = self._frame_bound()
+            stream.expect("AND")
+            return f"{mode} BETWEEN {first} AND {self._frame_bound()}"
+        return f"{mode} BETWEEN {self._frame_bound()} AND CURRENT ROW"
+
+    def _frame_bound(self) -> str:
+        stream = self.stream
+        if stream.accept("CURRENT", "ROW"):
+            return "CURRENT ROW"
+        count = "UNBOUNDED"
+        if not stream.accept("UNBOUNDED"):
+            if stream.peek().kind != "number":
+                stream.fail("UNBOUNDED", "CURRENT ROW", "a number of rows")
+            count = stream.next().text
+        side = stream.peek().upper
+        if side not in ("PRECEDING", "FOLLOWING"):
+            stream.fail("PRECEDING", "FOLLOWING")
+        stream.next()
+        return f"{count} {side}"
+
+
+def number_literal(text: str) -> Literal:
+    """The value of a number: int if it is written as one and fits 64 bits, else float."""
+    plain = text.replace("_", "")
+    sign = -1 if plain.startswith("-") else 1
+    digits = plain.lstrip("+-")
+    if digits[:2].lower() == "0x":
+        return Literal(sign * int(digits, 16), text)
+    if digits.isdigit():
+        value = sign * int(digits)
+        return Literal(value if -(1 << 63) <= value < (1 << 64) else float(plain), text)
+    return Literal(float(plain), text)

@@ -1,0 +1,64 @@
+"""What a SELECT sees of a table. The engine implements these; ``sql`` knows nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from parts.errors import CorruptionError
+from parts.reader import Part
+from parts.schema import TableDescription, TableSchema
+
+
+class PartsSnapshot(Protocol):
+    """A set of parts held for reading: nothing in it is deleted before :meth:`release`. Releasing twice is fine."""
+
+    @property
+    def parts(self) -> Sequence[Part]: ...
+
+    def release(self) -> None: ...
+
+
+@runtime_checkable
+class PartsRelation(Protocol):
+    """A MergeTree table."""
+
+    @property
+    def description(self) -> TableDescription: ...
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """The active parts, sorted by name. With ``sequential_consistency`` only what a quorum confirmed (289)."""
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        """Told when reading a part met corruption: the table queues the part for check and refetch."""
+
+
+@runtime_checkable
+class ArrowRelation(Protocol):
+    """A table computed on demand (``system.*``)."""
+
+    @property
+    def schema(self) -> TableSchema: ...
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """A block in storage types (``parts.types``) with at least ``columns``."""
+
+
+@runtime_checkable
+class KeyedRelation(ArrowRelation, Protocol):
+    """An :class:`ArrowRelation` that can only be read for given values of one column."""
+
+    @property
+    def key_column(self) -> str: ...
+
+    def read_keys(self, values: Sequence[str] | None, columns: Sequence[str]) -> pa.Table:
+        """``None``: the query does not say which; refused with 36 (BAD_ARGUMENTS)."""
+
+
+class RelationCatalog(Protocol):
+    """Finds relations by name."""
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+        """``None`` means the session's database. Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""

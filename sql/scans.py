@@ -1,0 +1,200 @@
+"""Feeding tables to DuckDB: a stream of record batches for every scan of a statement, counted and pruned.
+
+The column ``c`` of scan ``n`` comes under the name ``n.c``. Where DuckDB would see another type than the engine type
+(DateTime comes as TIMESTAMP_S) the scan's text casts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from parts.errors import CorruptionError, PandoError
+from parts.types import (
+    ArrayType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    TupleType,
+)
+from sql.key_values import required_values
+from sql.pruning import PrunedPart
+from sql.query_compiler import Scan
+from sql.relation import ArrowRelation, KeyedRelation, PartsRelation
+from sql.scope import VIRTUAL_COLUMNS
+from sql.type_mapping import engine_type
+from sql.typed import quoted
+
+_NO_COLUMN = "#"
+
+
+@dataclass(slots=True)
+class ReadStatistics:
+    """What a query has read so far; grows while its result streams."""
+
+    read_rows: int = 0
+    read_bytes: int = 0
+    parts: int = 0
+    marks: int = 0
+    total_rows_to_read: int = 0
+
+
+@dataclass(slots=True)
+class ScanState:
+    """``error`` is what a stream raised: DuckDB would wrap it."""
+
+    statistics: ReadStatistics = field(default_factory=ReadStatistics)
+    error: PandoError | None = None
+    cancelled: bool = False
+
+
+def _comes_as(type_: DataType) -> str:
+    """DuckDB's type of a column in the storage type."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _comes_as(inner)
+        case DateTimeType():
+            return "TIMESTAMP_S"
+        case DateTime64Type():
+            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}[type_.unit]
+        case ArrayType(inner):
+            return f"{_comes_as(inner)}[]"
+        case MapType(key, value):
+            return f"MAP({_comes_as(key)}, {_comes_as(value)})"
+        case TupleType(elements):
+            return ", ".join(_comes_as(inner) for _, inner in elements)
+    return engine_type(type_)
+
+
+def _needs_cast(type_: DataType) -> bool:
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return _needs_cast(inner)
+        case MapType(key, value):
+            return _needs_cast(key) or _needs_cast(value)
+        case TupleType(elements):
+            return any(_needs_cast(inner) for _, inner in elements)
+    return _comes_as(type_) != engine_type(type_)
+
+
+def scan_columns(scan: Scan) -> list[str]:
+    return list(scan.source.used)
+
+
+def scan_sql(scan: Scan) -> str:
+    """What replaces the scan's placeholder."""
+    number = scan.source.number
+    columns = []
+    casts = False
+    for name in scan_columns(scan):
+        definition = scan.definitions[name]
+        label = quoted(f"{number}.{name}")
+        if _needs_cast(definition.type):
+            casts = True
+            columns.append(f"CAST({label} AS {engine_type(definition.type)}) AS {label}")
+        else:
+            columns.append(label)
+    return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
+
+
+class ScanStream:
+    """A scan as DuckDB reads it: every reading begins a new stream (a plan may read one table more than once).
+
+    ``parts`` are the pruned parts of a MergeTree table.
+    """
+
+    def __init__(self, scan: Scan, parts: Sequence[PrunedPart] | None, state: ScanState) -> None:
+        self._scan = scan
+        self._parts = parts
+        self._state = state
+        self._names = scan_columns(scan)
+        fields = []
+        for name in self._names:
+            definition = scan.definitions[name]
+            fields.append(pa.field(f"{scan.source.number}.{name}", definition.type.arrow))
+        self._schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
+
+    def __arrow_c_schema__(self) -> object:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._schema, _counted(self._batches(), self._schema, self._state))
+        return reader.__arrow_c_stream__()
+
+    def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
+        relation = self._scan.source.relation
+        if self._parts is not None:
+            assert isinstance(relation, PartsRelation)
+            yield from _part_batches(self._names, self._parts, relation.report_corruption)
+        else:
+            assert isinstance(relation, ArrowRelation)
+            yield from _table_batches(self._names, _read(relation, self._scan, self._names or _smallest(self._scan)))
+
+
+def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
+    if isinstance(relation, KeyedRelation):
+        return relation.read_keys(required_values(scan, relation.key_column), names)
+    return relation.read(names)
+
+
+def _smallest(scan: Scan) -> list[str]:
+    return [next(iter(scan.source.columns))]
+
+
+def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.Array], int]]:
+    for batch in table.to_batches(max_chunksize=65536):
+        yield [batch.column(name) for name in names], batch.num_rows
+
+
+def _part_batches(
+    names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
+) -> Iterator[tuple[list[pa.Array], int]]:
+    stored = [name for name in names if name not in VIRTUAL_COLUMNS]
+    for pruned in parts:
+        try:
+            for batch in pruned.part.read(stored, pruned.ranges):
+                arrays = dict(zip(stored, batch.columns, strict=True))
+                yield (
+                    [arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows) for name in names],
+                    batch.num_rows,
+                )
+        except CorruptionError as error:
+            report(error)
+            raise
+
+
+def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
+    value = str(pruned.part.name) if name == "_part" else pruned.part.name.partition_id
+    indices = pa.array(np.zeros(rows, np.int32))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
+
+
+def _counted(
+    batches: Iterator[tuple[list[pa.Array], int]], schema: pa.Schema, state: ScanState
+) -> Iterator[pa.RecordBatch]:
+    zeros = pa.array(np.zeros(0, np.uint8))
+    statistics = state.statistics
+    try:
+        for arrays, rows in batches:
+            if state.cancelled:
+                return
+            if not arrays:
+                if len(zeros) < rows:
+                    zeros = pa.array(np.zeros(rows, np.uint8))
+                arrays = [zeros.slice(0, rows)]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            statistics.read_rows += rows
+            statistics.read_bytes += batch.nbytes
+            yield batch
+    except PandoError as error:
+        state.error = error
+        raise
+    except Exception as error:
+        state.error = PandoError("STD_EXCEPTION", f"Reading failed: {type(error).__name__}: {error}")
+        raise

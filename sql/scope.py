@@ -1,0 +1,174 @@
+"""What names mean inside one SELECT: the columns of its FROM, its aliases, its lambdas, and the query around it.
+
+Every source of rows (a table, a subquery, an array join) has a number unique in the whole statement, and its column
+``c`` is called ``"<number>.c"`` in the DuckDB text. So a reference needs no qualifier, is never ambiguous, and
+survives being wrapped into further subqueries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from parts.errors import UserError
+from parts.schema import Column as TableColumn
+from parts.types import DataType
+from sql.relation import ArrowRelation, PartsRelation
+from sql.syntax_tree import Alias, CommonTable, Node
+from sql.type_mapping import engine_type
+from sql.typed import Typed, literal, quoted
+
+if TYPE_CHECKING:
+    from sql.expression_compiler import ExpressionCompiler
+
+
+VIRTUAL_COLUMNS = ("_part", "_partition_id")
+
+
+@dataclass(slots=True)
+class SourceColumn:
+    """``filled``: an outer join may lack the row, and then the column has its type's default."""
+
+    name: str
+    type: DataType
+    sql: str
+    definition: TableColumn | None = None
+    """Of a table's column: an ALIAS has an expression instead of data."""
+    filled: bool = False
+    hidden: bool = False
+    """Not part of ``*``: MATERIALIZED, ALIAS and virtual columns, and the right side's copy of a USING column."""
+
+    @property
+    def typed(self) -> Typed:
+        if self.filled and not self.type.is_nullable:
+            return Typed(f"coalesce({self.sql}, {default_sql(self.type)})", self.type)
+        return Typed(self.sql, self.type)
+
+
+@dataclass(slots=True)
+class Source:
+    """One entry of FROM. ``used`` collects the columns that the query reads."""
+
+    number: int
+    alias: str
+    columns: dict[str, SourceColumn]
+    database: str | None = None
+    table: str = ""
+    relation: PartsRelation | ArrowRelation | None = None
+    used: dict[str, None] = field(default_factory=dict)
+    prunable: bool = True
+    """Whether WHERE may drop rows of this source before the joins."""
+    sample: tuple[str, str] = ("", "")
+
+    def answers_to(self, qualifier: Sequence[str]) -> bool:
+        if len(qualifier) == 1:
+            return qualifier[0] == (self.alias or self.table)
+        return not self.alias and tuple(qualifier) == (self.database, self.table)
+
+
+def column_sql(number: int, name: str) -> str:
+    return quoted(f"{number}.{name}")
+
+
+def default_sql(type_: DataType) -> str:
+    """The default value of a type as an engine value."""
+    from parts.types import (
+        ArrayType,
+        DateType,
+        EnumType,
+        FixedStringType,
+        IPv6Type,
+        LowCardinalityType,
+        MapType,
+        StringType,
+        TupleType,
+        UUIDType,
+    )
+
+    if type_.is_nullable:
+        return f"CAST(NULL AS {engine_type(type_)})"
+    if isinstance(type_, LowCardinalityType):
+        return default_sql(type_.inner)
+    if isinstance(type_, StringType):
+        return "''"
+    if isinstance(type_, (ArrayType,)):
+        return f"CAST([] AS {engine_type(type_)})"
+    if isinstance(type_, MapType):
+        return f"CAST(MAP {{}} AS {engine_type(type_)})"
+    if isinstance(type_, (UUIDType, IPv6Type, FixedStringType)):
+        length = type_.length if isinstance(type_, FixedStringType) else 16
+        return f"encode(repeat(chr(0), {length}))"
+    if isinstance(type_, TupleType):
+        parts = (
+            f"{quoted(name or str(position))} := {default_sql(inner)}"
+            for position, (name, inner) in enumerate(type_.elements, 1)
+        )
+        return f"struct_pack({', '.join(parts)})"
+    engine = engine_type(type_)
+    if isinstance(type_, DateType) or engine in ("DATE", "TIMESTAMP", "TIMESTAMP_NS"):
+        return f"CAST('1970-01-01' AS {engine})"
+    if isinstance(type_, EnumType):
+        return f"CAST({type_.default} AS {engine})"
+    return f"CAST(0 AS {engine})" if engine != "BOOLEAN" else "false"
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names of one SELECT. ``outer`` compiles the query around it; ``correlated`` once a name came from there."""
+
+    sources: list[Source] = field(default_factory=list)
+    aliases: dict[str, Node] = field(default_factory=dict)
+    common_tables: dict[str, tuple[CommonTable, Scope]] = field(default_factory=dict)
+    outer: ExpressionCompiler | None = None
+    correlated: bool = False
+    inherited: dict[str, Node] = field(default_factory=dict)
+    """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""
+
+    def find_column(self, parts: tuple[str, ...]) -> tuple[Source, SourceColumn, tuple[str, ...]] | None:
+        """The column a name means and the rest of the name (a tuple path). The first of several sources counts."""
+        for split in range(len(parts) - 1, -1, -1):
+            qualifier, name, rest = parts[:split], parts[split], parts[split + 1 :]
+            if split > 2:
+                continue
+            found = [
+                (source, source.columns[name])
+                for source in self.sources
+                if name in source.columns and (not qualifier or source.answers_to(qualifier))
+            ]
+            visible = [pair for pair in found if not pair[1].hidden or qualifier] or found
+            if visible:
+                return (*visible[0], rest)
+        dotted = ".".join(parts)
+        if len(parts) > 1:
+            for source in self.sources:
+                if dotted in source.columns:
+                    return source, source.columns[dotted], ()
+        return None
+
+    def find_common_table(self, name: str) -> tuple[CommonTable, Scope] | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.common_tables:
+                return scope.common_tables[name]
+            scope = scope.outer.scope if scope.outer is not None else None
+        return None
+
+
+def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
+    """All ``expression AS name`` of these trees, not looking into subqueries."""
+    from sql.syntax_tree import walk
+
+    aliases: dict[str, Node] = {}
+    for root in nodes:
+        for node in walk(root, into_queries=False):
+            if isinstance(node, Alias):
+                known = aliases.setdefault(node.name, node.expression)
+                if known != node.expression:
+                    raise UserError(
+                        "MULTIPLE_EXPRESSIONS_FOR_ALIAS", f"Different expressions with the same alias {node.name}"
+                    )
+    return aliases
+
+
+def null_literal() -> Typed:
+    return literal(None)

@@ -1,0 +1,198 @@
+"""Text of values and values of text, as DuckDB expressions with ClickHouse's spelling.
+
+Floats print in the shortest form without ``.0``, decimals without trailing zeros, instants in the zone of their type,
+elements of arrays, maps and tuples quoted.
+"""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    MapType,
+    StringType,
+    TupleType,
+    UUIDType,
+    strip_nullable,
+)
+from sql.type_mapping import engine_type
+from sql.typed import Typed, cast, text
+
+
+def to_text(value: Typed, zone: str) -> str:
+    """``toString(value)`` as VARCHAR."""
+    type_ = strip_nullable(value.type)
+    sql = value.number
+    match type_:
+        case StringType():
+            return sql
+        case IntegerType() | BoolType() | DateType() | Date32Type():
+            return f"CAST({sql} AS VARCHAR)"
+        case FloatType(bits):
+            return f"pando_float_text({sql})" if bits == 64 else f"pando_float32_text({sql})"
+        case DecimalType(_, scale):
+            return f"pando_decimal_text(CAST({sql} AS VARCHAR))" if scale else f"CAST({sql} AS VARCHAR)"
+        case DateTimeType() | DateTime64Type():
+            return _instant_text(value, type_, zone)
+        case UUIDType():
+            return f"pando_uuid_text({sql})"
+        case EnumType():
+            arms = " ".join(f"WHEN {number} THEN {text(name)}" for name, number in type_.values)
+            return f"(CASE {sql} {arms} END)"
+        case FixedStringType():
+            return f"pando_fixed_text({sql})"
+        case IPv4Type():
+            octets = (f"CAST(({sql} >> {shift}) & 255 AS VARCHAR)" for shift in (24, 16, 8, 0))
+            return f"concat_ws('.', {', '.join(octets)})"
+        case ArrayType() | TupleType() | MapType():
+            return _composite_text(sql, type_, zone)
+    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
+
+
+def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> str:
+    from sql.casts import local_time
+
+    local = local_time(value, zone)
+    if isinstance(type_, DateTimeType) or type_.precision == 0:
+        return f"CAST({local} AS VARCHAR)"
+    if type_.precision > 6:
+        return f"left(strftime({local}, '%Y-%m-%d %H:%M:%S.%n'), {20 + type_.precision})"
+    return f"left(strftime({local}, '%Y-%m-%d %H:%M:%S.%f'), {20 + type_.precision})"
+
+
+def _quoted_text(sql: str, type_: DataType, zone: str) -> str:
+    """The text of a value inside an array, map or tuple."""
+    bare = strip_nullable(type_)
+    inner = to_text(Typed(sql, bare), zone)
+    if isinstance(bare, StringType):
+        inner = f"'''' || replace(replace({inner}, '\\', '\\\\'), '''', '\\''') || ''''"
+    elif not isinstance(bare, (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType)):
+        inner = f"'''' || {inner} || ''''"
+    return f"coalesce({inner}, 'NULL')" if type_.is_nullable else f"({inner})"
+
+
+def _composite_text(sql: str, type_: DataType, zone: str) -> str:
+    if isinstance(type_, ArrayType):
+        body = _quoted_text("x", type_.inner, zone)
+        return f"('[' || array_to_string(list_transform({sql}, lambda x: {body}), ',') || ']')"
+    if isinstance(type_, MapType):
+        key, value = _quoted_text("x.key", type_.key, zone), _quoted_text("x.value", type_.value, zone)
+        entries = f"list_transform(map_entries({sql}), lambda x: {key} || ':' || {value})"
+        return f"('{{' || array_to_string({entries}, ',') || '}}')"
+    assert isinstance(type_, TupleType)
+    parts = [
+        _quoted_text(f"struct_extract({sql}, {text(name or str(position))})", inner, zone)
+        for position, (name, inner) in enumerate(type_.elements, 1)
+    ]
+    return "('(' || " + " || ',' || ".join(parts) + " || ')')"
+
+
+# From text ------------------------------------------------------------------------------------------------------------
+
+
+def from_text(value: Typed, target: DataType, zone: str) -> str:
+    """The value that a String spells. A wrong spelling fails when it is met."""
+    from sql.casts import from_zone
+
+    sql = value.sql
+    if isinstance(strip_nullable(value.type), FixedStringType):
+        sql = f"pando_fixed_text({sql})"
+    goal = strip_nullable(target)
+    match goal:
+        case IntegerType():
+            return f"CAST(pando_integer_text({sql}, '{goal.name}') AS {engine_type(goal)})"
+        case FloatType():
+            return cast(sql, goal)
+        case DecimalType(_, scale):  # further digits are cut off, not rounded
+            kept = r"'\.\d*', ''" if scale == 0 else rf"'(\.\d{{{scale}}})\d+', '\1'"
+            return cast(f"regexp_replace({sql}, {kept})", goal)
+        case BoolType():
+            return cast(sql, goal)
+        case DateType() | Date32Type():
+            return f"CAST(left({sql}, 10) AS DATE)"
+        case DateTimeType():
+            return f"date_trunc('second', {from_zone(f'pando_instant({sql})', goal.timezone or zone)})"
+        case DateTime64Type(precision, own):
+            if precision > 6:
+                return f"CAST({sql} AS TIMESTAMP_NS)" if (own or zone) == "UTC" else _unsupported(value, target)
+            return f"date_trunc('microsecond', {from_zone(f'pando_instant({sql})', own or zone)})"
+        case FixedStringType(length):
+            return f"pando_to_fixed({sql}, {length})"
+        case UUIDType():
+            return f"pando_uuid({sql})"
+        case EnumType():
+            return _enum_number(sql, goal)
+        case IPv4Type():
+            return f"pando_ipv4({sql})"
+    return _unsupported(value, target)
+
+
+def _unsupported(value: Typed, target: DataType) -> str:
+    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
+
+
+def _enum_number(sql: str, goal: EnumType) -> str:
+    arms = " ".join(f"WHEN {text(name)} THEN {number}" for name, number in goal.values)
+    unknown = text(f" of type {goal.name}")
+    failure = f"error('pando:691:Unknown element ' || {sql} || {unknown})"
+    return cast(f"CASE {sql} {arms} WHEN NULL THEN NULL ELSE {failure} END", goal)
+
+
+# The macros the texts above use; the executor creates them once.
+MACROS = (
+    r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
+    r"""pando_low_signed(x) AS CAST(CASE
+        WHEN (x & 18446744073709551615::HUGEINT) > 9223372036854775807::HUGEINT
+        THEN (x & 18446744073709551615::HUGEINT) - 18446744073709551616::HUGEINT
+        ELSE x & 18446744073709551615::HUGEINT END AS BIGINT)""",
+    r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
+    r"""pando_exponent(t) AS
+        regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
+    r"""pando_float_text(x) AS CASE
+        WHEN isnan(x) THEN 'nan'
+        WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'inf' ELSE '-inf' END
+        WHEN abs(x) >= 1e16 AND abs(x) < 1e21 THEN pando_digits(x)
+        WHEN x <> 0 AND abs(x) < 1e-4 AND abs(x) >= 1e-6
+        THEN pando_small(pando_exponent(CAST(x AS VARCHAR)))
+        ELSE pando_exponent(pando_tidy_float(CAST(x AS VARCHAR))) END""",
+    r"pando_float32_text(x) AS pando_exponent(pando_tidy_float(CAST(x AS VARCHAR)))",
+    r"""pando_digits(x) AS CASE WHEN x < 0 THEN '-' ELSE '' END || rpad(replace(split_part(
+        pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 1), '.', ''),
+        1 + CAST(split_part(pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 2) AS INTEGER), '0')""",
+    r"""pando_small(t) AS CASE WHEN starts_with(t, '-') THEN '-' ELSE '' END || '0.'
+        || repeat('0', abs(CAST(split_part(t, 'e', 2) AS INTEGER)) - 1)
+        || replace(replace(split_part(t, 'e', 1), '.', ''), '-', '')""",
+    r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
+    r"""pando_uuid_text(b) AS regexp_replace(lower(hex(b)),
+        '^(.{8})(.{4})(.{4})(.{4})(.{12})$', '\1-\2-\3-\4-\5')""",
+    r"pando_uuid(t) AS unhex(replace(CAST(CAST(t AS UUID) AS VARCHAR), '-', ''))",
+    r"pando_fixed_text(b) AS rtrim(decode(b), chr(0))",
+    r"""pando_to_fixed(t, n) AS CASE WHEN octet_length(encode(t)) > n
+        THEN error('pando:131:String too long for type FixedString(' || n || ')')
+        ELSE encode(t) || encode(repeat(chr(0), n - octet_length(encode(t)))) END""",
+    r"""pando_integer_text(t, name) AS CASE WHEN t IS NULL OR regexp_full_match(t, '[+-]?[0-9]+') THEN t
+        ELSE error('pando:6:Cannot parse string ''' || t || ''' as ' || name || ': syntax error') END""",
+    r"""pando_instant(t) AS CASE
+        WHEN t IS NULL OR regexp_full_match(t, '\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?Z?')
+        THEN CAST(rtrim(t, 'Z') AS TIMESTAMP)
+        WHEN regexp_full_match(t, '\d{5,10}') THEN make_timestamp(CAST(t AS BIGINT) * 1000000)
+        ELSE error('pando:41:Cannot parse DateTime from ''' || t || '''') END""",
+    r"""pando_ipv4(t) AS CASE WHEN t IS NULL OR regexp_full_match(t, '(\d{1,3}\.){3}\d{1,3}')
+        THEN CAST(CAST(split_part(t, '.', 1) AS UTINYINT) AS UINTEGER) * 16777216
+           + CAST(CAST(split_part(t, '.', 2) AS UTINYINT) AS UINTEGER) * 65536
+           + CAST(CAST(split_part(t, '.', 3) AS UTINYINT) AS UINTEGER) * 256
+           + CAST(CAST(split_part(t, '.', 4) AS UTINYINT) AS UINTEGER)
+        ELSE error('pando:675:Cannot parse IPv4 from ''' || t || '''') END""",
+)

@@ -1,0 +1,149 @@
+"""Tables of all common types in both engines, and one query run by both.
+
+The data is made by ClickHouse's own SQL (chdb) from ``numbers``, so that it is the same everywhere, and read into
+Pando's storage types from its text."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from parts.errors import UserError
+from parts.schema import Column, TableSchema
+from parts.types import DataType, parse_type
+from sql.executor import QueryEngine
+from sql.formats import read_blocks, write_blocks
+from sql.relation import ArrowRelation, PartsRelation
+
+TABLES: dict[str, tuple[str, str]] = {
+    "types": (
+        """id UInt32, u8 UInt8, u16 UInt16, u64 UInt64, i8 Int8, i16 Int16, i32 Int32, i64 Int64, f32 Float32,
+        f64 Float64,
+        b Bool, dec Decimal(12, 3), dec18 Decimal(18, 2), s String, fs FixedString(3), d Date, d32 Date32, dt DateTime,
+        dtm DateTime('Europe/Moscow'), dt64 DateTime64(3), uid UUID, e Enum8('red' = 1, 'green' = 2, 'blue' = -3),
+        ip IPv4, ns Nullable(String), ni Nullable(Int32), nf Nullable(Float64), lc LowCardinality(String),
+        lcn LowCardinality(Nullable(String)), arr Array(Int32), sarr Array(String), m Map(String, UInt32),
+        t Tuple(UInt8, String), nt Tuple(x Int32, y String)""",
+        """SELECT number, number % 256, number * 37 % 65536, number * 1000000007 * 7919, toInt8(number % 200 - 100),
+        toInt16(number) - 50, toInt32(number * 31337 % 100000) - 50000, toInt64(number) * -123456789, number / 7,
+        if(number % 10 = 9, -1, 1) * number * 1.25, number % 2 = 0, toDecimal64(number, 3) * 11 / 8,
+        toDecimal64(number * 99, 2), concat('str', toString(number % 13), if(number % 5 = 0, ' Über', '')),
+        concat('f', toString(number % 10)), toDate('2019-12-25') + number, toDate32('1969-12-20') + number,
+        toDateTime('2020-01-01 00:00:00') + number * 7777, toDateTime('2020-06-01 12:00:00') + number * 4321,
+        toDateTime64('2021-02-03 04:05:06.789', 3) + number * 13.37,
+        toUUID(concat('61f0c404-5cb3-11e7-907b-a6006ad3d', leftPad(toString(number), 3, '0'))), [1, 2, -3][number %
+        3 + 1], toIPv4(concat('10.0.', toString(number % 4), '.', toString(number % 250))), if(number % 4 = 0,
+        NULL, concat('n', toString(number % 6))), if(number % 3 = 0, NULL, toInt32(number) - 20), if(number % 7 =
+        0, NULL, number / 3), concat('lc', toString(number % 3)), if(number % 5 = 0, NULL, concat('lcn',
+        toString(number % 2))), range(number % 5)::Array(Int32), arrayMap(x -> concat('v', toString(x)),
+        range(number % 3)), map('a', number % 9, 'k' || toString(number % 2), 7), (number % 100, concat('t',
+        toString(number % 3))), (toInt32(number) * 3, 'y') FROM numbers(120)""",
+    ),
+    "visits": (
+        "day Date, user UInt32, url String, duration Int32, region LowCardinality(String), revenue Decimal(10, 2)",
+        """SELECT toDate('2024-01-01') + number % 60, number * 2654435761 % 97,
+        concat('https://www.site', toString(number % 7),
+        '.com/p/', toString(number % 31), '?q=', toString(number % 5)), toInt32(number * 7919 % 601) - 30,
+        ['eu', 'us', 'asia'][number % 3 + 1], toDecimal64(number % 1000, 2) / 3 FROM numbers(2000)""",
+    ),
+    "users": (
+        "user UInt32, name String, age UInt8, city Nullable(String)",
+        """SELECT number * 3, concat('user_', toString(number)), 18 + number % 50, if(number % 6 = 0, NULL,
+        ['Berlin', 'Paris', 'Rome', 'Oslo'][number % 4 + 1]) FROM numbers(40)""",
+    ),
+    "quotes": (
+        "symbol String, at DateTime, price Float64",
+        """SELECT ['A', 'B', 'C'][number % 3 + 1], toDateTime('2024-03-01 10:00:00') + number * 60, 100 + number % 17
+        FROM numbers(60)""",
+    ),
+    "trades": (
+        "symbol String, at DateTime, amount UInt16",
+        """SELECT ['A', 'B', 'D'][number % 3 + 1], toDateTime('2024-03-01 09:59:30') + number * 95, number + 1
+        FROM numbers(30)""",
+    ),
+    "floats": (
+        "id UInt8, x Float64",
+        "SELECT number, [1.5, nan, -2.5, inf, 0, -inf, nan, 2.5, 3.5][number + 1] FROM numbers(9)",
+    ),
+    "nothing": ("a UInt8, s String, n Nullable(Int32)", "SELECT 1, 'x', NULL FROM numbers(0)"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MemoryRelation:
+    schema: TableSchema
+    table: pa.Table
+
+    def read(self, columns: object) -> pa.Table:
+        return self.table.select(list(columns))  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class MemoryCatalog:
+    tables: dict[str, ArrowRelation | PartsRelation]
+
+    def relation(self, database: str | None, table: str) -> ArrowRelation | PartsRelation:
+        if table not in self.tables:
+            raise UserError("UNKNOWN_TABLE", f"Table {table} does not exist")
+        return self.tables[table]
+
+
+def schema_of(text: str) -> TableSchema:
+    """``a UInt8, b String`` as a schema."""
+    parsed = parse_type(f"Tuple({text})")
+    return TableSchema(tuple(Column(name or "", type_) for name, type_ in parsed.elements))  # type: ignore[attr-defined]
+
+
+class Engines:
+    """chdb and Pando with the same tables."""
+
+    def __init__(self, session: object) -> None:
+        self.session = session
+        self.engine = QueryEngine()
+        self.zone = self.session.query("SELECT timezone()", "TabSeparated").bytes().decode().strip()  # type: ignore[attr-defined]
+        tables: dict[str, ArrowRelation | PartsRelation] = {}
+        for name, (columns, query) in TABLES.items():
+            self.session.query(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")  # type: ignore[attr-defined]
+            self.session.query(f"INSERT INTO {name} {query}")  # type: ignore[attr-defined]
+            tables[name] = self._load(name, schema_of(columns))
+        self.catalog = MemoryCatalog(tables)
+
+    def _load(self, name: str, schema: TableSchema) -> MemoryRelation:
+        text = self.session.query(f"SELECT * FROM {name}", "TabSeparated").bytes()  # type: ignore[attr-defined]
+        blocks = list(read_blocks("TabSeparated", io.BytesIO(text), schema.columns, settings={})) if text else []
+        table = pa.concat_tables(blocks) if blocks else schema.arrow.empty_table()
+        return MemoryRelation(schema, table)
+
+    def clickhouse(self, query: str) -> tuple[list[str], list[str], list[list[str]]]:
+        """Names, types, rows of cells as TSV."""
+        text = self.session.query(query, "TabSeparatedWithNamesAndTypes").bytes().decode()  # type: ignore[attr-defined]
+        return _parsed(text)
+
+    def pando(self, query: str) -> tuple[list[str], list[str], list[list[str]]]:
+        result = self.engine.select(query, catalog=self.catalog, constants={"timezone": self.zone})
+        columns: list[tuple[str, DataType]] = list(result.columns)
+        text = b"".join(write_blocks("TabSeparatedWithNamesAndTypes", columns, result.batches)).decode()
+        return _parsed(text)
+
+
+def _parsed(text: str) -> tuple[list[str], list[str], list[list[str]]]:
+    names, types, *rows = [line.split("\t") for line in text.split("\n")[:-1]]
+    return names, types, rows
+
+
+def same_cell(left: str, right: str, type_: str) -> bool:
+    """Equal text, or floats that differ by less than 1e-9 of their size."""
+    if left == right:
+        return True
+    if "Float" not in type_:
+        return False
+    number = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+    if number.sub("#", left) != number.sub("#", right):
+        return False
+    pairs = zip(number.findall(left), number.findall(right), strict=True)
+    tolerance = 1e-5 if "Float32" in type_ else 1e-9
+    return all(math.isclose(float(a), float(b), rel_tol=tolerance, abs_tol=1e-12) for a, b in pairs)

@@ -1,0 +1,194 @@
+"""What wrong queries get, and how running ones behave."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from parts.errors import CancelledError, PandoError
+from sql.executor import QueryEngine
+from sql.functions import function_names
+from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
+from tests.sql_select.part_tables import describe
+
+SCHEMA = schema_of("a UInt32, s String, d Date, n Nullable(Int32)")
+BLOCK = pa.table(
+    {
+        "a": pa.array([1, 2, 3], pa.uint32()), "s": pa.array(["x", "y", "7"]),
+        "d": pa.array([18262, 18263, 18264], pa.int32()).cast(pa.date32()), "n": pa.array([1, None, 3], pa.int32()),
+    }
+)  # fmt: skip
+CATALOG = MemoryCatalog({"t": MemoryRelation(SCHEMA, BLOCK)})
+
+
+def rows(query: str, **options: object) -> list[tuple[object, ...]]:
+    table = QueryEngine().select(query, catalog=CATALOG, **options).read_all()  # type: ignore[arg-type]
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_rows else []
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        ("SELECT", 62, "position"), ("SELECT a FROM", 62, "Expected"), ("SELECT (1", 62, "position 10"),
+        ("SELECT 1 1", 62, ""),
+        ("SELECT a FROM t WHERE", 62, ""), ("SELECT nope FROM t", 47, "nope"), ("SELECT nope(1)", 46, "nope"),
+        ("SELECT lenght(s) FROM t", 46, "length"), ("SELECT a FROM missing", 60, "missing"),
+        ("SELECT length(1)", 43, "length"), ("SELECT length()", 42, "length"), ("SELECT 'a' + 1", 43, "String"),
+        ("SELECT a, count() FROM t", 215, "a"), ("SELECT a FROM t WHERE count() > 1", 184, "count"),
+        ("SELECT sum(sum(a)) FROM t", 184, "sum"), ("SELECT s FROM t WHERE s", 43, "String"),
+        ("SELECT [1, 'a']", 386, "supertype"), ("SELECT toInt32(s) FROM t", 6, "'x'"),
+        ("SELECT intDiv(1, a - 1) FROM t", 153, ""),
+        ("SELECT 1 UNION ALL SELECT 1, 2", 258, ""), ("SELECT 1 UNION SELECT 2", 36, "UNION ALL"),
+        ("SELECT (SELECT a FROM t)", 125, "more than one"), ("SELECT sumState(a) FROM t", 48, "State"),
+        ("SELECT count() FROM t GROUP BY a WITH TOTALS", 48, "TOTALS"), ("SELECT {x:UInt8}", 456, "x"),
+        ("SELECT throwIf(a = 3, 'three') FROM t", 395, "three"), ("SELECT a FROM t LIMIT -1", 36, "LIMIT"),
+        ("SELECT a FROM t SAMPLE 0.1", 141, "sampling"), ("SELECT cityHash64(a) FROM t", 46, "cityHash64"),
+        ("SELECT d + 'x' FROM t", 43, ""), ("SELECT read_csv('/etc/passwd')", 46, "read_csv"),
+        ("SELECT * FROM read_csv('/etc/passwd')", 46, "read_csv"), ("SELECT a AS x, s AS x FROM t", 179, "x"),
+        ("SELECT arrayMap(x -> x, a) FROM t", 43, "Array"), ("SELECT CAST(NULL AS UInt8)", 349, "NULL"),
+        ("SELECT toDecimal32(99999999999, 2)", 407, ""), ("SELECT CAST('x' AS Enum8('a' = 1))", 691, "x"),
+    ],
+)  # fmt: skip
+def test_error_codes(query: str, code: int, words: str) -> None:
+    with pytest.raises(PandoError) as caught:
+        rows(query)
+    assert caught.value.code == code, str(caught.value)
+    assert words in caught.value.message
+
+
+def test_parameters() -> None:
+    given = {"n": "2", "s": "it's", "d": "2020-01-02", "l": "[1,2]", "x": "5"}
+    assert rows("SELECT a FROM t WHERE a >= {n:UInt32} ORDER BY a", parameters=given) == [(2,), (3,)]
+    assert rows("SELECT {s:String}, {n:Nullable(Int8)}, {l:Array(UInt8)}", parameters=given) == [("it's", 2, [1, 2])]
+    assert rows("SELECT count() FROM t WHERE d = {d:Date}", parameters=given) == [(1,)]
+    assert rows("SELECT a FROM t ORDER BY a LIMIT {n:UInt64}", parameters=given) == [(1,), (2,)]
+    with pytest.raises(PandoError, match="cannot be parsed"):
+        rows("SELECT {s:UInt8}", parameters=given)
+
+
+def test_constants() -> None:
+    constants = {
+        "hostName": "h1",
+        "version": "1.2.3",
+        "currentDatabase": "db",
+        "currentUser": "me",
+        "timezone": "Asia/Tokyo",
+    }
+    query = "SELECT hostName(), version(), currentDatabase(), currentUser(), timezone(), toString(toDateTime(0))"
+    assert rows(query, constants=constants) == [("h1", "1.2.3", "db", "me", "Asia/Tokyo", "1970-01-01 09:00:00")]
+
+
+def test_storage_types_come_out() -> None:
+    query = (
+        "SELECT toUInt8(1) AS a, toDateTime(5) AS b, toDateTime64('2020-01-01 00:00:00.5', 3) AS c, toUUID("
+        "'61f0c404-5cb3-11e7-907b-a6006ad3dba0') AS d, toFixedString('x', 2) AS e, toLowCardinality('q') AS f,"
+        " [toNullable(1)] AS g, map('k', 1) AS h, (1, 'x') AS i, toDecimal64(1, 3) AS j, toIPv4('1.2.3.4') AS k,"
+        " CAST('a', 'Enum8(\\'a\\' = 1)') AS l,"
+        " [toDateTime(1)] AS m, (toDateTime(1), [toLowCardinality('z')]) AS n, map('x', toDateTime64(1, 3)) AS o"
+    )
+    result = QueryEngine().select(query, catalog=CATALOG)
+    for (name, type_), column in zip(result.columns, result.read_all().columns, strict=True):
+        assert column.type == type_.arrow, name
+
+
+def test_describe_reads_nothing() -> None:
+    columns = QueryEngine().describe("SELECT a + 1 AS x, n FROM t", catalog=CATALOG)
+    assert [(name, str(type_)) for name, type_ in columns] == [("x", "UInt64"), ("n", "Nullable(Int32)")]
+
+
+def test_cancelling_ends_the_query() -> None:
+    result = QueryEngine().select("SELECT sum(number % 7) FROM numbers(1000000000000)", catalog=CATALOG)
+    threading.Timer(0.2, result.cancel).start()
+    started = time.monotonic()
+    with pytest.raises(CancelledError):
+        result.read_all()
+    assert time.monotonic() - started < 10
+
+
+def test_an_early_close_releases_the_snapshot(tmp_path: Path) -> None:
+    table = describe("a UInt32", "a", granularity=1024)
+    table.insert(
+        tmp_path, pa.table({"a": pa.array(np.arange(300_000, dtype=np.uint32))}, schema=table.description.schema.arrow)
+    )
+    result = QueryEngine().select("SELECT a FROM t", catalog=MemoryCatalog({"t": table}))
+    first = next(iter(result.batches))
+    assert first.num_rows
+    result.close()
+    assert [snapshot.released for snapshot in table.snapshots] == [1]
+
+
+def test_many_queries_at_once() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: rows(f"SELECT sum(a) + {n} FROM t"), range(64)))
+    assert answers == [[(6 + n,)] for n in range(64)]
+
+
+def test_sampling_is_a_range_of_the_key(tmp_path: Path) -> None:
+    table = describe("u UInt32", "intHash32(u)", "", "intHash32(u)", granularity=64)
+    table.insert(
+        tmp_path, pa.table({"u": pa.array(np.arange(20_000, dtype=np.uint32))}, schema=table.description.schema.arrow)
+    )
+    catalog = MemoryCatalog({"t": table})
+
+    def read(sample: str) -> set[int]:
+        result = QueryEngine().select(f"SELECT u FROM t {sample}", catalog=catalog)
+        return set(result.read_all().column(0).to_pylist())
+
+    first, second = read("SAMPLE 1/2"), read("SAMPLE 1/2 OFFSET 1/2")
+    assert not first & second
+    assert len(first | second) == 20_000
+    assert 1500 < len(read("SAMPLE 0.1")) < 2500
+    result = QueryEngine().select("SELECT count() FROM t SAMPLE 0.1", catalog=catalog)
+    result.read_all()
+    assert result.statistics.read_rows < 4000
+
+
+def test_alias_and_virtual_columns(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from parts.schema import Column, TableSchema
+    from parts.types import parse_type
+
+    table = describe("a UInt32, d Date", "a", "toYYYYMM(d)")
+    schema = table.description.schema
+    block = pa.table({"a": [1, 2], "d": [18262, 18300]}).cast(
+        pa.schema([("a", pa.uint32()), ("d", pa.int32())])
+    ).cast(schema.arrow)  # fmt: skip
+    table.insert(tmp_path, block)
+    double = Column("b", parse_type("UInt64"), default_kind="ALIAS", default_expression="a * 2")
+    table.description = replace(table.description, schema=TableSchema((*schema.columns, double)))
+    catalog = MemoryCatalog({"t": table})
+
+    def read(query: str) -> list[dict[str, object]]:
+        return QueryEngine().select(query, catalog=catalog).read_all().to_pylist()
+
+    assert read("SELECT b FROM t WHERE b > 2") == [{"b": 4}]
+    assert list(read("SELECT * FROM t ORDER BY a LIMIT 1")[0]) == ["a", "d"]
+    assert read("SELECT _partition_id, count() AS c FROM t GROUP BY _partition_id ORDER BY 1") == [
+        {"_partition_id": "202001", "c": 1},
+        {"_partition_id": "202002", "c": 1},
+    ]
+
+
+def test_every_function_has_a_name() -> None:
+    names = function_names()
+    assert len(names) > 300
+    assert ("sum", True) in names
+    assert ("length", False) in names
+
+
+def test_a_query_costs_little() -> None:
+    engine = QueryEngine()
+    engine.select("SELECT 1", catalog=CATALOG).read_all()
+    times = []
+    for _ in range(30):
+        started = time.perf_counter()
+        engine.select("SELECT a + 1, upper(s) FROM t WHERE a > 1 ORDER BY a", catalog=CATALOG).read_all()
+        times.append(time.perf_counter() - started)
+    assert sorted(times)[5] < 0.02

@@ -1,0 +1,186 @@
+"""Pruning never loses a row, and does prune."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sql.analysis import analyse
+from sql.executor import QueryEngine
+from sql.expressions import compile_expressions
+from tests.sql_select.dataset import MemoryCatalog
+from tests.sql_select.part_tables import PartTable, describe
+
+COLUMNS = (
+    "d Date, t DateTime, a Int32, u UInt8, s String, n Nullable(Int32), f Float64, c LowCardinality(String), "
+    "m Decimal(9, 2)"
+)
+KEYS = [
+    ("(a, d, s)", "toYYYYMM(d)"),
+    ("(s, a)", "u % 3"),
+    ("(toStartOfHour(t), intHash32(a), d)", "toDate(t)"),
+    ("(c, n, f)", "(c, toYear(d))"),
+    ("(m, intDiv(a, 10), u)", ""),
+    ("t", "intDiv(u, 50)"),
+    ("(f, a)", "a"),
+    ("(-a, toYYYYMM(t))", "s"),
+]
+
+
+def _block(rows: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    days = rng.integers(18262, 18262 + 70, rows).astype(np.int32)
+    numbers = rng.integers(-8, 8, rows).astype(np.int32)
+    floats = rng.integers(-4, 5, rows) / 2.0
+    floats[rng.random(rows) < 0.1] = np.nan
+    return pa.table(
+        {
+            "d": pa.array(days).cast(pa.date32()),
+            "t": pa.array(days.astype(np.int64) * 86400 + rng.integers(0, 86400, rows), pa.timestamp("s")),
+            "a": pa.array(numbers),
+            "u": pa.array(rng.integers(0, 256, rows), pa.uint8()),
+            "s": pa.array([f"s{value}" for value in rng.integers(0, 12, rows)]),
+            "n": pa.array(numbers, mask=rng.random(rows) < 0.2),
+            "f": pa.array(floats),
+            "c": pa.array([f"c{value}" for value in rng.integers(0, 4, rows)]).dictionary_encode(),
+            "m": pa.array([None] * 0, pa.decimal128(9, 2))
+            if not rows
+            else pa.array(numbers).cast(pa.decimal128(12, 2)).cast(pa.decimal128(9, 2)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> list[PartTable]:
+    result = []
+    for number, (order_by, partition_by) in enumerate(KEYS):
+        table = describe(COLUMNS, order_by, partition_by, granularity=4)
+        for seed in range(2):
+            block = _block(150, seed + number * 10)
+            table.insert(tmp_path_factory.mktemp("parts"), block.cast(table.description.schema.arrow))
+        result.append(table)
+    return result
+
+
+_DAYS = st.integers(18255, 18340).map(
+    lambda day: (datetime.date(1970, 1, 1) + datetime.timedelta(days=day)).isoformat()
+)
+_OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+_NUMBERS = st.integers(-12, 12)
+_TERMS = st.one_of(
+    st.builds(lambda o, v: f"a {o} {v}", _OPERATORS, _NUMBERS),
+    st.builds(lambda o, v: f"{v} {o} a", _OPERATORS, _NUMBERS),
+    st.builds(lambda o, v: f"u {o} {v}", _OPERATORS, st.integers(-5, 300)),
+    st.builds(lambda o, v: f"n {o} {v}", _OPERATORS, _NUMBERS),
+    st.builds(lambda o, v: f"f {o} {v / 2}", _OPERATORS, _NUMBERS),
+    st.builds(lambda o, v: f"m {o} {v}", _OPERATORS, _NUMBERS),
+    st.builds(lambda o, v: f"d {o} '{v}'", _OPERATORS, _DAYS),
+    st.builds(lambda o, v: f"t {o} '{v} 12:34:56'", _OPERATORS, _DAYS),
+    st.builds(lambda o, v: f"t {o} toDate('{v}')", _OPERATORS, _DAYS),
+    st.builds(lambda o, v: f"s {o} 's{v}'", _OPERATORS, st.integers(0, 13)),
+    st.builds(lambda o, v: f"c {o} 'c{v}'", _OPERATORS, st.integers(0, 5)),
+    st.builds(lambda o, v: f"toYYYYMM(d) {o} {v}", _OPERATORS, st.integers(201912, 202004)),
+    st.builds(lambda o, v: f"toDate(t) {o} '{v}'", _OPERATORS, _DAYS),
+    st.builds(lambda o, v: f"toStartOfMonth(t) {o} '{v}'", _OPERATORS, _DAYS),
+    st.builds(lambda o, v: f"toStartOfHour(t) {o} '{v} 05:00:00'", _OPERATORS, _DAYS),
+    st.builds(lambda o, v: f"intDiv(a, 10) {o} {v}", _OPERATORS, _NUMBERS),
+    st.builds(lambda o, v: f"-a {o} {v}", _OPERATORS, _NUMBERS),
+    st.builds(lambda v: f"s LIKE 's{v}%'", st.integers(0, 13)),
+    st.builds(lambda v: f"s NOT LIKE 's{v}%'", st.integers(0, 13)),
+    st.builds(lambda v: f"startsWith(s, 's{v}')", st.integers(0, 3)),
+    st.builds(lambda v: f"a IN ({', '.join(map(str, v))})", st.lists(_NUMBERS, min_size=1, max_size=4)),
+    st.builds(lambda v: f"a NOT IN ({', '.join(map(str, v))})", st.lists(_NUMBERS, min_size=1, max_size=4)),
+    st.builds(lambda v, w: f"(a, s) IN (({v}, 's1'), ({w}, 's2'))", _NUMBERS, _NUMBERS),
+    st.sampled_from(["n IS NULL", "n IS NOT NULL", "isNaN(f)", "1", "0", "u % 3 = 1", "length(s) = 2", "u % 3 = 300"]),
+)
+_CONDITIONS = st.recursive(
+    _TERMS,
+    lambda inner: st.one_of(
+        st.builds(lambda a, b: f"({a} AND {b})", inner, inner),
+        st.builds(lambda a, b: f"({a} OR {b})", inner, inner),
+        st.builds(lambda a: f"NOT ({a})", inner),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(condition=_CONDITIONS, number=st.integers(0, len(KEYS) - 1))
+def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int) -> None:
+    table = tables[number]
+    schema = table.description.schema
+    (compiled,) = compile_expressions([f"({condition}) = 1"], schema)
+
+    def matching(block: pa.Table) -> int:
+        return sum(1 for value in compiled.evaluate(block).to_pylist() if value)
+
+    columns = list(schema.names)
+    everything = [batch for part in table.parts for batch in part.read(columns)]
+    kept = analyse(condition, table.description).prune(table.parts)
+    chosen = [batch for pruned in kept for batch in pruned.part.read(columns, pruned.ranges)]
+    wanted = matching(pa.Table.from_batches(everything, schema.arrow))
+    assert matching(pa.Table.from_batches(chosen, schema.arrow)) == wanted
+    query = f"SELECT count() FROM t WHERE {condition}"
+    result = QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all()
+    assert result.column(0)[0].as_py() == wanted
+
+
+@pytest.mark.parametrize(
+    ("number", "condition", "at_most"),
+    [
+        (0, "d = '2020-01-05'", 0.4), (0, "toYYYYMM(d) = 202002 AND a = 3", 0.1), (0, "a = 3", 0.25),
+        (0, "a IN (3, 5)", 0.4), (1, "s LIKE 's1%'", 0.5), (1, "s = 's1' AND a > 3", 0.35),
+        (2, "t >= '2020-01-10 00:00:00' AND t < '2020-01-11 00:00:00'", 0.1),
+        (2, "toStartOfHour(t) < '2020-01-10 05:00:00'", 0.3),
+        (3, "c = 'c1'", 0.3), (4, "m = 3", 0.3), (5, "toDate(t) = '2020-01-20'", 0.4), (7, "a = 3 AND s = 's1'", 0.2),
+    ],
+)  # fmt: skip
+def test_it_prunes(tables: list[PartTable], number: int, condition: str, at_most: float) -> None:
+    table = tables[number]
+    marks = sum(part.marks for part in table.parts)
+    kept = sum(pruned.marks for pruned in analyse(condition, table.description).prune(table.parts))
+    assert kept <= marks * at_most
+
+
+def test_explain_shows_what_was_chosen(tables: list[PartTable]) -> None:
+    result = QueryEngine().explain(
+        "SELECT count() FROM t WHERE d = '2020-01-05' AND a = 3",
+        "",
+        {"indexes": 1},
+        catalog=MemoryCatalog({"t": tables[0]}),
+    )
+    lines = [line.strip() for line in result.read_all().column("explain").to_pylist()]
+    assert "ReadFromMergeTree (default.t)" in lines
+    assert [line for line in lines if line in ("MinMax", "Partition", "PrimaryKey")] == [
+        "MinMax",
+        "Partition",
+        "PrimaryKey",
+    ]
+    assert "Parts: 2/6" in lines
+
+
+def test_a_corrupt_part_is_named_and_reported(tmp_path: Path) -> None:
+    from parts.errors import CorruptionError
+
+    table = describe("a UInt32, s String", "a", granularity=8192)
+    block = pa.table(
+        {"a": pa.array(np.arange(50_000, dtype=np.uint32)), "s": pa.array([str(i) for i in range(50_000)])}
+    )
+    table.insert(tmp_path, block.cast(table.description.schema.arrow))
+    data = max((path for path in (tmp_path / str(table.parts[0].name)).iterdir()), key=lambda path: path.stat().st_size)
+    raw = bytearray(data.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    data.write_bytes(raw)
+    result = QueryEngine().select("SELECT sum(length(s)), sum(a) FROM t", catalog=MemoryCatalog({"t": table}))
+    with pytest.raises(CorruptionError) as caught:
+        result.read_all()
+    assert caught.value.code == 40
+    assert caught.value.part == str(table.parts[0].name)
+    assert table.reported == [caught.value]
+    assert all(snapshot.released for snapshot in table.snapshots)

@@ -1,0 +1,225 @@
+"""Texts and the statements they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from parts.errors import UserError
+from sql import statements as s
+from sql.parser import parse_statement, parse_statements
+from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
+
+T = TableRef(None, "t")
+
+STATEMENTS: list[tuple[str, s.Statement]] = [
+    ("SELECT 1", s.Select("SELECT 1")),
+    ("select a from t settings max_threads = 4, x='y'", s.Select("select a from t", {"max_threads": 4, "x": "y"})),
+    ("WITH x AS (SELECT 1 SETTINGS a = 1) SELECT * FROM x",
+     s.Select("WITH x AS (SELECT 1 SETTINGS a = 1) SELECT * FROM x")),
+    ("(SELECT 1) UNION ALL (SELECT 2)", s.Select("(SELECT 1) UNION ALL (SELECT 2)")),
+    ("SELECT format, settings FROM t", s.Select("SELECT format, settings FROM t")),
+    ("SELECT format('{}', 1)", s.Select("SELECT format('{}', 1)")),
+    ("/* c */ SELECT 1 -- end\n", s.Select("SELECT 1")),
+    ("EXPLAIN SELECT 1", s.Explain("PLAN", {}, "SELECT 1")),
+    ("EXPLAIN indexes = 1, actions=0 SELECT 1", s.Explain("PLAN", {"indexes": 1, "actions": 0}, "SELECT 1")),
+    ("EXPLAIN QUERY TREE run_passes = 0 SELECT 1", s.Explain("QUERY TREE", {"run_passes": 0}, "SELECT 1")),
+    ("EXPLAIN SYNTAX SELECT 1", s.Explain("SYNTAX", {}, "SELECT 1")),
+    ("CREATE DATABASE IF NOT EXISTS d ENGINE = Atomic", s.CreateDatabase("d", True)),
+    ("ATTACH DATABASE d", s.CreateDatabase("d", attach=True)),
+    ("DROP DATABASE IF EXISTS `a b` SYNC", s.DropDatabase("a b", True)),
+    ("DETACH DATABASE d", s.DropDatabase("d", detach=True)),
+    ("DROP TABLE IF EXISTS d.t SYNC", s.DropTable(TableRef("d", "t"), True, sync=True)),
+    ("DROP TABLE t NO DELAY", s.DropTable(T, sync=True)),
+    ("DETACH TABLE t", s.DropTable(T, detach=True)),
+    ("ATTACH TABLE IF NOT EXISTS t", s.AttachTable(T, True)),
+    ("RENAME TABLE a TO b, d.c TO \"e f\".g",
+     s.RenameTables(((TableRef(None, "a"), TableRef(None, "b")), (TableRef("d", "c"), TableRef("e f", "g"))))),
+    ("TRUNCATE t", s.TruncateTable(T)),
+    ("TRUNCATE TABLE IF EXISTS t", s.TruncateTable(T, True)),
+    ("EXISTS t", s.ExistsTable(T)),
+    ("EXISTS TABLE d.t", s.ExistsTable(TableRef("d", "t"))),
+    ("EXISTS DATABASE d", s.ExistsDatabase("d")),
+    ("SHOW DATABASES LIKE 'a%'", s.ShowDatabases("a%")),
+    ("SHOW TABLES", s.ShowTables()),
+    ("SHOW TABLES FROM d NOT LIKE '%x'", s.ShowTables("d", "%x", True)),
+    ("SHOW CREATE TABLE t", s.ShowCreateTable(T)),
+    ("SHOW CREATE t", s.ShowCreateTable(T)),
+    ("SHOW CREATE DATABASE d", s.ShowCreateDatabase("d")),
+    ("SHOW PROCESSLIST", s.ShowProcesslist()),
+    ("DESCRIBE TABLE t", s.DescribeTable(T)),
+    ("desc d.t", s.DescribeTable(TableRef("d", "t"))),
+    ("DESCRIBE (SELECT 1)", s.DescribeQuery("SELECT 1")),
+    ("DESCRIBE TABLE (SELECT 1)", s.DescribeQuery("SELECT 1")),
+    ("DESCRIBE numbers(10)", s.DescribeQuery("SELECT * FROM numbers(10)")),
+    ("USE d", s.Use("d")),
+    ("SET a = 1, b = 'x', c = -2.5, d = true, e", s.SetSettings({"a": 1, "b": "x", "c": -2.5, "d": True, "e": True})),
+    ("OPTIMIZE TABLE t", s.OptimizeTable(T)),
+    ("OPTIMIZE TABLE t PARTITION 202001 FINAL DEDUPLICATE BY a, b",
+     s.OptimizeTable(T, "202001", None, True, True, ("a", "b"))),
+    ("OPTIMIZE TABLE t PARTITION ID '2020' DEDUPLICATE", s.OptimizeTable(T, None, "2020", False, True)),
+    ("OPTIMIZE TABLE t PARTITION (1, 'final') FINAL", s.OptimizeTable(T, "(1, 'final')", None, True)),
+    ("SYSTEM SYNC REPLICA d.t STRICT", s.SystemCommand("SYNC REPLICA", TableRef("d", "t"), "STRICT")),
+    ("system stop  merges", s.SystemCommand("STOP MERGES")),
+    ("SYSTEM START REPLICATED SENDS t", s.SystemCommand("START REPLICATED SENDS", T)),
+    ("SYSTEM RESTART REPLICAS", s.SystemCommand("RESTART REPLICAS")),
+    ("SYSTEM FLUSH LOGS", s.SystemCommand("FLUSH LOGS")),
+    ("KILL QUERY WHERE query_id = 'abc' SYNC", s.KillQuery("abc")),
+    ("INSERT INTO t VALUES (1, ';')", s.Insert(T, format="Values", inline_data=b" (1, ';')")),
+    ("INSERT INTO TABLE d.t (a, `b c`) SETTINGS async_insert = 0 VALUES (1)",
+     s.Insert(TableRef("d", "t"), ("a", "b c"), format="Values", inline_data=b" (1)", settings={"async_insert": 0})),
+    ("INSERT INTO t (* EXCEPT(a, b)) SELECT 1", s.Insert(T, (), ("a", "b"), "SELECT 1")),
+    ("INSERT INTO t WITH x AS (SELECT 1) SELECT * FROM x", s.Insert(T, select="WITH x AS (SELECT 1) SELECT * FROM x")),
+    ("INSERT INTO t (SELECT 1)", s.Insert(T, select="(SELECT 1)")),
+    ("INSERT INTO t FORMAT CSV\n1;2\n", s.Insert(T, format="CSV", inline_data=b"1;2\n")),
+    ("INSERT INTO t FORMAT TSV", s.Insert(T, format="TSV")),
+    ("CREATE TABLE t AS d.other", CreateTable(T, (), None, as_table=TableRef("d", "other"))),
+    ("CREATE TABLE t ENGINE = MergeTree ORDER BY a AS SELECT 1 AS a",
+     CreateTable(T, (), EngineClause("MergeTree"), order_by="a", as_select="SELECT 1 AS a")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), STATEMENTS, ids=[text[:50] for text, _ in STATEMENTS])
+def test_statement(text: str, expected: s.Statement) -> None:
+    assert parse_statement(text).statement == expected
+
+
+def test_create_table_in_the_modern_syntax() -> None:
+    parsed = parse_statement(
+        "CREATE TABLE IF NOT EXISTS d.hits (CounterID UInt32 CODEC(Delta, ZSTD(1)), EventDate Date DEFAULT today(),"
+        " `a b` String NULL COMMENT 'it''s', m ALIAS CounterID + 1, n Int8 MATERIALIZED 1 COMMENT 'x',)"
+        " ENGINE = ReplicatedMergeTree('/clickhouse/tables/{layer}-{shard}/hits', '{replica}')"
+        " PARTITION BY toYYYYMM(EventDate) ORDER BY (CounterID, intHash32(UserID)) SAMPLE BY intHash32(UserID)"
+        " PRIMARY KEY CounterID SETTINGS index_granularity = 1024, x = 'a' COMMENT 'a table'"
+    ).statement
+    assert parsed == CreateTable(
+        TableRef("d", "hits"),
+        (
+            ColumnClause("CounterID", "UInt32", codec="Delta, ZSTD(1)"),
+            ColumnClause("EventDate", "Date", "DEFAULT", "today()"),
+            ColumnClause("a b", "Nullable(String)", comment="it's"),
+            ColumnClause("m", "", "ALIAS", "CounterID + 1"),
+            ColumnClause("n", "Int8", "MATERIALIZED", "1", comment="x"),
+        ),
+        EngineClause("ReplicatedMergeTree", ("'/clickhouse/tables/{layer}-{shard}/hits'", "'{replica}'")),
+        if_not_exists=True,
+        partition_by="toYYYYMM(EventDate)",
+        order_by="(CounterID, intHash32(UserID))",
+        primary_key="CounterID",
+        sample_by="intHash32(UserID)",
+        settings={"index_granularity": 1024, "x": "a"},
+        comment="a table",
+    )
+
+
+def test_create_table_in_the_deprecated_syntax() -> None:
+    parsed = parse_statement(
+        "CREATE TABLE hits (a UInt32) ENGINE = ReplicatedMergeTree('/p', '{replica}', EventDate, intHash32(UserID),"
+        " (CounterID, EventDate), 8192)"
+    ).statement
+    assert isinstance(parsed, CreateTable)
+    assert parsed.engine is not None
+    assert parsed.engine.arguments == (
+        "'/p'", "'{replica}'", "EventDate", "intHash32(UserID)", "(CounterID, EventDate)", "8192",
+    )  # fmt: skip
+
+
+def test_columns_named_as_keywords() -> None:
+    parsed = parse_statement("CREATE TABLE t (index String, comment UInt8, constraint Array(UInt8)) ENGINE = MergeTree")
+    assert isinstance(parsed.statement, CreateTable)
+    assert [column.name for column in parsed.statement.columns] == ["index", "comment", "constraint"]
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "outfile"),
+    [
+        ("SELECT 1 FORMAT JSON", "JSON", None),
+        ("SELECT 1 INTO OUTFILE 'x.csv' FORMAT CSV", "CSV", "x.csv"),
+        ("SELECT 1 FORMAT CSV SETTINGS a = 1", "CSV", None),
+        ("SHOW TABLES FORMAT Vertical", "Vertical", None),
+        ("EXISTS t FORMAT JSON", "JSON", None),
+        ("DESCRIBE TABLE t FORMAT TSV", "TSV", None),
+    ],
+)
+def test_output_clauses(text: str, output: str, outfile: str | None) -> None:
+    parsed = parse_statement(text)
+    assert (parsed.format, parsed.outfile) == (output, outfile)
+
+
+def test_several_statements() -> None:
+    parsed = parse_statements(
+        "USE a; ; INSERT INTO t VALUES (1, 'a;b');SELECT ';' ;\nINSERT INTO t FORMAT CSV\n1;\n2;\n"
+    )
+    assert [type(item.statement).__name__ for item in parsed] == ["Use", "Insert", "Select", "Insert"]
+    last = parsed[-1].statement
+    assert isinstance(last, s.Insert)
+    assert last.inline_data == b"1;\n2;\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("CREATE TABLE t (a UInt8 TTL now()) ENGINE = MergeTree", "TTL"),
+        ("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a TTL d + INTERVAL 1 DAY", "TTL"),
+        ("CREATE TABLE t (a UInt8, INDEX i a TYPE minmax) ENGINE = MergeTree", "INDEX"),
+        ("CREATE TABLE t (a UInt8, PROJECTION p (SELECT a)) ENGINE = MergeTree", "PROJECTION"),
+        ("CREATE TABLE t (a UInt8, CONSTRAINT c CHECK a > 1) ENGINE = MergeTree", "CONSTRAINT"),
+        ("CREATE TABLE t ON CLUSTER c (a UInt8) ENGINE = MergeTree", "ON CLUSTER"),
+        ("DROP TABLE t ON CLUSTER c", "ON CLUSTER"),
+        ("CREATE TABLE t (a UInt8 EPHEMERAL) ENGINE = MergeTree", "EPHEMERAL"),
+        ("CREATE OR REPLACE TABLE t (a UInt8) ENGINE = MergeTree", "OR REPLACE"),
+        ("CREATE TEMPORARY TABLE t (a UInt8)", "TEMPORARY"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "MATERIALIZED"),
+        ("CREATE DATABASE d ENGINE = Replicated", "Replicated"),
+        ("ALTER TABLE t DELETE WHERE 1", "ALTER TABLE"),
+        ("KILL MUTATION WHERE 1", "MUTATION"),
+        ("SYSTEM RELOAD CONFIG", "SYSTEM RELOAD CONFIG"),
+        ("INSERT INTO FUNCTION file('x') SELECT 1", "FUNCTION"),
+        ("SHOW GRANTS", "SHOW GRANTS"),
+        ("RENAME DATABASE a TO b", "RENAME DATABASE"),
+        ("EXPLAIN INSERT INTO t VALUES", "EXPLAIN of INSERT"),
+    ],
+)
+def test_what_is_not_supported_is_named(text: str, named: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_statements(text)
+    assert caught.value.code == 48
+    assert named in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "expected"),
+    [
+        ("SELEC 1", "position 1 (SELEC) (line 1, col 1)", "SELECT"),
+        ("SELECT 1;\nDROP TABEL t", "position 16 (TABEL) (line 2, col 6)", "TABLE"),
+        ("CREATE TABLE t (a UInt8,, b UInt8)", "position 25 (,) (line 1, col 25)", "column name"),
+        ("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a, b", "position 55 (,)", "(a, b)"),
+        ("CREATE TABLE t (a UInt8", "position 24 (end of query)", ")"),
+        ("SELECT 'abc", "position 8 (')", "closing '"),
+        ("SELECT (1", "position 8 (()", "closing )"),
+        ("SELECT 1)", "position 9 ())", "end of query"),
+        ("INSERT INTO t (a b) VALUES (1)", "position 18 (b)", ")"),
+        ("INSERT INTO t", "position 14 (end of query)", "VALUES"),
+        ("SET a = ", "position 9 (end of query)", "literal"),
+        ("DROP TABLE 't'", "position 12 ('t')", "table name"),
+        ("SELECT 1 /* x", "position 10", "*/"),
+    ],
+)
+def test_syntax_errors_say_where(text: str, position: str, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_statements(text)
+    assert caught.value.code == 62
+    assert f"Syntax error: failed at {position}" in caught.value.message
+    assert expected in caught.value.message.split("Expected")[1]
+
+
+def test_one_statement_is_wanted() -> None:
+    for text in ("", "  -- nothing\n", "SELECT 1; SELECT 2"):
+        with pytest.raises(UserError, match="expected one statement"):
+            parse_statement(text)
+
+
+def test_large_insert_is_not_tokenised() -> None:
+    data = "(1, 'x;y'),\n" * 200_000
+    (parsed,) = parse_statements("INSERT INTO t VALUES " + data)
+    assert isinstance(parsed.statement, s.Insert)
+    assert len(parsed.statement.inline_data) == len(data) + 1
