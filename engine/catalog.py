@@ -1,0 +1,270 @@
+"""Databases and tables, and their definitions on disk.
+
+Layout under the server's ``path``::
+
+    metadata/<database>.sql           CREATE DATABASE
+    metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
+    data/<database>/<table>/          the parts
+
+Names are percent-encoded. A definition is written to a temporary file, fsynced and renamed, so a crash leaves either
+the old or the new one. DDL statements run one at a time (``_ddl``); look-ups never wait for them.
+Source: ClickHouse's Ordinary database.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from engine.tables.definition import TableDefinition
+from engine.tables.table import Table
+from parts.errors import PandoError, UserError
+from parts.schema import MergeTreeSettings
+from sql.ddl import build_description, merge_tree_settings, with_column_types
+from sql.ddl_engine import modernize
+from sql.ddl_render import render_create
+from sql.parser import parse_statements
+from sql.statements import CreateTable, TableRef
+
+if TYPE_CHECKING:
+    from engine.config import Config
+
+logger = logging.getLogger(__name__)
+
+TableFactory = Callable[[TableDefinition], Table]
+"""Builds (without starting) the table of a definition."""
+
+
+class Catalog:
+    """The databases of one server. ``system`` is not here: it has no disk."""
+
+    def __init__(self, path: Path, factory: TableFactory, default_settings: MergeTreeSettings) -> None:
+        self._metadata = path / "metadata"
+        self._data = path / "data"
+        self._factory = factory
+        self._default_settings = default_settings
+        self._databases: dict[str, dict[str, Table]] = {}
+        self._ddl = threading.RLock()
+
+    # -- look-up ------------------------------------------------------------------------------------------------
+
+    def databases(self) -> list[str]:
+        return sorted(self._databases)
+
+    def tables(self, database: str | None = None) -> list[Table]:
+        names = [database] if database is not None else self.databases()
+        return [table for name in names for _, table in sorted(self._database(name).copy().items())]
+
+    def find(self, database: str, name: str) -> Table | None:
+        return self._database(database).get(name)
+
+    def table(self, database: str, name: str) -> Table:
+        """Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
+        table = self.find(database, name)
+        if table is None:
+            raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist")
+        return table
+
+    def _database(self, name: str) -> dict[str, Table]:
+        try:
+            return self._databases[name]
+        except KeyError:
+            raise UserError("UNKNOWN_DATABASE", f"Database {name} does not exist") from None
+
+    # -- start and stop -----------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Starts every table on disk; the first start of a server makes the database ``default``."""
+        self._metadata.mkdir(parents=True, exist_ok=True)
+        for leftover in self._metadata.rglob("*.tmp"):
+            leftover.unlink()
+        for file in sorted(self._metadata.glob("*.sql")):
+            self._load_database(unquote(file.stem))
+        if "default" not in self._databases:
+            self.create_database("default", if_not_exists=True)
+
+    def stop(self) -> None:
+        for table in self.tables():
+            table.stop()
+
+    def names_on_disk(self) -> list[tuple[str, str]]:
+        """(database, table) of every definition."""
+        databases = [unquote(file.stem) for file in sorted(self._metadata.glob("*.sql"))]
+        return [(database, name) for database in databases for name in self._names_in(database)]
+
+    def _names_in(self, database: str) -> list[str]:
+        return [unquote(file.stem) for file in sorted(self._database_metadata(database).glob("*.sql"))]
+
+    def _load_database(self, database: str) -> None:
+        self._databases[database] = {}
+        for name in self._names_in(database):
+            self._start(self.read_definition(database, name))
+
+    def _start(self, definition: TableDefinition) -> Table:
+        table = self._factory(definition)
+        table.start()
+        self._databases[definition.database][definition.name] = table
+        return table
+
+    # -- databases ----------------------------------------------------------------------------------------------
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        with self._ddl:
+            if name in self._databases or name == "system":
+                if if_not_exists:
+                    return
+                raise UserError("DATABASE_ALREADY_EXISTS", f"Database {name} already exists")
+            file = self._metadata / f"{quote(name, safe='')}.sql"
+            if file.exists():  # it was detached
+                self._load_database(name)
+                return
+            self._database_metadata(name).mkdir(exist_ok=True)
+            _write_durably(file, f"CREATE DATABASE `{name}`\n")
+            self._databases[name] = {}
+
+    def drop_database(self, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
+        with self._ddl:
+            if name not in self._databases and if_exists:
+                return
+            for table in list(self._database(name).values()):
+                self.drop_table(name, table.definition.name, detach=detach)
+            if not detach:
+                directory = self._database_metadata(name)
+                (self._metadata / f"{quote(name, safe='')}.sql").unlink()
+                for leftover in directory.glob("*"):
+                    leftover.unlink()
+                directory.rmdir()
+            del self._databases[name]
+
+    # -- tables -------------------------------------------------------------------------------------------------
+
+    def create_table(self, database: str, create: CreateTable) -> Table | None:
+        """``create`` must name an engine. ``None`` when it existed and IF NOT EXISTS was said."""
+        with self._ddl:
+            name = create.table.table
+            if name in self._database(database):
+                if create.if_not_exists:
+                    return None
+                raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
+            file = self._table_metadata(database, name)
+            if file.exists():
+                raise UserError(
+                    "TABLE_ALREADY_EXISTS", f"Table {database}.{name} is detached; ATTACH TABLE or drop it first"
+                )
+            definition = self._definition(database, create)
+            if definition.data_path.exists() and any(definition.data_path.iterdir()):
+                raise UserError(
+                    "TABLE_ALREADY_EXISTS",
+                    f"Directory for table data {definition.data_path.name} of {database}.{name} already holds files; "
+                    "move them away or ATTACH the table",
+                )
+            table = self._factory(definition)
+            if not create.attach:
+                table.create()
+            table.start()
+            _write_durably(file, render_create(replace(definition.create, attach=True)) + "\n")
+            self._databases[database][name] = table
+            return table
+
+    def attach_table(self, database: str, name: str, *, if_not_exists: bool = False) -> None:
+        """Brings back a detached table from its definition on disk."""
+        with self._ddl:
+            if name in self._database(database):
+                if if_not_exists:
+                    return
+                raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} is attached already")
+            if not self._table_metadata(database, name).exists():
+                raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} is not known: there is no definition of it")
+            self._start(self.read_definition(database, name))
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
+        with self._ddl:
+            table = self.find(database, name) if not (if_exists and database not in self._databases) else None
+            if table is None:
+                if if_exists:
+                    return
+                raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist")
+            if not detach:
+                table.check_can_drop()
+            table.stop()
+            if not detach:
+                table.drop()
+                self._table_metadata(database, name).unlink()
+            del self._databases[database][name]
+
+    def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
+        """Stops the table, moves definition and data, and starts it under its new name."""
+        with self._ddl:
+            table = self.table(*old)
+            if new[1] in self._database(new[0]) or self._table_metadata(*new).exists():
+                raise UserError("TABLE_ALREADY_EXISTS", f"Table {new[0]}.{new[1]} already exists")
+            create = replace(table.definition.create, table=TableRef(new[0], new[1]))
+            definition = replace(
+                table.definition, database=new[0], name=new[1], create=create, data_path=self._data_path(*new)
+            )
+            table.stop()
+            definition.data_path.parent.mkdir(parents=True, exist_ok=True)
+            table.definition.data_path.rename(definition.data_path)
+            _write_durably(self._table_metadata(*new), render_create(replace(create, attach=True)) + "\n")
+            self._table_metadata(*old).unlink()
+            del self._databases[old[0]][old[1]]
+            self._start(definition)
+
+    # -- definitions --------------------------------------------------------------------------------------------
+
+    def _definition(self, database: str, create: CreateTable) -> TableDefinition:
+        name = create.table.table
+        create = modernize(replace(create, table=TableRef(database, name), if_not_exists=False, attach=False))
+        description = build_description(create, default_settings=self._default_settings)
+        create = with_column_types(create, description.schema)
+        return TableDefinition(database, name, create, description, self._data_path(database, name))
+
+    def read_definition(self, database: str, name: str) -> TableDefinition:
+        file = self._table_metadata(database, name)
+        try:
+            statement = parse_statements(file.read_text())[0].statement
+            assert isinstance(statement, CreateTable)
+            return self._definition(database, replace(statement, table=TableRef(database, name)))
+        except PandoError as error:
+            error.message = f"{error.message} (in the table definition {file})"
+            raise
+
+    def _database_metadata(self, database: str) -> Path:
+        return self._metadata / quote(database, safe="")
+
+    def _table_metadata(self, database: str, name: str) -> Path:
+        return self._database_metadata(database) / f"{quote(name, safe='')}.sql"
+
+    def _data_path(self, database: str, name: str) -> Path:
+        return self._data / quote(database, safe="") / quote(name, safe="")
+
+
+def read_definitions(config: Config) -> Iterator[TableDefinition]:
+    """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
+    catalog = Catalog(config.path, _no_tables, merge_tree_settings(config.merge_tree, MergeTreeSettings()))
+    for database, name in catalog.names_on_disk():
+        yield catalog.read_definition(database, name)
+
+
+def _no_tables(_: TableDefinition) -> Table:
+    raise AssertionError("definitions are read, tables are not made")
+
+
+def _write_durably(file: Path, text: str) -> None:
+    temporary = file.with_suffix(".sql.tmp")
+    with open(temporary, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.rename(file)
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,68 @@
+"""What Tab and typing offer: keywords, functions, and the names of databases, tables and columns.
+
+Names are read in the background, at the start and after each statement that may have changed them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from itertools import islice
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from engine.client.backend import Backend
+
+_KEYWORD_TEXT = """
+ALL AND ANTI ANY ARRAY JOIN AS ASC ATTACH BETWEEN BY CASE CAST CREATE CROSS DATABASE DATABASES DEDUPLICATE DEFAULT
+DELETE DESC DESCRIBE DETACH DISTINCT DROP ELSE END ENGINE EXISTS EXPLAIN FINAL FORMAT FROM FULL GLOBAL GROUP HAVING IF
+ILIKE IN INNER INSERT INTERVAL INTO IS KILL LEFT LIKE LIMIT MATERIALIZED MergeTree NOT NULL OFFSET ON OPTIMIZE OR ORDER
+OUTER OUTFILE OVER PARTITION PREWHERE PRIMARY QUERY RENAME REPLICA ReplicatedMergeTree RIGHT SAMPLE SELECT SEMI SET
+SETTINGS SHOW SYNC SYSTEM TABLE TABLES THEN TO TRUNCATE UNION USE USING VALUES WHEN WHERE WITH
+"""
+_NAME_QUERIES = (
+    "SELECT name FROM system.databases",
+    "SELECT name FROM system.tables WHERE database = currentDatabase()",
+    "SELECT name FROM system.tables WHERE database = 'system'",
+    "SELECT DISTINCT name FROM system.columns WHERE database = currentDatabase()",
+    "SELECT name FROM system.functions",
+    "SELECT name FROM system.settings",
+)
+_SCHEMA_WORDS = ("CREATE", "DROP", "ATTACH", "DETACH", "RENAME", "USE")
+_MAX_OFFERED = 60
+
+
+class SqlCompleter(Completer):
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._keywords = sorted(_KEYWORD_TEXT.split())
+        self._names: list[str] = []
+
+    def refresh(self) -> None:
+        """Reads the names anew, in the background."""
+        threading.Thread(target=self._read_names, daemon=True).start()
+
+    def after(self, statement: str) -> None:
+        if statement.lstrip()[:8].upper().startswith(_SCHEMA_WORDS):
+            self.refresh()
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word = document.get_word_before_cursor(WORD=False)
+        if not word or not (word[0].isalpha() or word[0] == "_"):
+            return
+        lower = word.lower()
+        fitting = (name for name in self._names if name.lower().startswith(lower))
+        for name in islice(fitting, _MAX_OFFERED):
+            yield Completion(name, start_position=-len(word))
+        upper = word.upper()
+        for keyword in self._keywords:
+            if keyword.upper().startswith(upper):
+                text = keyword.lower() if word.islower() and keyword.isupper() else keyword
+                yield Completion(text, start_position=-len(word))
+
+    def _read_names(self) -> None:
+        seen: dict[str, None] = {}
+        for query in _NAME_QUERIES:
+            seen.update(dict.fromkeys(self._backend.names(query)))
+            self._names = list(seen)

@@ -1,0 +1,134 @@
+"""A text of several statements, cut into single ones.
+
+Only boundaries are found here: a statement that this client cannot parse still goes to the server, which says what
+is wrong with it.
+``\\G`` ends a statement like ``;`` and asks for the Vertical format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from parts.errors import UserError
+from sql.dialect import Token, TokenStream
+from sql.parser_commands import set_settings, use
+from sql.parser_insert import parse_insert_head
+from sql.statements import Insert, SetSettings, Statement, Use
+
+
+@dataclass(frozen=True)
+class ScriptStatement:
+    """``text`` is without its end mark and INTO OUTFILE.
+
+    ``insert`` is the head of an INSERT that takes data, ``data`` what stood behind it in the text; ``change`` is a USE
+    or SET, which a client of a stateless protocol has to remember.
+    """
+
+    text: str
+    insert: Insert | None = None
+    data: bytes = b""
+    outfile: str | None = None
+    is_vertical: bool = False
+    change: Use | SetSettings | None = None
+
+    @property
+    def wants_data(self) -> bool:
+        """An INSERT whose data is to come from elsewhere (standard input)."""
+        return self.insert is not None and not self.data.strip()
+
+    @property
+    def is_insert(self) -> bool:
+        return self.insert is not None or self.text[:6].upper() == "INSERT"
+
+
+def split_script(text: str) -> Iterator[ScriptStatement]:
+    """The statements in their order. Raises 62 for a quote that is never closed."""
+    position = 0
+    while True:
+        stream = TokenStream(text, position)
+        while stream.accept(";"):
+            pass
+        token = stream.peek()
+        if token.kind == "end":
+            return
+        start = token.start
+        if token.upper == "INSERT":
+            statement, position = _insert(text, start)
+        else:
+            end, position, is_vertical = _end_of(text, start)
+            statement = _query(text[start:end].rstrip(), is_vertical)
+        yield statement
+
+
+def is_complete(text: str) -> bool:
+    """Whether an interactive input is a whole statement: it ends with ``;`` or ``\\G`` outside quotes and comments."""
+    stripped = text.rstrip()
+    if not stripped.endswith((";", "\\G")):
+        return False
+    try:
+        stream = TokenStream(text)
+        last: Token | None = None
+        while (token := stream.next()).kind != "end":
+            last = token
+    except UserError:
+        return False
+    return last is not None and last.end == len(stripped)
+
+
+def _end_of(text: str, start: int) -> tuple[int, int, bool]:
+    """(end of the statement, where the next begins, whether it ended with ``\\G``)."""
+    stream = TokenStream(text, start)
+    while True:
+        token = stream.next()
+        if token.kind == "end":
+            return len(text), len(text), False
+        if token.kind == "mark" and token.text == ";":
+            return token.start, token.end, False
+        if token.kind == "mark" and token.text == "\\" and text[token.end : token.end + 1] == "G":
+            return token.start, token.end + 1, True
+
+
+def _insert(text: str, start: int) -> tuple[ScriptStatement, int]:
+    """VALUES data ends at a ``;`` outside quotes; data of FORMAT is all the rest."""
+    rest = text[start:].encode()
+    head, data_start = parse_insert_head(rest, complete=True) or (None, 0)
+    if head is None:
+        end, position, is_vertical = _end_of(text, start)
+        return _query(text[start:end].rstrip(), is_vertical), position
+    sql = rest[:data_start].decode()
+    if head.format == "Values":
+        end, position, _ = _end_of(text, start + len(sql))
+    else:
+        end = position = len(text)
+    data = text[start + len(sql) : end].encode()
+    return ScriptStatement(sql.rstrip(), head, data), position
+
+
+def _query(text: str, is_vertical: bool) -> ScriptStatement:
+    """Only the server judges what the statement says; a client must know no more of it than this."""
+    stream = TokenStream(text)
+    word = stream.peek().upper
+    text, outfile = _without_outfile(text)
+    change: Statement | None = None
+    if word in ("USE", "SET"):
+        with contextlib.suppress(UserError):
+            change = use(stream) if word == "USE" else set_settings(stream)
+    assert change is None or isinstance(change, Use | SetSettings)
+    return ScriptStatement(text, outfile=outfile, is_vertical=is_vertical, change=change)
+
+
+def _without_outfile(text: str) -> tuple[str, str | None]:
+    """Splits off the last ``INTO OUTFILE '…'``, which only the client can carry out."""
+    if "outfile" not in text.lower():
+        return text, None
+    stream = TokenStream(text)
+    clause: tuple[int, Token] | None = None
+    while (token := stream.next()).kind != "end":
+        if token.upper == "INTO" and stream.peek().upper == "OUTFILE" and stream.peek(1).kind == "string":
+            clause = token.start, stream.peek(1)
+    if clause is None:
+        return text, None
+    start, name = clause
+    return text[:start] + text[name.end :], name.value

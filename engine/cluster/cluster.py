@@ -1,0 +1,240 @@
+"""Starting, watching and ending the processes of a cluster (``pando cluster``, the demo, tests)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from coordination import embedded_zookeeper
+from engine.cluster.processes import NOBODY, ProcessId, end_processes, identify, spawn_detached, tail, wait_until
+from engine.cluster.state import ClusterState, Member, free_ports, is_free, load_state, locked, save_state
+from engine.config import ConfigError
+
+_START_SECONDS = 90.0
+_GRACE_SECONDS = 20.0
+_READY_POLL_SECONDS = 0.1
+ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """``port`` is the one that clients connect to: HTTP for replicas (``http_port`` too), ZooKeeper's own."""
+
+    name: str
+    pid: int
+    alive: bool
+    ready: bool
+    http_port: int = 0
+    interserver_port: int = 0
+    port: int = 0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.alive
+
+
+class Cluster:
+    """The cluster of a directory. Each call reads the state anew, and several processes may call."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory).absolute()
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def start(
+        self, replicas: int = 3, first_http_port: int = 0, overrides: Mapping[str, object] | None = None
+    ) -> list[MemberStatus]:
+        """Starts what does not run, and returns when every replica takes queries and has its ZooKeeper session.
+
+        On failure everything this call started is ended. Raises :class:`ConfigError`.
+        """
+        with locked(self.directory):
+            state = self._planned(replicas, first_http_port, overrides)
+            started: list[Member] = []
+            try:
+                if not state.zookeeper.process.is_alive():
+                    started.append(state.zookeeper)
+                    self._start_zookeeper(state)
+                for replica in state.replicas:
+                    if not replica.process.is_alive():
+                        self._spawn_replica(state, replica)
+                        started.append(replica)
+                save_state(self.directory, state)
+                for replica in state.replicas:
+                    self._wait_ready(replica, needs_session=True)
+            except BaseException:
+                end_processes([member.process for member in started], 5)
+                for member in started:
+                    member.process = NOBODY
+                save_state(self.directory, state)
+                raise
+        return self.status()
+
+    def status(self) -> list[MemberStatus]:
+        """Every replica, then the ZooKeeper."""
+        state = self._existing()
+        statuses = [_replica_status(replica) for replica in state.replicas]
+        zookeeper = state.zookeeper
+        alive = zookeeper.process.is_alive()
+        serving = alive and embedded_zookeeper.is_serving(zookeeper.port)
+        return [*statuses, MemberStatus(ZOOKEEPER, zookeeper.process.pid, alive, serving, port=zookeeper.port)]
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; the pid. Raises :class:`ConfigError` when it does not run."""
+        process = self._existing().member(name).process
+        if not process.is_alive():
+            raise ConfigError(f"{name} does not run")
+        process.signal(signal.SIGKILL)
+        if not process.wait_end(10):
+            raise ConfigError(f"{name} (pid {process.pid}) did not end within 10 s of SIGKILL")
+        return process.pid
+
+    def terminate(self, name: str, grace_seconds: float = _GRACE_SECONDS) -> None:
+        """Ends one member gracefully; it may be gone already."""
+        end_processes([self._existing().member(name).process], grace_seconds)
+
+    def restart(self, name: str, *, wait: bool = True, environment: Mapping[str, str] | None = None) -> MemberStatus:
+        """Ends it if it runs, and starts it with the same ports. The caller's environment passes on."""
+        self.terminate(name)
+        with locked(self.directory):
+            state = self._existing()
+            member = state.member(name)
+            if name == ZOOKEEPER:
+                self._start_zookeeper(state)
+            else:
+                self._spawn_replica(state, member, environment)
+            save_state(self.directory, state)
+            if wait and name != ZOOKEEPER:
+                self._wait_ready(member, needs_session=state.zookeeper.process.is_alive())
+        return next(status for status in self.status() if status.name == name)
+
+    def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
+        """Replicas first, then the ZooKeeper. What is gone already is fine."""
+        with locked(self.directory):
+            state = self._existing()
+            end_processes([replica.process for replica in state.replicas], grace_seconds)
+            end_processes([state.zookeeper.process], grace_seconds)
+
+    def replica_directory(self, name: str) -> Path:
+        return self.directory / name
+
+    # -- planning ---------------------------------------------------------------------------------------------------
+
+    def _existing(self) -> ClusterState:
+        state = load_state(self.directory)
+        if state is None:
+            raise ConfigError(f"There is no cluster in {self.directory}; `pando cluster start --dir` makes one")
+        return state
+
+    def _planned(self, replicas: int, first_http_port: int, overrides: Mapping[str, object] | None) -> ClusterState:
+        state = load_state(self.directory)
+        if state is None:
+            state = ClusterState(Member(ZOOKEEPER, free_ports(1)[0]))
+        if len(state.replicas) > replicas:
+            raise ConfigError(
+                f"The cluster in {self.directory} has {len(state.replicas)} replicas, more than {replicas}; "
+                "stop it and use another directory"
+            )
+        if overrides is not None:
+            state.overrides = dict(overrides)
+        while len(state.replicas) < replicas:
+            taken = [state.zookeeper.port]
+            taken += [port for replica in state.replicas for port in (replica.port, replica.interserver_port)]
+            http_port, interserver_port = free_ports(2, taken)
+            if first_http_port:
+                http_port = first_http_port + len(state.replicas)
+                if not is_free(http_port):
+                    raise ConfigError(f"Port {http_port} (--http-port) is in use")
+            state.replicas.append(Member(f"r{len(state.replicas) + 1}", http_port, interserver_port))
+        return state
+
+    def _write_config(self, state: ClusterState, replica: Member) -> Path:
+        directory = self.replica_directory(replica.name)
+        (directory / "data").mkdir(parents=True, exist_ok=True)
+        config: dict[str, object] = {
+            "path": "data",
+            "display_name": replica.name,
+            "logger": {"level": "information", "log": str(directory / "server.log")},
+            "listen_host": "127.0.0.1",
+            "http_port": replica.port,
+            "interserver_http_port": replica.interserver_port,
+            "interserver_http_host": "127.0.0.1",
+            "interserver_http_credentials": {"user": "interserver", "password": state.interserver_password},
+            "zookeeper": {
+                "nodes": [{"host": "127.0.0.1", "port": state.zookeeper.port}],
+                "session_timeout_ms": 10_000,
+            },
+            "macros": {"layer": "01", "shard": "01", "replica": replica.name},
+        }
+        file = directory / "config.yaml"
+        file.write_text(yaml.safe_dump(_merged(config, state.overrides), sort_keys=False))
+        os.chmod(file, 0o600)
+        return file
+
+    # -- processes --------------------------------------------------------------------------------------------------
+
+    def _start_zookeeper(self, state: ClusterState) -> None:
+        directory = self.directory / ZOOKEEPER
+        directory.mkdir(parents=True, exist_ok=True)
+        process = identify(embedded_zookeeper.start_detached(directory, state.zookeeper.port))
+        state.zookeeper.process = process
+        embedded_zookeeper.wait_serving(state.zookeeper.port, directory, is_alive=process.is_alive)
+
+    def _spawn_replica(
+        self, state: ClusterState, replica: Member, environment: Mapping[str, str] | None = None
+    ) -> None:
+        file = self._write_config(state, replica)
+        directory = self.replica_directory(replica.name)
+        command = [sys.executable, "-m", "engine.cli", "server", "--config", str(file)]
+        merged = {**os.environ, **(environment or {})}
+        replica.process = spawn_detached(command, directory, directory / "output.log", merged)
+
+    def _wait_ready(self, replica: Member, *, needs_session: bool) -> None:
+        """Raises :class:`ConfigError` with the end of the replica's log."""
+
+        def is_ready_or_dead() -> bool:
+            return not replica.process.is_alive() or _is_ready(replica.port, needs_session)
+
+        is_in_time = wait_until(is_ready_or_dead, _START_SECONDS, _READY_POLL_SECONDS)
+        if is_in_time and replica.process.is_alive():
+            return
+        problem = f"is not ready after {_START_SECONDS:g} s" if replica.process.is_alive() else "ended at its start"
+        directory = self.replica_directory(replica.name)
+        log = tail(directory / "output.log", 5) or tail(directory / "server.log")
+        raise ConfigError(f"Replica {replica.name} {problem}; the end of its log in {directory}:\n{log}")
+
+
+def _replica_status(replica: Member) -> MemberStatus:
+    alive = replica.process.is_alive()
+    ready = alive and _is_ready(replica.port, needs_session=False)
+    return MemberStatus(
+        replica.name, replica.process.pid, alive, ready, replica.port, replica.interserver_port, replica.port
+    )
+
+
+def _merged(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:
+    """Sections are merged key by key."""
+    merged = dict(config)
+    for key, value in overrides.items():
+        own = merged.get(key)
+        merged[key] = _merged(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _is_ready(port: int, needs_session: bool) -> bool:
+    page = "ready" if needs_session else "ping"
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+__all__ = ["ZOOKEEPER", "Cluster", "MemberStatus", "ProcessId"]

@@ -1,0 +1,1 @@
+"""The subcommands of ``pando``, one file each; each module has one ``command``."""

@@ -1,0 +1,65 @@
+"""``pando client``: statements to a server, from the command line, a pipe, or a person."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
+
+
+@click.command("client", context_settings=CONTEXT)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8123, show_default=True, type=click.IntRange(1, 65535), help="HTTP port.")
+@click.option("--user", "-u", default="default", show_default=True)
+@click.option("--password", envvar="PANDO_PASSWORD", default="", help="Also from PANDO_PASSWORD.")
+@click.option("--database", "-d", default="", help="Database for names without one.")
+@query_options
+def command(
+    host: str,
+    port: int,
+    user: str,
+    password: str,
+    database: str,
+    queries: tuple[str, ...],
+    queries_file: Path | None,
+    output_format: str,
+    vertical: bool,
+    progress: bool | None,
+    prints_time: bool,
+    ignore_error: bool,
+    multiquery: bool,
+    extra: tuple[str, ...],
+) -> None:
+    """Run SQL on a server.
+
+    \b
+    pando client --query "SELECT count() FROM flights"
+    pando client --query "INSERT INTO flights FORMAT CSV" < flights.csv
+
+    Without --query the statements come from standard input, or from you if it is a terminal.
+    """
+    from engine.client.backend import HttpBackend
+    from engine.client.http_client import HttpClient
+    from engine.client.runner import Runner
+
+    settings, parameters = split_extra(extra)
+    script = script_of(queries, queries_file)
+    interactive = script is None and sys.stdin.isatty()
+    options = runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
+    with HttpClient(host, port, user=user, password=password, database=database) as client:
+        runner = Runner(HttpBackend(client, settings, parameters), options)
+        if interactive:
+            from engine.client.repl import Repl
+
+            version = client.execute("SELECT version()").text.strip()
+            code = Repl(runner, f"Connected to {host}:{port} as {user}; Pando {version}.").run()
+        elif script is None:
+            code = runner.run_stream(sys.stdin.buffer)
+        else:
+            code = runner.run_script(script, None if sys.stdin.isatty() else sys.stdin.buffer)
+    sys.stdout.flush()
+    if code:
+        raise click.exceptions.Exit(code)

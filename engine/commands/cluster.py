@@ -1,0 +1,142 @@
+"""``pando cluster``: replicas and a ZooKeeper as processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from engine.cluster.cluster import Cluster, MemberStatus
+
+_directory = click.option(
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The cluster's directory.",
+)
+
+
+@click.group("cluster")
+def command() -> None:
+    """Start and stop a cluster of replicas on this machine.
+
+    \b
+    pando cluster start --replicas 3 --dir ./cluster
+    pando cluster status --dir ./cluster
+    pando cluster kill r2 --dir ./cluster
+    pando cluster restart r2 --dir ./cluster
+    pando cluster stop --dir ./cluster
+    """
+
+
+@command.command("start")
+@click.option("--replicas", default=3, show_default=True, type=click.IntRange(1, 99))
+@_directory
+@click.option(
+    "--http-port", default=0, type=click.IntRange(0, 65535), help="Of the first replica; the next ones follow."
+)
+@click.option(
+    "--config", "overrides", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML that completes every replica's configuration.",
+)  # fmt: skip
+def start(replicas: int, directory: Path, http_port: int, overrides: Path | None) -> None:
+    """Start the replicas (r1, r2, …) and a ZooKeeper; return when all are ready.
+
+    Members that run already are left alone. The processes go on when this command ends.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a start that is ended cleans up
+    _print_table(_cluster(directory).start(replicas, http_port, _overrides(overrides)))
+
+
+@command.command("status")
+@_directory
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def status(directory: Path, as_json: bool) -> None:
+    """Show each member's process and ports."""
+    statuses = _cluster(directory).status()
+    if not as_json:
+        _print_table(statuses)
+        return
+    replicas = [asdict(member) for member in statuses[:-1]]
+    for replica in replicas:
+        del replica["port"]
+    zookeeper = statuses[-1]
+    click.echo(
+        json.dumps(
+            {
+                "replicas": replicas,
+                "zookeeper": {name: getattr(zookeeper, name) for name in ("pid", "port", "alive", "ready")},
+            },
+            indent=2,
+        )
+    )
+
+
+@command.command("kill")
+@click.argument("name")
+@_directory
+def kill(name: str, directory: Path) -> None:
+    """End the process of NAME (r1, …, zookeeper) at once, with SIGKILL."""
+    pid = _cluster(directory).kill(name)
+    click.echo(f"killed {name} (pid {pid})")
+
+
+@command.command("restart")
+@click.argument("name")
+@_directory
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when it is ready.")
+def restart(name: str, directory: Path, wait: bool) -> None:
+    """Start NAME again with the same ports; end it first if it runs.
+
+    Environment variables of this command pass on to it.
+    """
+    member = _cluster(directory).restart(name, wait=wait)
+    click.echo(f"started {name} (pid {member.pid})")
+
+
+@command.command("stop")
+@_directory
+def stop(directory: Path) -> None:
+    """End every member, gracefully at first. Data stays in the directory."""
+    _cluster(directory).stop()
+    click.echo("stopped")
+
+
+def _cluster(directory: Path) -> Cluster:
+    from engine.cluster.cluster import Cluster
+
+    return Cluster(directory)
+
+
+def _overrides(file: Path | None) -> dict[str, object] | None:
+    if file is None:
+        return None
+    import yaml
+
+    from engine.config import ConfigError
+
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"Cannot read {file}: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{file} must be a mapping of configuration keys to values")
+    return values
+
+
+def _print_table(statuses: list[MemberStatus]) -> None:
+    rows = [("NAME", "PID", "HTTP", "INTERSERVER", "STATE")]
+    for member in statuses:
+        state = "ready" if member.ready else "starting" if member.alive else "down"
+        interserver = str(member.interserver_port or "")
+        rows.append((member.name, str(member.pid or ""), str(member.port), interserver, state))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,156 @@
+"""``pando recovery``: what disk and ZooKeeper disagree on, and the word to mend it.
+
+It reads the server's configuration and the definitions on its disk, so it works whether the server runs or not. A
+running server acts on the flag within seconds; one that is down, at its next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from coordination.keeper import Keeper
+    from coordination.paths import ReplicaPaths
+    from engine.config import Config
+    from recovery.inspection import Inspection
+
+_CONNECT_SECONDS = 10.0
+_config = click.option(
+    "--config",
+    "config_file",
+    default="config.yaml",
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The server's configuration file.",
+)
+
+
+@dataclass(frozen=True)
+class _Replica:
+    """A replicated table of this server."""
+
+    table: str
+    paths: ReplicaPaths
+    data_path: Path
+    max_ratio: float
+
+
+@click.group("recovery")
+def command() -> None:
+    """Look at, and mend, what disk and ZooKeeper disagree on.
+
+    \b
+    pando recovery status --config r2/config.yaml
+    pando recovery force-restore-data --config r2/config.yaml --table default.hits --dry-run
+    pando recovery force-restore-data --config r2/config.yaml --all
+    """
+
+
+@command.command("status")
+@_config
+def status(config_file: Path) -> None:
+    """Compare the parts on disk with ZooKeeper, for every replicated table of the server."""
+    with _replicas(config_file, None) as (keeper, replicas):
+        for replica in replicas:
+            _print(replica, _inspect(keeper, replica))
+
+
+@command.command("force-restore-data")
+@_config
+@click.option("--table", help="One table, as database.table.")
+@click.option("--all", "is_all", is_flag=True, help="Every replicated table of the server.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be fetched and what moved to detached/.")
+def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_run: bool) -> None:
+    """Restore suspicious tables from the other replicas. Nothing is deleted: what is not wanted goes to detached/."""
+    from recovery import flags
+
+    if bool(table) == is_all:
+        raise click.UsageError("give either --table database.table or --all")
+    with _replicas(config_file, table) as (keeper, replicas):
+        for replica in replicas:
+            inspection = _inspect(keeper, replica)
+            _print(replica, inspection)
+            if inspection.exists and not dry_run:
+                flags.raise_flag(keeper, replica.paths)
+                click.echo("  flag force_restore_data is set; the server restores the table at once or at its start")
+
+
+def _inspect(keeper: Keeper, replica: _Replica) -> Inspection:
+    from recovery.inspection import inspect_replica
+
+    return inspect_replica(keeper, replica.paths, replica.data_path, replica.max_ratio)
+
+
+def _print(replica: _Replica, inspection: Inspection) -> None:
+    plan = inspection.plan
+    if not inspection.exists:
+        click.echo(f"{replica.table}: replica {inspection.replica} is not in ZooKeeper")
+        return
+    verdict = "refused" if inspection.refusal else "differs" if not plan.is_clean or inspection.broken else "in order"
+    activity = "active" if inspection.is_active else "not active"
+    click.echo(f"{replica.table}: {verdict} ({inspection.replica}, {activity})")
+    if inspection.refusal:
+        click.echo(f"  {inspection.refusal}")
+    if inspection.is_flagged:
+        click.echo("  flag force_restore_data is set")
+    for label, names in (
+        ("fetch", plan.fetch),
+        ("detach as broken", [*plan.differing, *inspection.broken]),
+        ("detach as ignored", plan.unexpected),
+        ("drop, merged away", plan.covered),
+    ):
+        if names:
+            click.echo(f"  {label}: {', '.join(map(str, names))}")
+
+
+@contextmanager
+def _replicas(config_file: Path, only: str | None) -> Iterator[tuple[Keeper, list[_Replica]]]:
+    """Raises ``ConfigError`` without a configuration, 60 for an unknown table, 999 without ZooKeeper."""
+    from coordination.kazoo_keeper import KazooKeeper
+    from engine.config import Config, ConfigError
+    from parts.errors import UnavailableError, UserError
+
+    config = Config.load(config_file)
+    if config.zookeeper is None:
+        raise ConfigError(f"{config_file} names no zookeeper: there are no replicated tables to look at")
+    found = list(_replicated_tables(config))
+    replicas = [replica for replica in found if only in (None, replica.table)]
+    if only is not None and not replicas:
+        known = ", ".join(replica.table for replica in found) or "none"
+        raise UserError("UNKNOWN_TABLE", f"There is no replicated table {only} here; there are: {known}")
+    keeper = KazooKeeper(config.zookeeper.hosts, config.zookeeper.session_timeout_ms / 1000, config.zookeeper.root)
+    try:
+        if not keeper.wait_connected(_CONNECT_SECONDS):
+            raise UnavailableError("KEEPER_EXCEPTION", f"ZooKeeper {config.zookeeper.hosts} does not answer")
+        yield keeper, replicas
+    finally:
+        keeper.close()
+
+
+def _replicated_tables(config: Config) -> Iterator[_Replica]:
+    from coordination.paths import TablePaths
+    from engine.catalog import read_definitions
+    from sql.ddl_engine import replica_location
+
+    for definition in read_definitions(config):
+        if definition.engine_name.startswith("Replicated"):
+            location = replica_location(
+                definition.create,
+                macros=config.macros,
+                database=definition.database,
+                table=definition.name,
+                default_path=config.default_replica_path,
+                default_name=config.default_replica_name,
+            )
+            yield _Replica(
+                definition.full_name,
+                TablePaths(location.zookeeper_path).replica(location.replica_name),
+                definition.data_path,
+                definition.description.settings.replicated_max_ratio_of_wrong_parts,
+            )

@@ -1,0 +1,137 @@
+"""``pando server``: one server process, from its configuration to its graceful end.
+
+Start: listen first (a port in use is found before anything else happens), then the embedded ZooKeeper if configured,
+then the engine, then HTTP. One line ``ready`` on standard output says when queries are taken. SIGTERM and SIGINT end
+it in the opposite order; a second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from engine.config import Config
+
+_WAKE_SECONDS = 0.25
+"""polars installs a SIGINT handler that restarts system calls: a wait without end would never see the signal."""
+
+
+@click.command("server")
+@click.option("--config", "-C", "file", required=True, type=click.Path(path_type=Path), help="YAML configuration.")
+def command(file: Path) -> None:
+    """Run one server with the configuration FILE until SIGTERM or SIGINT."""
+    from engine.commands.startup import leave_out_pandas
+    from engine.config import Config, ConfigError
+    from engine.log import configure_logging
+
+    leave_out_pandas()
+    config = Config.load(file)
+    try:
+        configure_logging(config.logger)
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write the log {config.logger.log}: {error.strerror} (logger.log in {file})"
+        ) from None
+    run_server(config)
+
+
+def run_server(config: Config) -> None:
+    """Serves until a signal asks for the end. Raises ``PandoError`` when it cannot start."""
+    import logging
+
+    logger = logging.getLogger("engine.server")
+    stop = _stop_on_signals()
+    with ExitStack() as running:
+        try:
+            http = _start(config, running)
+        except BaseException as error:
+            logger.error("cannot start: %s", error)
+            raise
+        logger.info("ready: http_port %s, pid %s", http, os.getpid())
+        click.echo(f"ready http_port={http} pid={os.getpid()} path={config.path}")
+        sys.stdout.flush()
+        while not stop.wait(_WAKE_SECONDS):
+            pass
+        logger.info("stopping")
+    logger.info("stopped")
+
+
+def _start(config: Config, running: ExitStack) -> int:
+    """Everything a server runs, each with its end pushed on ``running``. Returns the HTTP port."""
+    from engine.http.server import HttpServer
+
+    http = HttpServer(config) if config.http_port is not None else None
+    if http is not None:
+        running.callback(http.stop)
+    if http is not None:
+        config = config.model_copy(update={"http_port": http.port})
+    config = _start_zookeeper(config, running)
+    from engine.engine import Engine
+
+    engine = Engine(config)
+    try:
+        engine.start()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            engine.stop()
+        raise
+    running.callback(engine.stop)
+    if http is None:
+        return 0
+    # The end runs backwards: HTTP first, so that running queries still find their engine.
+    running.callback(http.stop)
+    http.start(engine)
+    return http.port
+
+
+def _start_zookeeper(config: Config, running: ExitStack) -> Config:
+    """The embedded ZooKeeper, if configured; the configuration then points to it."""
+    embedded = config.embedded_zookeeper
+    if embedded is None:
+        return config
+    from coordination.embedded_zookeeper import EmbeddedZooKeeper
+    from engine.config import ZooKeeperConfig, ZooKeeperNode
+
+    directory = (embedded.dir or config.path / "zookeeper").absolute()
+    _end_leftover(directory)
+    zookeeper = EmbeddedZooKeeper(directory, embedded.port)
+    running.callback(zookeeper.stop)
+    zookeeper.start()
+    if config.zookeeper is not None:
+        return config
+    node = ZooKeeperNode(host="127.0.0.1", port=zookeeper.port)
+    return config.model_copy(update={"zookeeper": ZooKeeperConfig(nodes=[node])})
+
+
+def _end_leftover(directory: Path) -> None:
+    """A server that was killed leaves its ZooKeeper behind, holding the port and the data."""
+    from engine.cluster.processes import command_of, end_processes, identify
+
+    try:
+        pid = int((directory / "zookeeper.pid").read_text())
+    except (OSError, ValueError):
+        return
+    if str(directory / "zoo.cfg") in command_of(pid):
+        end_processes([identify(pid)], grace_seconds=10)
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def on_signal(number: int, _: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    return stop

@@ -1,0 +1,31 @@
+"""``pando zookeeper``: a ZooKeeper server in the foreground."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+
+@click.command("zookeeper")
+@click.option("--dir", "directory", required=True, type=click.Path(path_type=Path), help="Data directory.")
+@click.option("--port", default=2181, show_default=True, type=click.IntRange(1, 65535), help="Client port.")
+def command(directory: Path, port: int) -> None:
+    """Run a ZooKeeper until SIGTERM or SIGINT. Needs Java."""
+    from coordination.embedded_zookeeper import EmbeddedZooKeeper
+    from parts.errors import UnavailableError
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    zookeeper = EmbeddedZooKeeper(directory, port)
+    zookeeper.start()
+    try:
+        click.echo(f"ready port={zookeeper.port} pid={zookeeper.pid} dir={directory}")
+        while not stop.wait(0.5):
+            if not zookeeper.pid:
+                raise UnavailableError("NO_ZOOKEEPER", f"ZooKeeper ended by itself; its log is in {directory}")
+    finally:
+        zookeeper.stop()

@@ -1,0 +1,227 @@
+"""The configuration of one server, read from YAML with ClickHouse's own key names.
+
+::
+
+    path: /var/lib/pando
+    listen_host: 127.0.0.1
+    http_port: 8123                # 0: any free port
+    interserver_http_port: 9009
+    zookeeper:
+      nodes: [{host: zk1, port: 2181}, {host: zk2, port: 2181}]
+      session_timeout_ms: 30000
+    macros: {layer: '01', shard: '01', replica: r1}
+    users: {default: {password: ''}}
+    merge_tree: {max_parts_in_total: 100000}
+
+Every problem of a file is one line that names the key and the file (:class:`ConfigError`).
+Source of the names: ClickHouse's server settings.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from engine.settings import is_timezone, nearest_names, parse_setting
+from parts.errors import UserError
+from parts.schema import MergeTreeSettings
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+"""A string; YAML reads ``shard: 01`` as a number, and that is what most people write."""
+
+LogLevel = Literal["trace", "debug", "information", "notice", "warning", "error", "critical", "fatal", "none"]
+
+
+class ConfigError(UserError):
+    """The configuration cannot be used. The message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("BAD_ARGUMENTS", message)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class LoggerConfig(_Section):
+    """``log`` is a file; without it the log goes to standard error."""
+
+    level: LogLevel = "information"
+    log: Path | None = None
+    formatting: Literal["json", "text"] = "json"
+
+
+class ZooKeeperNode(_Section):
+    host: str
+    port: Port = 2181
+
+
+class ZooKeeperConfig(_Section):
+    nodes: Annotated[list[ZooKeeperNode], Field(min_length=1, validation_alias=AliasChoices("nodes", "node"))]
+    session_timeout_ms: Annotated[int, Field(ge=100)] = 30_000
+    root: str = ""
+
+    @field_validator("nodes", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
+
+    @field_validator("root")
+    @classmethod
+    def _root_is_absolute(cls, value: str) -> str:
+        if value and not value.startswith("/"):
+            raise ValueError("must start with '/'")
+        return value.rstrip("/")
+
+    @property
+    def hosts(self) -> str:
+        """As ZooKeeper clients take them: ``host:port,host:port``."""
+        return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+
+
+class EmbeddedZooKeeperConfig(_Section):
+    """A ZooKeeper that the server starts beside itself. ``dir`` defaults to ``<path>/zookeeper``."""
+
+    port: Port = 2181
+    dir: Path | None = None
+
+
+class CredentialsConfig(_Section):
+    user: str
+    password: Text = ""
+
+
+class UserConfig(_Section):
+    """A user of the HTTP interface. ``readonly`` users may only read."""
+
+    password: Text = ""
+    password_sha256_hex: str = ""
+    readonly: bool = False
+
+
+class Config(_Section):
+    path: Path
+    tmp_path: Path | None = None
+    logger: LoggerConfig = LoggerConfig()
+    listen_host: str = "127.0.0.1"
+    http_port: Port | None = 8123
+    interserver_http_port: Port | None = 9009
+    interserver_http_host: str = ""
+    interserver_http_credentials: CredentialsConfig | None = None
+    zookeeper: ZooKeeperConfig | None = None
+    embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
+    macros: dict[str, Text] = Field(default_factory=dict)
+    users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
+    profiles: dict[str, object] = Field(default_factory=dict)
+    """Session settings that every session starts with."""
+    merge_tree: dict[str, Any] = Field(default_factory=dict)
+    background_pool_size: Annotated[int, Field(ge=1)] = 4
+    background_fetches_pool_size: Annotated[int, Field(ge=1)] = 4
+    max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
+    keep_alive_timeout: Annotated[int, Field(ge=0)] = 30
+    """Seconds an idle HTTP connection stays open."""
+    shutdown_wait_unfinished: Annotated[int, Field(ge=0)] = 5
+    """Seconds that running queries get to finish at a graceful stop."""
+    max_replica_delay_for_distributed_queries: Annotated[int, Field(ge=0)] = 300
+    """Seconds of replication lag from which ``/replicas_status`` answers 503."""
+    timezone: str = "UTC"
+    display_name: str = Field(default_factory=socket.gethostname)
+    default_replica_path: str = "/clickhouse/tables/{database}/{table}/{shard}"
+    default_replica_name: str = "{replica}"
+
+    @field_validator("merge_tree")
+    @classmethod
+    def _merge_tree_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
+        known = MergeTreeSettings.__dataclass_fields__
+        for name in value:
+            if name not in known:
+                raise ValueError(f"there is no such setting: {name}{nearest_names(name, known)}")
+            if isinstance(value[name], list | dict):
+                raise ValueError(f"{name} must be a single value")
+        return value
+
+    @field_validator("profiles")
+    @classmethod
+    def _profiles(cls, value: dict[str, object]) -> dict[str, object]:
+        try:
+            return {name: parse_setting(name, setting) for name, setting in value.items()}
+        except UserError as error:
+            raise ValueError(error.message) from None
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str) -> str:
+        if not is_timezone(value):
+            raise ValueError(f"there is no time zone {value!r}")
+        return value
+
+    @property
+    def interserver_host(self) -> str:
+        """The host name other replicas reach this server under."""
+        if self.interserver_http_host:
+            return self.interserver_http_host
+        return self.listen_host if self.listen_host not in ("0.0.0.0", "::", "*") else socket.getfqdn()
+
+    @classmethod
+    def load(cls, file: str | Path) -> Config:
+        """Raises :class:`ConfigError`."""
+        file = Path(file)
+        try:
+            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"Cannot read the configuration {file}: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"Cannot read the configuration {file}: not UTF-8 at byte {error.start}") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"Cannot read the configuration {file}: {_yaml_problem(error)}") from None
+        if not isinstance(values, dict):
+            raise ConfigError(f"The configuration {file} must be a mapping of keys to values, such as 'path: data'")
+        try:
+            config = cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(f"{_first_problem(error)} (in {file})") from None
+        return config.model_copy(update={"path": (file.parent / config.path).absolute()})
+
+    @classmethod
+    def local(cls, path: str | Path) -> Config:
+        """For ``pando local``: no network, no ZooKeeper."""
+        return cls(path=Path(path), http_port=None, interserver_http_port=None)
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or "not YAML"
+    return f"{problem} at line {mark.line + 1}, column {mark.column + 1}" if mark else problem
+
+
+def _first_problem(error: ValidationError) -> str:
+    """One line for the first of the problems: which key, what is wrong, with which value."""
+    problem = error.errors(include_url=False)[0]
+    key = ".".join(str(item) for item in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"Unknown key {key!r} in the configuration{nearest_names(key, _known_keys(problem['loc']))}"
+    if problem["type"] == "missing":
+        return f"The key {key!r} is missing from the configuration"
+    text = problem["msg"].removeprefix("Value error, ")
+    value = problem["input"]
+    shown = f", got {value!r}" if isinstance(value, str | int | float | bool) and repr(value) not in text else ""
+    return f"Bad value of {key!r} in the configuration: {text}{shown}"
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """The keys that may stand where the unknown one does, with the same prefix."""
+    sections: dict[str, type[BaseModel]] = {
+        "": Config,
+        "logger": LoggerConfig,
+        "zookeeper": ZooKeeperConfig,
+        "embedded_zookeeper": EmbeddedZooKeeperConfig,
+        "interserver_http_credentials": CredentialsConfig,
+    }
+    prefix = ".".join(str(item) for item in location[:-1])
+    section = sections.get(prefix)
+    return [f"{prefix}.{name}" if prefix else name for name in section.model_fields] if section else []

@@ -1,0 +1,300 @@
+"""The engine: one server's databases, background work and query execution, without any network front.
+
+``pando local`` uses it directly; the HTTP interface and everything behind it call :meth:`Engine.execute`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from importlib.metadata import version
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from engine.background import BackgroundPool
+from engine.catalog import Catalog
+from engine.config import Config
+from engine.interpreter import execute_statement
+from engine.interpreter.context import Context
+from engine.processes import Process, ProcessList
+from engine.relations import SessionRelations
+from engine.replication import Replication
+from engine.session import QueryResult, Session
+from engine.settings import default_settings, parse_setting
+from engine.system_tables import SYSTEM_TABLES
+from engine.tables.definition import TableDefinition
+from engine.tables.merge_tree import MergeTreeTable
+from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.table import Table, TableServices
+from parts.errors import PandoError, UserError
+from parts.partition import partition_id
+from parts.schema import MergeTreeSettings, TableSchema
+from parts.types import DataType
+from sql.ddl import merge_tree_settings
+from sql.executor import QueryEngine, SelectResult
+from sql.parser import parse_statements
+from sql.statements import Insert, ParsedStatement, Select
+
+logger = logging.getLogger(__name__)
+
+VERSION = version("pando")
+_HOUSEKEEPING_THREADS = 4
+
+
+class Engine:
+    """Everything one server process holds. Start it once, use it from any thread, stop it once."""
+
+    def __init__(self, config: Config) -> None:
+        self.config: Config = config
+        self.path = config.path.absolute()
+        self.services = TableServices(
+            clock=time.time,
+            housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
+            workers=BackgroundPool("worker", config.background_pool_size),
+            writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
+        )
+        self.system_tables = SYSTEM_TABLES
+        self.query_engine = QueryEngine()
+        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        self.catalog = Catalog(self.path, self._make_table, settings)
+        self._processes = ProcessList()
+        self._on_stop = ExitStack()
+
+    def start(self) -> None:
+        """Loads every table. ZooKeeper may be away: replicated tables then start read-only.
+
+        On failure everything is stopped again. Raises 76 when another process has the directory.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock_directory()
+            self.replication = Replication.from_config(self.config, self.path)
+            self._on_stop.callback(self.replication.stop)
+            self._on_stop.callback(self._stop_background)
+            self.catalog.load()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Cancels running queries, ends background work, and closes the ZooKeeper session last. Twice is fine."""
+        for process in self._processes:
+            process.stop()
+        self._on_stop.close()
+
+    def _stop_background(self) -> None:
+        self.catalog.stop()
+        self.services.housekeeping.stop()
+        self.services.workers.stop()
+        self.services.writers.shutdown(wait=True)
+
+    def _lock_directory(self) -> None:
+        """Two servers on one directory would each think they own the parts."""
+        lock = open(self.path / "status", "a+")  # noqa: SIM115
+        self._on_stop.callback(lock.close)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                "CANNOT_OPEN_FILE", f"The directory {self.path} is in use by another Pando process; stop it first"
+            ) from None
+
+    def _make_table(self, definition: TableDefinition) -> Table:
+        if definition.engine_name.startswith("Replicated"):
+            return ReplicatedTable(definition, self.services, self.replication)
+        return MergeTreeTable(definition, self.services)
+
+    # -- statements ---------------------------------------------------------------------------------------------
+
+    def execute(
+        self,
+        sql: str,
+        session: Session,
+        body: BinaryIO | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> QueryResult:
+        """Runs one statement; ``body`` is what follows an INSERT's inline data. Raises ``PandoError``."""
+        parsed = parse_statements(sql)
+        if len(parsed) != 1:
+            problem = "Empty query" if not parsed else "Multi-statements are not allowed"
+            raise UserError("SYNTAX_ERROR", problem)
+        return self.execute_parsed(parsed[0], sql, session, body, parameters)
+
+    def execute_parsed(
+        self,
+        parsed: ParsedStatement,
+        text: str,
+        session: Session,
+        body: BinaryIO | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> QueryResult:
+        """As :meth:`execute`, for a statement that the caller has parsed."""
+        own = _statement_settings(parsed)
+        settings = {**default_settings(), **session.settings}
+        settings.update({name: parse_setting(name, value) for name, value in own.items()})
+        context = Context(self, session, settings, session.new_query_id(), body, parameters or {})
+        process = Process(context.query_id, text[:10_000], session.user, context.statistics)
+        end = self._processes.add(process, float(str(settings["max_execution_time"])))
+        try:
+            result = execute_statement(parsed, context)
+        except PandoError as error:
+            end()
+            raise process.translate(error) from error
+        except BaseException:
+            end()
+            raise
+        if not result.columns:
+            end()
+            result.close()
+            return result
+        process.cancel = result.cancel
+        process.refresh = result.refresh
+        if process.is_cancelled:
+            result.cancel()
+        close = result.on_close
+
+        def on_close() -> None:
+            close()
+            end()
+
+        return replace(result, batches=_translated(result.batches, process, on_close), on_close=on_close)
+
+    def select(self, query: str, context: Context) -> QueryResult:
+        """Runs a query over the tables of the session."""
+        return _as_query_result(
+            self.query_engine.select(query, **self._query_arguments(context)),  # type: ignore[arg-type]
+            context,
+        )
+
+    def explain(self, query: str, kind: str, options: Mapping[str, object], context: Context) -> QueryResult:
+        result = self.query_engine.explain(query, kind, options, **self._query_arguments(context))  # type: ignore[arg-type]
+        return _as_query_result(result, context)
+
+    def describe_query(self, query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
+        """Names and types of a query's columns, without running it."""
+        return self.query_engine.describe(query, **self._query_arguments(context))  # type: ignore[arg-type]
+
+    def partition_id(self, table: Table, text: str, context: Context) -> str:
+        """The id of the partition whose value the SQL text names: ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
+
+        Raises 248 (INVALID_PARTITION_VALUE).
+        """
+        key = table.description.partition_key
+        result = self.select(f"SELECT {text}", context)
+        (batch,) = [batch for batch in result.batches if batch.num_rows]
+        column = batch.column(0)
+        values = column.flatten() if pa.types.is_struct(column.type) else [column]
+        if len(values) != len(key.types):
+            raise UserError(
+                "INVALID_PARTITION_VALUE",
+                f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
+            )
+        try:
+            scalars = [value.cast(type_.arrow)[0] for value, type_ in zip(values, key.types, strict=True)]
+        except pa.ArrowInvalid as error:
+            raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not of {key.types}: {error}") from None
+        return partition_id(scalars, key.types)
+
+    def _query_arguments(self, context: Context) -> dict[str, object]:
+        return {
+            "catalog": SessionRelations(self, context),
+            "settings": context.settings,
+            "database": context.session.database,
+            "parameters": context.parameters,
+            "constants": {
+                "hostName": socket.gethostname(),
+                "version": VERSION,
+                "currentDatabase": context.session.database,
+                "currentUser": context.session.user,
+                "queryID": context.query_id,
+                "timezone": self.config.timezone,
+            },
+        }
+
+    # -- what there is ------------------------------------------------------------------------------------------
+
+    def database_names(self) -> list[str]:
+        return sorted([*self.catalog.databases(), "system"])
+
+    def table_names(self, database: str) -> list[str]:
+        """Raises 81 (UNKNOWN_DATABASE)."""
+        if database == "system":
+            return sorted(self.system_tables)
+        return [table.definition.name for table in self.catalog.tables(database)]
+
+    def table_schema(self, database: str, table: str) -> TableSchema:
+        if database == "system" and table in self.system_tables:
+            return self.system_tables[table].schema
+        return self.catalog.table(database, table).description.schema
+
+    def processes(self) -> Iterator[Process]:
+        """The running statements, their counts as of now."""
+        for process in self._processes:
+            process.refresh()
+            yield process
+
+    def kill_query(self, query_id: str) -> bool:
+        return self._processes.kill(query_id)
+
+    def replicas_status(self) -> list[tuple[str, float, str | None]]:
+        """Per replicated table: its name, its delay in seconds, and what is wrong with it, if anything."""
+        return [
+            (table.definition.full_name, table.absolute_delay_seconds(), table.problem())
+            for table in self.catalog.tables()
+            if isinstance(table, ReplicatedTable)
+        ]
+
+
+def local_engine_path() -> tempfile.TemporaryDirectory[str]:
+    """A directory for an engine that keeps nothing."""
+    return tempfile.TemporaryDirectory(prefix="pando-local-")
+
+
+def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
+    """CREATE keeps its SETTINGS with the table and SET with the session; INSERT's and SELECT's are the statement's."""
+    return dict(parsed.statement.settings) if isinstance(parsed.statement, Insert | Select) else {}
+
+
+def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
+    statistics = context.statistics
+    started = time.monotonic()
+
+    def count_read() -> None:
+        statistics.rows_read = selected.statistics.read_rows
+        statistics.bytes_read = selected.statistics.read_bytes
+        statistics.elapsed_seconds = time.monotonic() - started
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in selected.batches:
+            statistics.result_rows += batch.num_rows
+            count_read()
+            yield batch
+        count_read()
+
+    return QueryResult(
+        columns=tuple(selected.columns),
+        batches=counted(),
+        refresh=count_read,
+        statistics=statistics,
+        on_cancel=selected.cancel,
+        on_close=selected.close,
+    )
+
+
+def _translated(batches: Iterator[pa.RecordBatch], process: Process, on_close: object) -> Iterator[pa.RecordBatch]:
+    """The batches; closes at the end or at an error."""
+    try:
+        yield from batches
+    except PandoError as error:
+        raise process.translate(error) from error
+    finally:
+        on_close()  # type: ignore[operator]

@@ -1,0 +1,289 @@
+"""One request's query, from its text to the bytes of its answer. Runs on a worker thread; knows no ASGI.
+
+The answer is pulled: :meth:`Exchange.start` runs the statement and makes the first bytes, :meth:`Exchange.more` the
+next ones, so no more is in memory than the client has room for. With ``wait_end_of_query`` the answer is made whole
+first (beyond some MiB on disk).
+
+Invariants:
+- ``start`` is called once, ``more`` until it returns ``None`` or raises, ``close`` always; a lock keeps them apart.
+- ``cancel`` may be called at any time from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, BinaryIO
+
+from engine.config import UserConfig
+from engine.http.body import decompressed, joined
+from engine.http.compression import choose_compressor
+from engine.http.request import QueryRequest
+from engine.http.sessions import SessionStore
+from engine.output import encode, output_settings
+from engine.session import QueryResult, Session
+from parts.errors import CancelledError, PandoError, UserError
+from sql.formats import content_type, find_format
+from sql.parser import parse_insert_head, parse_statements
+from sql.statements import ParsedStatement, SetSettings, Statement, Use
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+_SPOOL_BYTES = 16 << 20
+_CHUNK_BYTES = 256 << 10
+_HEAD_READ_BYTES = 64 << 10
+
+
+class Exchange:
+    def __init__(
+        self, engine: Engine, sessions: SessionStore, request: QueryRequest, user: UserConfig, body: BinaryIO
+    ) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._request = request
+        self._user = user
+        self._body = body
+        self._started = time.perf_counter_ns()
+        self._result: QueryResult | None = None
+        self._kept: Session | None = None
+        self._chunks: Iterator[bytes] = iter(())
+        self._is_cancelled = False
+        self._lock = threading.Lock()
+        self.query_id = request.query_id or str(uuid.uuid4())
+        self.format = ""
+        self.content_type = "text/plain; charset=UTF-8"
+        self.content_encoding = ""
+        self.is_finished = False
+        self.is_closed = False
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> bytes:
+        """Runs the statement; the first bytes of the answer, or all of them (``is_finished``)."""
+        with self._lock:
+            try:
+                data = self._start()
+            except BaseException:
+                self._release()
+                raise
+            if self.is_finished:
+                self._release()
+            return data
+
+    def _start(self) -> bytes:
+        session = self._enter_session()
+        parsed, text, data = self._statement(session)
+        if self._is_cancelled:
+            raise CancelledError
+        result = self._result = self._engine.execute_parsed(parsed, text, session, data, self._request.parameters)
+        self._keep_changes(parsed.statement, session)
+        if self._is_cancelled:
+            result.cancel()
+        if result.outfile is not None:
+            raise UserError("SUPPORT_IS_DISABLED", "INTO OUTFILE is for clients: a server writes no files for queries")
+        settings = output_settings(self._engine.config, session, parsed)
+        if not result.columns:
+            self.is_finished = True
+            return b""
+        self._chunks = self._encoded(result, settings)
+        if settings["wait_end_of_query"]:
+            return self._spooled()
+        return self._buffered(int(str(settings["http_response_buffer_size"])))
+
+    def more(self) -> bytes | None:
+        """The next bytes; ``None`` at the end. Raises ``PandoError``."""
+        with self._lock:
+            return next(self._chunks, None)
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        if self._result is not None:
+            self._result.cancel()
+        self._engine.kill_query(self.query_id)
+
+    def close(self) -> None:
+        with self._lock:
+            self._release()
+
+    def _release(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._result is not None:
+            self._result.close()
+        close = getattr(self._chunks, "close", None)
+        if close is not None:
+            close()
+        request = self._request
+        if self._kept is not None:
+            self._sessions.release(request.credentials.user, request.session_id, request.session_timeout_seconds)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        names = (
+            "read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows",
+            "deduplicated_blocks",
+        )  # fmt: skip
+        statistics = self._result.statistics if self._result is not None else None
+        counts = {name: getattr(statistics, name, 0) for name in names}
+        counts["elapsed_ns"] = time.perf_counter_ns() - self._started
+        return counts
+
+    @property
+    def summary(self) -> str:
+        """The JSON of ``X-ClickHouse-Summary``: counts as strings, as ClickHouse writes them."""
+        return json.dumps({name: str(count) for name, count in self.counts.items()}, separators=(",", ":"))
+
+    # -- the question -----------------------------------------------------------------------------------------------
+
+    def _enter_session(self) -> Session:
+        """The session of this statement: a copy, because URL settings last for one request."""
+        request = self._request
+        if request.session_id:
+            self._kept = self._sessions.acquire(
+                request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
+            )
+        kept = self._kept or self._new_session()
+        if request.settings and (self._user.readonly or kept.settings.get("readonly") == 1):
+            name = next(iter(request.settings))
+            raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")
+        if request.database and request.database not in self._engine.database_names():
+            raise UserError("UNKNOWN_DATABASE", f"Database {request.database} does not exist")
+        settings = {**kept.settings, **request.settings}
+        return Session(
+            database=request.database or kept.database,
+            settings=settings,
+            user=kept.user,
+            query_id=self.query_id,
+            readonly=bool(request.is_read_only or self._user.readonly or settings.get("readonly")),
+        )
+
+    def _keep_changes(self, statement: Statement, session: Session) -> None:
+        """USE and SET outlive the request in a session that has an id."""
+        if self._kept is not None and isinstance(statement, Use):
+            self._kept.database = session.database
+        elif self._kept is not None and isinstance(statement, SetSettings):
+            self._kept.settings.update((name, session.settings[name]) for name in statement.settings)
+
+    def _new_session(self) -> Session:
+        return Session(user=self._request.credentials.user, settings=dict(self._engine.config.profiles))
+
+    def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
+        """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
+        query = self._request.query.encode()
+        stream = decompressed(self._body, self._request.content_encoding)
+        prefix = query + b"\n" if query else b""
+        is_complete = False
+        while (head := parse_insert_head(prefix, complete=is_complete)) is None:
+            chunk = _read_some(stream, _HEAD_READ_BYTES)
+            is_complete = not chunk
+            prefix += chunk
+        insert, data_start = head
+        if insert is not None:
+            data = joined(prefix[data_start:], stream)
+            return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
+        text = _query_text(prefix, stream, int(str(session.settings.get("max_query_size", 262_144))))
+        statements = parse_statements(text)
+        if len(statements) != 1:
+            problem = "Multi-statements are not allowed" if statements else "Empty query"
+            raise UserError("SYNTAX_ERROR", f"{problem}: send one statement in a request")
+        return statements[0], text, None
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _encoded(self, result: QueryResult, settings: dict[str, object]) -> Iterator[bytes]:
+        """Formatted, gathered into chunks worth sending, compressed."""
+        name = result.format or self._request.format or str(settings["default_format"]) or "TabSeparated"
+        self.format = find_format(name).name
+        self.content_type = content_type(name)
+        chunks = encode(result, name, settings)
+        accepted = self._request.accept_encoding if settings["enable_http_compression"] else ""
+        compressor = choose_compressor(accepted, int(str(settings["http_zlib_compression_level"])))
+        self.content_encoding = compressor.encoding
+        self.compressor = compressor
+
+        def compressed() -> Iterator[bytes]:
+            for chunk in _gathered(chunks):
+                data = compressor.compress(chunk)
+                if data:
+                    yield data
+            tail = compressor.finish()
+            if tail:
+                yield tail
+
+        return compressed()
+
+    def finish_with(self, trailer: bytes) -> bytes:
+        """The last bytes of an answer that an error cut off, in the answer's own compression."""
+        return self.compressor.compress(trailer) + self.compressor.finish()
+
+    def _buffered(self, size: int) -> bytes:
+        held: list[bytes] = []
+        held_bytes = 0
+        while held_bytes < max(size, 1):
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self.is_finished = True
+                break
+            held.append(chunk)
+            held_bytes += len(chunk)
+        return b"".join(held)
+
+    def _spooled(self) -> bytes:
+        spool = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
+        for chunk in self._chunks:
+            spool.write(chunk)
+        size = spool.tell()
+        spool.seek(0)
+        self._chunks = _spool_chunks(spool)
+        if size <= _SPOOL_BYTES:
+            self.is_finished = True
+            return b"".join(self._chunks)
+        return next(self._chunks, b"")
+
+
+def _read_some(stream: BinaryIO, size: int) -> bytes:
+    """At least one byte unless at the end; does not wait for ``size``."""
+    read1 = getattr(stream, "read1", stream.read)
+    return read1(size)
+
+
+def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
+    query = prefix + stream.read(max(0, limit + 1 - len(prefix)))
+    if len(query) > limit:
+        raise UserError(
+            "SYNTAX_ERROR", f"Max query size exceeded: the query is longer than max_query_size = {limit} bytes"
+        )
+    try:
+        return query.decode()
+    except UnicodeDecodeError as error:
+        raise UserError("SYNTAX_ERROR", f"The query is not valid UTF-8 at byte {error.start}") from None
+
+
+def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    held_bytes = 0
+    try:
+        for chunk in chunks:
+            held.append(chunk)
+            held_bytes += len(chunk)
+            if held_bytes >= _CHUNK_BYTES:
+                yield b"".join(held)
+                held, held_bytes = [], 0
+    except PandoError:
+        if held:
+            yield b"".join(held)
+        raise
+    if held:
+        yield b"".join(held)
+
+
+def _spool_chunks(spool: IO[bytes]) -> Iterator[bytes]:
+    with spool:
+        while chunk := spool.read(_CHUNK_BYTES):
+            yield chunk

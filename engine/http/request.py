@@ -1,0 +1,123 @@
+"""What one HTTP request asks for: URL parameters and ``X-ClickHouse-*`` headers, told apart and checked.
+
+A URL parameter is one of ours (``query``, ``database``, …), a query parameter (``param_x``), or a setting.
+Source: ClickHouse documentation, "HTTP Interface".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from engine.settings import SettingValue, parse_setting
+from parts.errors import UserError
+
+_IGNORED = frozenset({"client_protocol_version", "quota_key", "stacktrace", "buffer_size", "decompress"})
+"""Parameters of clients that change nothing here (``decompress`` only as 0)."""
+_MAX_SESSION_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Credentials:
+    user: str = "default"
+    password: str = ""
+
+
+@dataclass(frozen=True)
+class QueryRequest:
+    method: str
+    query: str = ""
+    database: str = ""
+    credentials: Credentials = Credentials()
+    query_id: str = ""
+    format: str = ""
+    session_id: str = ""
+    session_timeout_seconds: int = 60
+    session_check: bool = False
+    settings: dict[str, SettingValue] = field(default_factory=dict)
+    parameters: dict[str, str] = field(default_factory=dict)
+    content_encoding: str = ""
+    accept_encoding: str = ""
+
+    @property
+    def is_read_only(self) -> bool:
+        """GET changes nothing, by the meaning of the method."""
+        return self.method in ("GET", "HEAD")
+
+
+def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
+    """From an ASGI scope. Raises ``UserError``."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    try:
+        pairs = parse_qsl(
+            scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=10_000
+        )
+    except ValueError as error:
+        raise UserError("BAD_ARGUMENTS", f"Cannot read the URL parameters: {error}") from None
+    if headers.get("content-type", "").startswith("multipart/form-data"):
+        raise UserError("NOT_IMPLEMENTED", "External tables (multipart/form-data) are not supported")
+    own, settings, parameters = _sorted_out(pairs)
+    return QueryRequest(
+        method=scope["method"],
+        query=own.get("query", ""),
+        database=own.get("database") or headers.get("x-clickhouse-database", ""),
+        credentials=_credentials(own, headers),
+        query_id=own.get("query_id", ""),
+        format=str(settings.get("default_format") or headers.get("x-clickhouse-format", "")),
+        session_id=own.get("session_id", ""),
+        session_timeout_seconds=_session_timeout(own.get("session_timeout", "60")),
+        session_check=own.get("session_check", "0") not in ("0", ""),
+        settings=settings,
+        parameters=parameters,
+        content_encoding=headers.get("content-encoding", "").strip().lower(),
+        accept_encoding=headers.get("accept-encoding", "").lower(),
+    )
+
+
+def _sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, SettingValue], dict[str, str]]:
+    own: dict[str, str] = {}
+    settings: dict[str, SettingValue] = {}
+    parameters: dict[str, str] = {}
+    for name, value in pairs:
+        if name in _OWN:
+            own[name] = value
+        elif name.startswith("param_"):
+            parameters[name.removeprefix("param_")] = value
+        elif name in ("compress", "decompress") and value not in ("0", ""):
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"{name}={value} (ClickHouse's own block compression) is not supported; "
+                "use Content-Encoding and enable_http_compression",
+            )
+        elif name not in _IGNORED and name != "compress":
+            settings[name] = parse_setting(name, value)
+    return own, settings, parameters
+
+
+_OWN = frozenset(
+    {"query", "database", "user", "password", "query_id", "session_id", "session_timeout", "session_check"}
+)
+
+
+def _session_timeout(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) <= _MAX_SESSION_SECONDS:
+        raise UserError("BAD_ARGUMENTS", f"session_timeout must be 1 to {_MAX_SESSION_SECONDS} seconds, got {text!r}")
+    return int(text)
+
+
+def _credentials(own: Mapping[str, str], headers: Mapping[str, str]) -> Credentials:
+    """From ``X-ClickHouse-User/Key``, basic authentication, or the URL, in this order."""
+    if "x-clickhouse-user" in headers or "x-clickhouse-key" in headers:
+        return Credentials(headers.get("x-clickhouse-user") or "default", headers.get("x-clickhouse-key", ""))
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            user, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise UserError("AUTHENTICATION_FAILED", "Cannot read the Authorization header: not Basic") from None
+        return Credentials(user or "default", password)
+    return Credentials(own.get("user") or "default", own.get("password", ""))

@@ -1,0 +1,298 @@
+"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and ``/scan/release``, JSON in, JSON or an Arrow stream out.
+
+``plan``    {database, table, columns, filter?, pushed?, partitions?, max_rows_per_task?, lease_seconds?,
+            sequential_consistency?}
+            → {lease, columns: [{name, type}], tasks: [{rows, parts: [{name, hash, ranges: [[begin, end], …]}]}],
+            rows, total_rows, delay_seconds}. Both conditions are ClickHouse's and choose granules.
+``read``    {lease, task?, database, table, columns, filter?, parts: [{name, hash, ranges}],
+            compression?: lz4 | zstd | none}
+            → the rows of those granules (``engine.scan.stream``) for which ``filter`` is true. When the lease has
+            ended, or was another replica's, the parts are held anew if they are here with these content hashes; else
+            error 232, and the scan must be planned again.
+``release`` {lease} → {released}
+
+Authentication and errors are those of queries; an error after the first byte ends the answer with the exception
+trailer and an unfinished chunked body, so that nobody takes it for a whole one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from engine.background import Task
+from engine.http.errors import as_pando_error, error_text, exception_tag, exception_trailer, http_status
+from engine.http.request import parse_request
+from engine.http.users import Users
+from engine.scan.leases import LeaseBook
+from engine.scan.plan import deal_tasks, range_rows, scan_columns, task_count
+from engine.scan.pruning import choose_granules, row_filter
+from engine.scan.stream import encode_stream, scan_batches
+from engine.tables.table import Table
+from parts.errors import CorruptionError, PandoError, UserError
+from parts.part_name import PartName
+from parts.reader import MarkRange, Part
+from parts.store import Snapshot
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+_EXPIRY_SECONDS = 5.0
+_DEFAULT_LEASE_SECONDS = 300.0
+_MAX_BODY_BYTES = 64 << 20
+_COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
+
+Body = Mapping[str, Any]
+
+
+def scan_routes(engine: Engine) -> list[Route]:
+    """The routes, with the background step that ends leases."""
+    return Scans(engine).routes()
+
+
+class Scans:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._users = Users(engine.config.users)
+        self._leases = LeaseBook()
+        self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
+        engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/scan/plan", self._plan_endpoint, methods=["POST"]),
+            Route("/scan/read", self._read_endpoint, methods=["POST"]),
+            Route("/scan/release", self._release_endpoint, methods=["POST"]),
+        ]
+
+    def _expire(self) -> float:
+        self._leases.expire()
+        return _EXPIRY_SECONDS
+
+    # -- endpoints, on the event loop ---------------------------------------------------------------------------------
+
+    async def _plan_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body: JSONResponse(self.plan(body)))
+
+    async def _release_endpoint(self, request: Request) -> Response:
+        return await self._answer(
+            request, lambda body: JSONResponse({"released": self._leases.release(_text(body, "lease"))})
+        )
+
+    async def _read_endpoint(self, request: Request) -> Response:
+        def start(body: Body) -> Response:
+            chunks = self.read(body)
+            return ScanResponse(next(chunks), chunks, self._threads)
+
+        return await self._answer(request, start)
+
+    async def _answer(self, request: Request, function: Callable[[Body], Response]) -> Response:
+        try:
+            self._users.authenticate(parse_request(request.scope).credentials)
+            body = await _json_body(request)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, body)
+        except Exception as problem:
+            error = as_pando_error(problem)
+            logger.info("scan failed: %s", error)
+            headers = {"X-ClickHouse-Exception-Code": str(error.code)}
+            return Response(error_text(error), http_status(error), headers, "text/plain; charset=UTF-8")
+
+    # -- work, on a thread --------------------------------------------------------------------------------------------
+
+    def plan(self, body: Body) -> dict[str, Any]:
+        """Chooses granules, deals them to tasks and takes the lease."""
+        table = self._engine.catalog.table(_text(body, "database", "default"), _text(body, "table"))
+        columns = scan_columns(table.description.schema, _texts(body, "columns"))
+        snapshot = table.snapshot(sequential_consistency=bool(body.get("sequential_consistency")))
+        with ExitStack() as undo:
+            undo.callback(snapshot.release)
+            conditions = [_text(body, "filter", ""), _text(body, "pushed", "")]
+            chosen = choose_granules(snapshot.parts, table.description, conditions, self._engine.config.timezone)
+            rows = sum(range_rows(part, item) for part, ranges in chosen for item in ranges)
+            count = task_count(rows, _positive(body, "partitions"), _positive(body, "max_rows_per_task"))
+            tasks = deal_tasks(chosen, count)
+            seconds = float(body.get("lease_seconds") or _DEFAULT_LEASE_SECONDS)
+            lease = self._leases.open(table, snapshot, seconds, len(tasks))
+            undo.pop_all()
+        if not tasks:
+            self._leases.release(lease.id)
+        return {
+            "lease": lease.id,
+            "columns": [{"name": column.name, "type": str(column.type)} for column in columns],
+            "tasks": [
+                {
+                    "rows": task.rows,
+                    "parts": [
+                        {
+                            "name": str(item.part.name),
+                            "hash": item.part.content_hash,
+                            "ranges": [[span.begin, span.end] for span in item.ranges],
+                        }
+                        for item in task.parts
+                    ],
+                }
+                for task in tasks
+            ],
+            "rows": rows,
+            "total_rows": sum(part.rows for part in snapshot.parts),
+            "delay_seconds": self._delay_seconds(table),
+        }
+
+    def read(self, body: Body) -> Iterator[bytes]:
+        """The answer in pieces. Holds the parts until it is exhausted or closed."""
+        database, name = _text(body, "database", "default"), _text(body, "table")
+        table = self._engine.catalog.table(database, name)
+        columns = scan_columns(table.description.schema, _texts(body, "columns"))
+        compression = _text(body, "compression", "lz4").lower()
+        if compression not in _COMPRESSIONS:
+            raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
+        keep = row_filter(_text(body, "filter", ""), table.description, self._engine.config.timezone)
+        wanted = [_wanted_part(item) for item in body.get("parts") or []]
+        task = body.get("task")
+        with ExitStack() as stack:
+            lease = stack.enter_context(
+                self._leases.reading(_text(body, "lease", ""), task if isinstance(task, int) else None)
+            )
+            if lease is not None and lease.table is table:
+                held: Mapping[PartName, Part] = lease.parts
+            else:
+                snapshot = stack.enter_context(_hold(table, [part for part, _, _ in wanted]))
+                held = {part.name: part for part in snapshot.parts}
+            pieces = [(_same_part(held, part, content_hash), ranges) for part, content_hash, ranges in wanted]
+            try:
+                yield from encode_stream(scan_batches(pieces, columns, keep), _COMPRESSIONS[compression])
+            except CorruptionError as error:
+                table.report_corruption(error)
+                raise
+
+    def _delay_seconds(self, table: Table) -> float:
+        delays = {name: delay for name, delay, _ in self._engine.replicas_status()}
+        return float(delays.get(table.definition.full_name, 0.0))
+
+
+class ScanResponse(Response):
+    """Streams what is pulled on a thread; an error in the middle cuts the answer off after the trailer."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+
+    def __init__(self, first: bytes, chunks: Iterator[bytes], threads: ThreadPoolExecutor) -> None:
+        self._first = first
+        self._chunks = chunks
+        self._threads = threads
+        self._tag = exception_tag()
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"X-ClickHouse-Exception-Tag": self._tag})
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        watch = asyncio.ensure_future(_client_left(receive))
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._stream(send, watch)
+        finally:
+            watch.cancel()
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._chunks.close)  # type: ignore[attr-defined]
+
+    async def _stream(self, send: Any, watch: asyncio.Future[None]) -> None:
+        chunk: bytes | None = self._first
+        while chunk is not None and not watch.done():
+            following = asyncio.get_running_loop().run_in_executor(self._threads, next, self._chunks, None)
+            try:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            finally:
+                try:
+                    chunk = await following
+                except Exception as problem:
+                    error = as_pando_error(problem)
+                    logger.info("scan failed in the middle: %s", error)
+                    trailer = exception_trailer(error, self._tag)
+                    await send({"type": "http.response.body", "body": trailer, "more_body": True})
+                    return  # without the last chunk: the server closes the connection
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _client_left(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- reading the request ---------------------------------------------------------------------------------------------
+
+
+async def _json_body(request: Request) -> Body:
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _MAX_BODY_BYTES:
+            raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise UserError("BAD_ARGUMENTS", f"The request is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise UserError("BAD_ARGUMENTS", f"The request must be a JSON object, got {type(body).__name__}")
+    return body
+
+
+def _text(body: Body, name: str, default: str | None = None) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a string, got {value!r}")
+    return value
+
+
+def _texts(body: Body, name: str) -> list[str]:
+    value = body.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list of strings, got {value!r}")
+    return value
+
+
+def _positive(body: Body, name: str) -> int | None:
+    value = body.get(name)
+    if value is not None and (not isinstance(value, int) or value < 1):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a positive number, got {value!r}")
+    return value
+
+
+def _wanted_part(item: Any) -> tuple[PartName, str, list[MarkRange]]:
+    try:
+        ranges = [MarkRange(begin, end) for begin, end in item["ranges"] if 0 <= begin < end]
+        return PartName.parse(item["name"]), str(item["hash"]), ranges
+    except (KeyError, TypeError, ValueError):
+        raise UserError("BAD_ARGUMENTS", f"A part must have name, hash and ranges, got {item!r}") from None
+
+
+def _hold(table: Table, names: Sequence[PartName]) -> Snapshot:
+    try:
+        return table.store.hold(names)
+    except PandoError as error:
+        raise UserError(
+            error.name,
+            f"The planned parts of {table.definition.full_name} are not on this server any more (or not yet): "
+            f"{error.message}. They were merged or dropped since the scan was planned; run the query again",
+        ) from None
+
+
+def _same_part(held: Mapping[PartName, Part], name: PartName, content_hash: str) -> Part:
+    part = held.get(name)
+    if part is None:
+        raise UserError("NO_SUCH_DATA_PART", f"Part {name} is not of the planned scan")
+    if part.content_hash != content_hash:
+        raise UserError(
+            "NO_SUCH_DATA_PART",
+            f"Part {name} here has other content ({part.content_hash}) than the planned one ({content_hash})",
+        )
+    return part

@@ -1,0 +1,64 @@
+"""Sessions that outlive a request: ``session_id`` keeps what USE and SET changed.
+
+Invariants:
+- A session serves one request at a time (373 otherwise).
+- A session ends ``session_timeout`` seconds after its last request; nothing but its database and settings is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.session import Session
+from parts.errors import UserError
+
+
+@dataclass
+class _Held:
+    session: Session
+    expires: float
+    in_use: bool = False
+
+
+class SessionStore:
+    """Thread-safe. Keys are (user, session id): nobody enters another user's session."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._held: dict[tuple[str, str], _Held] = {}
+
+    def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
+        """Raises 372 (SESSION_NOT_FOUND) and 373 (SESSION_IS_LOCKED)."""
+        with self._lock:
+            self._sweep()
+            held = self._held.get((user, session_id))
+            if held is None:
+                if must_exist:
+                    raise UserError(
+                        "SESSION_NOT_FOUND", f"Session {session_id!r} not found: it never was, or it expired"
+                    )
+                held = self._held[user, session_id] = _Held(make(), 0.0)
+            elif held.in_use:
+                raise UserError("SESSION_IS_LOCKED", f"Session {session_id!r} is locked by a concurrent client")
+            held.in_use = True
+            return held.session
+
+    def release(self, user: str, session_id: str, timeout_seconds: float) -> None:
+        with self._lock:
+            held = self._held.get((user, session_id))
+            if held is not None:
+                held.in_use = False
+                held.expires = self._clock() + timeout_seconds
+
+    def _sweep(self) -> None:
+        now = self._clock()
+        expired = [key for key, held in self._held.items() if not held.in_use and held.expires <= now]
+        for key in expired:
+            del self._held[key]
+
+    def __len__(self) -> int:
+        return len(self._held)

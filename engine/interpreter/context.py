@@ -1,0 +1,42 @@
+"""What a statement's handler may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from engine.session import QueryResult, QueryStatistics, Session
+from parts.types import DataType, IntegerType, StringType
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+STRING = StringType()
+UINT8 = IntegerType(8, signed=False)
+
+
+@dataclass
+class Context:
+    """One statement in execution. ``settings`` holds every setting: defaults, the session's, the statement's."""
+
+    engine: Engine
+    session: Session
+    settings: dict[str, object]
+    query_id: str
+    body: BinaryIO | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    statistics: QueryStatistics = field(default_factory=QueryStatistics)
+
+    def database(self, name: str | None) -> str:
+        return name if name is not None else self.session.database
+
+
+def rows_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:
+    """A small answer made here, not read from a table."""
+    arrays = [pa.array([row[index] for row in rows], type_.arrow) for index, (_, type_) in enumerate(columns)]
+    schema = pa.schema([pa.field(name, type_.arrow, type_.is_nullable) for name, type_ in columns])
+    batch = pa.record_batch(arrays, schema=schema)
+    return QueryResult(columns=tuple(columns), batches=iter([batch] if rows else []))

@@ -1,0 +1,117 @@
+"""CREATE, DROP, DETACH, ATTACH, RENAME, TRUNCATE, USE and SET."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.interpreter.context import Context
+from engine.interpreter.inserts import insert_select
+from engine.session import QueryResult
+from engine.settings import parse_setting
+from parts.errors import UserError
+from sql.defaults import insertable_columns
+from sql.statements import (
+    AttachTable,
+    ColumnClause,
+    CreateDatabase,
+    CreateTable,
+    DropDatabase,
+    DropTable,
+    RenameTables,
+    SetSettings,
+    TruncateTable,
+    Use,
+)
+
+
+def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
+    context.engine.catalog.create_database(statement.name, if_not_exists=statement.if_not_exists)
+    return QueryResult()
+
+
+def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
+    _refuse_system(statement.name)
+    context.engine.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
+    return QueryResult()
+
+
+def create_table(statement: CreateTable, context: Context) -> QueryResult:
+    database = context.database(statement.table.database)
+    _refuse_system(database)
+    create = _with_columns(statement, context)
+    if create.engine is None:
+        raise UserError(
+            "ENGINE_REQUIRED",
+            f"CREATE TABLE {statement.table.table} names no engine; add ENGINE = MergeTree",
+        )
+    table = context.engine.catalog.create_table(database, replace(create, as_table=None, as_select=""))
+    if table is not None and statement.as_select:
+        insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)
+    return QueryResult()
+
+
+def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
+    """Fills in what ``AS table`` and ``AS SELECT`` leave out."""
+    if statement.as_table is not None:
+        source = context.engine.catalog.table(
+            context.database(statement.as_table.database), statement.as_table.table
+        ).definition.create
+        if statement.engine is None:
+            return replace(
+                source, table=statement.table, if_not_exists=statement.if_not_exists, as_select=statement.as_select
+            )
+        return replace(statement, columns=statement.columns or source.columns)
+    if statement.as_select and not statement.columns:
+        described = context.engine.describe_query(statement.as_select, context)
+        return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in described))
+    return statement
+
+
+def drop_table(statement: DropTable, context: Context) -> QueryResult:
+    database = context.database(statement.table.database)
+    _refuse_system(database)
+    context.engine.catalog.drop_table(
+        database, statement.table.table, if_exists=statement.if_exists, detach=statement.detach
+    )
+    return QueryResult()
+
+
+def attach_table(statement: AttachTable, context: Context) -> QueryResult:
+    context.engine.catalog.attach_table(
+        context.database(statement.table.database), statement.table.table, if_not_exists=statement.if_not_exists
+    )
+    return QueryResult()
+
+
+def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
+    for old, new in statement.pairs:
+        context.engine.catalog.rename_table(
+            (context.database(old.database), old.table), (context.database(new.database), new.table)
+        )
+    return QueryResult()
+
+
+def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
+    database = context.database(statement.table.database)
+    if statement.if_exists and context.engine.catalog.find(database, statement.table.table) is None:
+        return QueryResult()
+    context.engine.catalog.table(database, statement.table.table).truncate()
+    return QueryResult()
+
+
+def use(statement: Use, context: Context) -> QueryResult:
+    if statement.database != "system" and statement.database not in context.engine.catalog.databases():
+        raise UserError("UNKNOWN_DATABASE", f"Database {statement.database} does not exist")
+    context.session.database = statement.database
+    return QueryResult()
+
+
+def set_settings(statement: SetSettings, context: Context) -> QueryResult:
+    parsed = {name: parse_setting(name, value) for name, value in statement.settings.items()}
+    context.session.settings.update(parsed)
+    return QueryResult()
+
+
+def _refuse_system(database: str) -> None:
+    if database == "system":
+        raise UserError("READONLY", "The database system is read-only")

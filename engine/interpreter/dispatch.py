@@ -1,0 +1,61 @@
+"""Which handler runs which statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from engine.interpreter import definitions, inserts, queries, shows, system_commands
+from engine.interpreter.context import Context
+from engine.session import QueryResult
+from parts.errors import UserError
+from sql import statements
+from sql.statements import ParsedStatement
+
+_HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
+    statements.CreateTable: definitions.create_table,
+    statements.CreateDatabase: definitions.create_database,
+    statements.DropDatabase: definitions.drop_database,
+    statements.DropTable: definitions.drop_table,
+    statements.AttachTable: definitions.attach_table,
+    statements.RenameTables: definitions.rename_tables,
+    statements.TruncateTable: definitions.truncate_table,
+    statements.Use: definitions.use,
+    statements.SetSettings: definitions.set_settings,
+    statements.ShowDatabases: shows.show_databases,
+    statements.ShowTables: shows.show_tables,
+    statements.ShowCreateTable: shows.show_create_table,
+    statements.ShowCreateDatabase: shows.show_create_database,
+    statements.ShowProcesslist: shows.show_processlist,
+    statements.DescribeTable: shows.describe_table,
+    statements.DescribeQuery: shows.describe_query,
+    statements.ExistsTable: shows.exists_table,
+    statements.ExistsDatabase: shows.exists_database,
+    statements.OptimizeTable: system_commands.optimize,
+    statements.SystemCommand: system_commands.system_command,
+    statements.Insert: inserts.insert,
+    statements.Select: queries.select,
+    statements.Explain: queries.explain,
+    statements.KillQuery: queries.kill_query,
+}
+_READ_ONLY = (
+    statements.Select, statements.Explain, statements.ShowDatabases, statements.ShowTables,
+    statements.ShowCreateTable, statements.ShowCreateDatabase, statements.ShowProcesslist, statements.DescribeTable,
+    statements.DescribeQuery, statements.ExistsTable, statements.ExistsDatabase, statements.Use, statements.SetSettings,
+)  # fmt: skip
+
+
+def execute_statement(parsed: ParsedStatement, context: Context) -> QueryResult:
+    """Raises 164 (READONLY) for a change in a read-only session, and whatever the statement raises."""
+    statement = parsed.statement
+    if context.session.readonly and not isinstance(statement, _READ_ONLY):
+        raise UserError("READONLY", f"Cannot execute {type(statement).__name__} in readonly mode")
+    result = _HANDLERS[type(statement)](statement, context)
+    return replace(
+        result,
+        format=parsed.format,
+        outfile=parsed.outfile,
+        statistics=result.statistics if result.batches is not None and result.columns else context.statistics,
+        query_id=context.query_id,
+    )

@@ -1,0 +1,128 @@
+"""INSERT: from data in a format, or from a query, to the blocks of a table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from engine.interpreter.context import Context
+from engine.session import QueryResult
+from engine.tables.table import InsertOptions, Table
+from parts.errors import UserError
+from parts.schema import Column
+from sql.defaults import cast_block, complete_block, insertable_columns
+from sql.formats import read_blocks
+from sql.statements import Insert
+
+
+def insert(statement: Insert, context: Context) -> QueryResult:
+    database = context.database(statement.table.database)
+    if database == "system":
+        raise UserError("READONLY", "The database system is read-only")
+    table = context.engine.catalog.table(database, statement.table.table)
+    columns = insertable_columns(table.description.schema, statement.columns, statement.except_columns)
+    if statement.select:
+        insert_select(table, columns, statement.select, context)
+        return QueryResult()
+    blocks = read_blocks(
+        statement.format,
+        _data(statement.inline_data, context.body),
+        columns,
+        settings=_format_settings(context),
+        max_block_rows=int(str(context.settings["max_insert_block_size"])),
+    )
+    _write(table, blocks, context)
+    return QueryResult()
+
+
+def insert_select(table: Table, columns: Sequence[Column], query: str, context: Context) -> None:
+    """Writes a query's rows; its columns go to ``columns`` by position."""
+    result = context.engine.select(query, context)
+    types = [type_ for _, type_ in result.columns]
+    settings = _format_settings(context)
+    try:
+        blocks = (cast_block(block, types, columns, settings=settings) for block in _squashed(result.batches, context))
+        _write(table, blocks, context)
+    finally:
+        result.close()
+
+
+def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
+    sink = table.begin_insert(_options(context))
+    try:
+        for block in blocks:
+            sink.write(complete_block(block, table.description.schema, settings=_format_settings(context)))
+        outcome = sink.commit()
+    finally:
+        sink.abort()
+    context.statistics.written_rows += outcome.written_rows
+    context.statistics.written_bytes += outcome.written_bytes
+    context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
+
+
+def _options(context: Context) -> InsertOptions:
+    settings = context.settings
+    quorum = settings["insert_quorum"]
+    assert isinstance(quorum, int | str)
+    return InsertOptions(
+        quorum=quorum,
+        quorum_parallel=bool(settings["insert_quorum_parallel"]),
+        quorum_timeout_seconds=float(str(settings["insert_quorum_timeout"])) / 1000,
+        deduplicate=bool(settings["insert_deduplicate"]),
+        deduplication_token=str(settings["insert_deduplication_token"]),
+    )
+
+
+def _format_settings(context: Context) -> dict[str, object]:
+    return {**context.settings, "timezone": context.engine.config.timezone}
+
+
+def _data(inline: bytes, body: BinaryIO | None) -> BinaryIO:
+    if body is None:
+        return io.BytesIO(inline)
+    if not inline:
+        return body
+    return io.BufferedReader(_Chained(inline, body))
+
+
+class _Chained(io.RawIOBase):
+    """The data that stood in the statement, then the rest of the request."""
+
+    def __init__(self, first: bytes, rest: BinaryIO) -> None:
+        self._first = first
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if self._first:
+            size = min(len(buffer), len(self._first))
+            buffer[:size] = self._first[:size]
+            self._first = self._first[size:]
+            return size
+        data = self._rest.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
+    """Joins the small batches of a query to blocks of the size that is worth a part."""
+    most_rows = int(str(context.settings["min_insert_block_size_rows"]))
+    most_bytes = int(str(context.settings["min_insert_block_size_bytes"]))
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= most_rows or size >= most_bytes:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,1 @@
+"""How replicas give each other parts: a small HTTP protocol of its own, on its own port."""

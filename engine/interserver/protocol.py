@@ -1,0 +1,41 @@
+"""What crosses the wire when a replica fetches a part.
+
+``GET /part?endpoint=<replica znode path>&part=<name>``, basic authentication when credentials are set. The answer is
+one line of JSON, ``{"version": 1, "files": [{"name": …, "size": bytes}, …]}``, a line feed, and the files' bytes one
+behind the other in that order. The receiver checks every file against the part's own checksums file, so a cut or
+altered answer is never taken for a part.
+
+Errors are a status of 400 or more with ``X-ClickHouse-Exception-Code`` and the message as text.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+PROTOCOL_VERSION = 1
+CHUNK_BYTES = 1024 * 1024
+EXCEPTION_CODE_HEADER = "X-ClickHouse-Exception-Code"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a part: (name, size in bytes), in the order they are sent."""
+
+    files: tuple[tuple[str, int], ...]
+
+    def to_line(self) -> bytes:
+        files = [{"name": name, "size": size} for name, size in self.files]
+        return json.dumps({"version": PROTOCOL_VERSION, "files": files}, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Manifest:
+        """Raises ``ValueError`` for anything that is not a manifest of this version with plain file names."""
+        content = json.loads(line)
+        if content.get("version") != PROTOCOL_VERSION:
+            raise ValueError(f"interserver protocol version {content.get('version')} is not {PROTOCOL_VERSION}")
+        files = tuple((str(entry["name"]), int(entry["size"])) for entry in content["files"])
+        for name, _ in files:
+            if "/" in name or name in ("", ".", ".."):
+                raise ValueError(f"unacceptable file name {name!r}")
+        return cls(files)

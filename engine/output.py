@@ -1,0 +1,49 @@
+"""A statement's result as the bytes of a format: the same for the HTTP interface and for ``pando local``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from engine.config import Config
+from engine.session import QueryResult, Session
+from engine.settings import SETTINGS, default_settings, parse_setting
+from sql.formats import Statistics, write_blocks
+from sql.statements import Insert, ParsedStatement, Select
+
+
+def output_settings(config: Config, session: Session, parsed: ParsedStatement) -> dict[str, object]:
+    """Defaults, the session's settings, the statement's own, and the server's time zone."""
+    settings = {**default_settings(), "timezone": config.timezone, **session.settings}
+    # CREATE keeps its SETTINGS with the table.
+    own = parsed.statement.settings if isinstance(parsed.statement, Insert | Select) else {}
+    settings.update((name, parse_setting(name, value)) for name, value in own.items())
+    return settings
+
+
+def encode(result: QueryResult, format: str, settings: dict[str, object]) -> Iterator[bytes]:
+    """The rows in the format, as they arrive. Raises 73 (UNKNOWN_FORMAT).
+
+    Blocks are as the query makes them; only a ``max_block_size`` that somebody set cuts them further.
+    """
+    counts = Statistics()
+    limit = int(str(settings["max_block_size"])) or 1
+    is_limited = limit != SETTINGS["max_block_size"].default
+    started = time.perf_counter()
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in result.batches:
+            rows += batch.num_rows
+            result.statistics.result_rows = rows
+            if is_limited:
+                yield from (batch.slice(start, limit) for start in range(0, batch.num_rows, limit))
+            else:
+                yield batch
+        counts.elapsed_seconds = time.perf_counter() - started
+        counts.rows_read = result.statistics.read_rows
+        counts.bytes_read = result.statistics.read_bytes
+
+    return write_blocks(format, result.columns, counted(), settings=settings, statistics=counts)

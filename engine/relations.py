@@ -1,0 +1,54 @@
+"""The tables a session's queries can read: the catalog's and ``system``'s."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.interpreter.context import Context
+from engine.system_tables.system_table import SystemRelation
+from engine.system_tables.zookeeper import ZooKeeperRelation
+from parts.errors import CorruptionError, UserError
+from parts.schema import TableDescription
+from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.tables.table import Table
+
+
+@dataclass(frozen=True)
+class TableRelation:
+    """A table as one query reads it: with the query's consistency."""
+
+    table: Table
+    sequential_consistency: bool
+
+    @property
+    def description(self) -> TableDescription:
+        return self.table.description
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        return self.table.snapshot(sequential_consistency=sequential_consistency or self.sequential_consistency)
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        self.table.report_corruption(error)
+
+
+@dataclass(frozen=True)
+class SessionRelations:
+    """Implements ``sql.relation.RelationCatalog``."""
+
+    engine: Engine
+    context: Context
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+        database = self.context.database(database)
+        if database == "system":
+            if table not in self.engine.system_tables:
+                raise UserError("UNKNOWN_TABLE", f"Table system.{table} does not exist")
+            if table == "zookeeper":
+                return ZooKeeperRelation(self.engine)
+            return SystemRelation(self.engine.system_tables[table], self.engine)
+        sequential = bool(self.context.settings["select_sequential_consistency"])
+        return TableRelation(self.engine.catalog.table(database, table), sequential)

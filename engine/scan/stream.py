@@ -1,0 +1,124 @@
+"""The answer to a scan: an Arrow stream of storage values, straight from the parts.
+
+What a client without the types of ``parts`` could not read leaves as text: Enum, UUID, IPv4, IPv6. LowCardinality
+stays a dictionary; everything else is the storage value (DateTime: UTC instants without a zone). Small batches (of
+small parts) are joined before they are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from engine.scan.pruning import RowFilter
+from parts.reader import MarkRange, Part
+from parts.schema import Column
+from parts.types import (
+    ArrayType,
+    DataType,
+    EnumType,
+    IPv4Type,
+    IPv6Type,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    TupleType,
+    UUIDType,
+)
+from sql.formats.arrow_formats import PieceSink
+from sql.formats.options import FormatOptions
+from sql.formats.render import render_plain
+from sql.formats.wire import list_parts
+
+BATCH_ROWS = 65_536
+_TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
+_OPTIONS = FormatOptions()
+
+
+def scan_type(type_: DataType) -> pa.DataType:
+    """The Arrow type in which a column leaves."""
+    match type_:
+        case NullableType(inner):
+            return scan_type(inner)
+        case LowCardinalityType(inner):
+            return pa.dictionary(pa.int32(), scan_type(inner))
+        case EnumType() | UUIDType() | IPv4Type() | IPv6Type():
+            return pa.string()
+        case ArrayType(inner):
+            return pa.list_(pa.field("item", scan_type(inner), inner.is_nullable))
+        case MapType(key, value):
+            return pa.map_(scan_type(key), pa.field("value", scan_type(value), value.is_nullable))
+        case TupleType(elements):
+            fields = zip(type_.arrow, elements, strict=True)
+            return pa.struct([pa.field(field.name, scan_type(inner), field.nullable) for field, (_, inner) in fields])
+    return type_.arrow
+
+
+def scan_array(array: pa.Array, type_: DataType) -> pa.Array:
+    """A column in :func:`scan_type`."""
+    if array.type == scan_type(type_) and not isinstance(type_, _TEXTS):
+        return array
+    match type_:
+        case NullableType(inner):
+            return scan_array(array, inner)
+        case LowCardinalityType(inner):
+            return pa.DictionaryArray.from_arrays(array.indices, scan_array(array.dictionary, inner))
+        case ArrayType(inner):
+            offsets, mask, flat = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, scan_array(flat, inner), type=scan_type(type_), mask=mask)
+        case MapType(key, value):
+            offsets, _, flat = list_parts(array)
+            keys, values = scan_array(flat.field(0), key), scan_array(flat.field(1), value)
+            return pa.MapArray.from_arrays(offsets, keys, values, type=scan_type(type_))
+        case TupleType(elements):
+            children = [scan_array(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
+            return pa.StructArray.from_arrays(children, fields=list(scan_type(type_)))
+    return render_plain(array, type_, _OPTIONS)
+
+
+def scan_batches(
+    pieces: Iterable[tuple[Part, Sequence[MarkRange]]], columns: Sequence[Column], keep: RowFilter | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the pieces in order, in batches worth sending; those that ``keep`` leaves. At least one batch."""
+    names = [column.name for column in columns]
+    read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
+    schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for part, ranges in pieces:
+        for batch in part.read(read, ranges, max_batch_rows=BATCH_ROWS):
+            if keep is not None:
+                batch = keep(batch)
+                if not batch.num_rows:
+                    continue
+            arrays = [scan_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)]
+            if rows and rows + batch.num_rows > BATCH_ROWS:
+                yield _joined(held)
+                held, rows = [], 0
+            held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            rows += batch.num_rows
+    if held:
+        yield _joined(held)
+    else:
+        yield pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:
+    """Arrow IPC stream bytes, a piece per batch; the last piece holds the mark of the end."""
+    first = next(batches)
+    sink = PieceSink()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, first.schema, options=options) as writer:
+        writer.write_batch(first)
+        yield sink.take()
+        for batch in batches:
+            writer.write_batch(batch)
+            yield sink.take()
+    yield sink.take()
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]

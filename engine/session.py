@@ -1,0 +1,74 @@
+"""What a caller brings to a statement, and what it gets back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from parts.types import DataType
+from sql.formats.text_write import Statistics
+
+
+@dataclass
+class Session:
+    """The state statements share: ``USE`` and ``SET`` change it. Not for use by two statements at once."""
+
+    database: str = "default"
+    settings: dict[str, object] = field(default_factory=dict)
+    user: str = "default"
+    query_id: str = ""
+    readonly: bool = False
+
+    def new_query_id(self) -> str:
+        """Gives the next statement an id unless the caller named one."""
+        return self.query_id or str(uuid.uuid4())
+
+
+@dataclass
+class QueryStatistics(Statistics):
+    """Counted while a statement runs (``X-ClickHouse-Summary``). Bytes are uncompressed."""
+
+    written_rows: int = 0
+    written_bytes: int = 0
+    result_rows: int = 0
+    deduplicated_blocks: int = 0
+    total_rows_to_read: int = 0
+
+    @property
+    def read_rows(self) -> int:
+        return self.rows_read
+
+    @property
+    def read_bytes(self) -> int:
+        return self.bytes_read
+
+
+@dataclass
+class QueryResult:
+    """The answer to one statement.
+
+    ``columns`` is empty for statements that return no rows. ``batches`` stream lazily, in the storage types of
+    ``columns``. ``format`` is what the statement's FORMAT clause said. Close it, or read it to its end.
+    """
+
+    columns: tuple[tuple[str, DataType], ...] = ()
+    batches: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
+    format: str | None = None
+    outfile: str | None = None
+    statistics: QueryStatistics = field(default_factory=QueryStatistics)
+    query_id: str = ""
+    refresh: Callable[[], None] = lambda: None
+    """Brings ``statistics`` up to date while the query runs."""
+    on_cancel: Callable[[], None] = lambda: None
+    on_close: Callable[[], None] = lambda: None
+
+    def cancel(self) -> None:
+        """Asks the running query to end; reading ``batches`` then raises ``CancelledError``. From any thread."""
+        self.on_cancel()
+
+    def close(self) -> None:
+        """Releases what the query holds. Closing twice is fine."""
+        self.on_close()

@@ -1,0 +1,166 @@
+"""``system.replicas`` and ``replication_queue``: what operators of replicated tables look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from coordination.keeper import KeeperError
+from coordination.replica_activity import active_replicas
+from engine.system_tables.system_table import Row, system_table
+from engine.tables.replicated.table import ReplicatedTable
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def _replicated(engine: Engine) -> Iterator[ReplicatedTable]:
+    for table in engine.catalog.tables():
+        if isinstance(table, ReplicatedTable):
+            yield table
+
+
+def _replicas(engine: Engine) -> Iterator[Row]:
+    now = engine.services.clock()
+    for table in _replicated(engine):
+        counts = table.queue.counts()
+        keeper = _Questions(table)
+        yield (
+            table.definition.database,
+            table.definition.name,
+            table.definition.engine_name,
+            int(table.activation is not None),
+            int(table.activation is None),
+            int(table.is_session_expired),
+            counts.future_parts,
+            len(table.part_checks),
+            table.paths.root,
+            table.replica.name,
+            table.replica.root,
+            counts.queue_size,
+            counts.inserts_in_queue,
+            counts.merges_in_queue,
+            int(counts.queue_oldest_time),
+            int(counts.inserts_oldest_time),
+            int(counts.merges_oldest_time),
+            counts.oldest_part_to_get,
+            counts.oldest_part_to_merge_to,
+            keeper.log_max_index,
+            keeper.log_pointer,
+            int(table.queue.absolute_delay(now)),
+            len(keeper.replicas),
+            sum(keeper.replicas.values()),
+            keeper.lost_part_count,
+            table.readonly_reason,
+            keeper.exception,
+            [(name, int(active)) for name, active in keeper.replicas.items()],
+        )
+
+
+class _Questions:
+    """What only ZooKeeper knows; zeros and the reason when it does not answer."""
+
+    def __init__(self, table: ReplicatedTable) -> None:
+        self.log_max_index = self.log_pointer = self.lost_part_count = 0
+        self.replicas: dict[str, bool] = {}
+        self.exception = ""
+        keeper = table.replication.keeper
+        try:
+            if keeper is None or table.is_session_expired:
+                self.exception = "There is no connection to ZooKeeper"
+                return
+            self.replicas = active_replicas(keeper, table.paths)
+            self.log_pointer, self.log_max_index = table.queue_steps.log_position(keeper)
+            self.lost_part_count = int(keeper.get(table.paths.lost_part_count)[0] or b"0")
+        except KeeperError as error:
+            self.exception = error.message
+
+
+def _queue(engine: Engine) -> Iterator[Row]:
+    for table in _replicated(engine):
+        for position, item in enumerate(table.queue.entries()):
+            entry = item.entry
+            yield (
+                table.definition.database,
+                table.definition.name,
+                table.replica.name,
+                position,
+                item.name,
+                entry.type.value,
+                int(entry.create_time),
+                entry.quorum,
+                entry.source_replica,
+                str(entry.new_part or ""),
+                [str(part) for part in entry.source_parts],
+                int(item.is_executing),
+                item.num_tries,
+                item.last_exception,
+                int(item.last_attempt_time),
+                item.num_postponed,
+                item.postpone_reason,
+                int(item.last_postpone_time),
+                entry.merge_type,
+            )
+
+
+TABLES = (
+    system_table(
+        "replicas",
+        """
+        database String
+        table String
+        engine String
+        is_leader UInt8
+        is_readonly UInt8
+        is_session_expired UInt8
+        future_parts UInt32
+        parts_to_check UInt32
+        zookeeper_path String
+        replica_name String
+        replica_path String
+        queue_size UInt32
+        inserts_in_queue UInt32
+        merges_in_queue UInt32
+        queue_oldest_time DateTime
+        inserts_oldest_time DateTime
+        merges_oldest_time DateTime
+        oldest_part_to_get String
+        oldest_part_to_merge_to String
+        log_max_index UInt64
+        log_pointer UInt64
+        absolute_delay UInt64
+        total_replicas UInt8
+        active_replicas UInt8
+        lost_part_count UInt64
+        last_queue_update_exception String
+        zookeeper_exception String
+        replica_is_active Map(String, UInt8)
+        """,
+        _replicas,
+    ),
+    system_table(
+        "replication_queue",
+        """
+        database String
+        table String
+        replica_name String
+        position UInt32
+        node_name String
+        type String
+        create_time DateTime
+        required_quorum UInt32
+        source_replica String
+        new_part_name String
+        parts_to_merge Array(String)
+        is_currently_executing UInt8
+        num_tries UInt32
+        last_exception String
+        last_attempt_time DateTime
+        num_postponed UInt32
+        postpone_reason String
+        last_postpone_time DateTime
+        merge_type String
+        """,
+        _queue,
+    ),
+)

@@ -1,0 +1,72 @@
+"""``system.one``, ``settings``, ``macros``, ``functions`` and ``processes``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from engine.settings import SETTINGS
+from engine.system_tables.system_table import Row, system_table
+from sql.functions import function_names
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def _settings(_: Engine) -> Iterator[Row]:
+    for setting in SETTINGS.values():
+        default = str(setting.default)
+        yield (setting.name, default, 0, setting.description, setting.type, default, 0)
+
+
+def _processes(engine: Engine) -> Iterator[Row]:
+    now = time.time()
+    for process in engine.processes():
+        statistics = process.statistics
+        yield (
+            process.user,
+            process.query_id,
+            now - process.started,
+            statistics.read_rows,
+            statistics.read_bytes,
+            statistics.written_rows,
+            process.query,
+        )
+
+
+TABLES = (
+    system_table("one", "dummy UInt8", lambda _: [(0,)]),
+    system_table(
+        "settings",
+        """
+        name String
+        value String
+        changed UInt8
+        description String
+        type String
+        default String
+        readonly UInt8
+        """,
+        _settings,
+    ),
+    system_table("macros", "macro String\nsubstitution String", lambda engine: sorted(engine.config.macros.items())),
+    system_table(
+        "functions",
+        "name String\nis_aggregate UInt8",
+        lambda _: [(name, int(is_aggregate)) for name, is_aggregate in function_names()],
+    ),
+    system_table(
+        "processes",
+        """
+        user String
+        query_id String
+        elapsed Float64
+        read_rows UInt64
+        read_bytes UInt64
+        written_rows UInt64
+        query String
+        """,
+        _processes,
+    ),
+)

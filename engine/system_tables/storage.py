@@ -1,0 +1,269 @@
+"""``system.databases``, ``tables``, ``columns``, ``parts``, ``detached_parts`` and ``merges``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from engine.system_tables.system_table import Row, system_table
+from parts.part_name import PartName
+from parts.store import PartState
+from sql.ddl_render import render_create
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.tables.table import Table
+
+
+def _databases(engine: Engine) -> Iterator[Row]:
+    for name in engine.database_names():
+        yield (name, "System" if name == "system" else "Ordinary", str(engine.path / "data" / name), "")
+
+
+def _tables(engine: Engine) -> Iterator[Row]:
+    for table in engine.catalog.tables():
+        definition = table.definition
+        active = table.store.active()
+        yield (
+            definition.database,
+            definition.name,
+            definition.engine_name,
+            0,
+            [str(definition.data_path)],
+            render_create(definition.create),
+            ", ".join(definition.description.partition_key.expressions),
+            ", ".join(definition.description.sorting_key.expressions),
+            ", ".join(definition.description.primary_key.expressions),
+            ", ".join(definition.description.sampling_key.expressions),
+            sum(part.rows for part in active),
+            sum(part.bytes_on_disk for part in active),
+            len(active),
+            definition.create.comment,
+        )
+    for name in sorted(engine.system_tables):
+        yield ("system", name, "System", 0, [], "", "", "", "", "", None, None, None, "")
+
+
+def _columns(engine: Engine) -> Iterator[Row]:
+    for table in engine.catalog.tables():
+        definition = table.definition
+        sizes = _column_sizes(table)
+        keys = definition.description
+        for position, column in enumerate(definition.description.schema.columns, 1):
+            compressed, uncompressed = sizes.get(column.name, (0, 0))
+            yield (
+                definition.database,
+                definition.name,
+                column.name,
+                str(column.type),
+                position,
+                column.default_kind,
+                column.default_expression,
+                compressed,
+                uncompressed,
+                column.comment,
+                int(column.name in keys.partition_key.columns),
+                int(column.name in keys.sorting_key.columns),
+                int(column.name in keys.primary_key.columns),
+                int(column.name in keys.sampling_key.columns),
+                f"CODEC({column.codec})" if column.codec else "",
+            )
+    for name, system in sorted(engine.system_tables.items()):
+        for position, column in enumerate(system.schema.columns, 1):
+            yield ("system", name, column.name, str(column.type), position, "", "", 0, 0, "", 0, 0, 0, 0, "")
+
+
+def _column_sizes(table: Table) -> dict[str, tuple[int, int]]:
+    totals: dict[str, tuple[int, int]] = {}
+    for part in table.store.active():
+        for name, (compressed, uncompressed) in part.column_sizes().items():
+            before = totals.get(name, (0, 0))
+            totals[name] = (before[0] + compressed, before[1] + uncompressed)
+    return totals
+
+
+def _parts(engine: Engine) -> Iterator[Row]:
+    for table in engine.catalog.tables():
+        definition = table.definition
+        for part, state in sorted(table.store.all_parts(), key=lambda item: item[0].name):
+            yield (
+                ", ".join(map(str, part.partition)) if len(part.partition) == 1 else str(part.partition),
+                str(part.name),
+                str(part.uuid),
+                part.part_type,
+                int(state is PartState.ACTIVE),
+                part.marks,
+                part.rows,
+                part.bytes_on_disk,
+                part.data_uncompressed_bytes,
+                int(part.modification_time),
+                part.name.partition_id,
+                part.name.min_block,
+                part.name.max_block,
+                part.name.level,
+                part.name.mutation,
+                part.content_hash,
+                definition.database,
+                definition.name,
+                definition.engine_name,
+                str(part.path),
+                state.value,
+            )
+
+
+def _detached_parts(engine: Engine) -> Iterator[Row]:
+    for table in engine.catalog.tables():
+        for directory in table.store.detached():
+            reason, name = _split_detached(directory)
+            files = (table.store.path / "detached" / directory).iterdir()
+            yield (
+                table.definition.database,
+                table.definition.name,
+                name.partition_id if name else None,
+                directory,
+                sum(file.stat().st_size for file in files),
+                reason,
+                name.min_block if name else None,
+                name.max_block if name else None,
+                name.level if name else None,
+            )
+
+
+def _split_detached(directory: str) -> tuple[str, PartName | None]:
+    """``broken_202001_1_1_0_try1`` is ("broken", the name); a name without reason has ""."""
+    fields = directory.split("_")
+    for start in range(len(fields)):
+        for end in (len(fields), len(fields) - 1):
+            name = PartName.try_parse("_".join(fields[start:end]))
+            if name is not None:
+                return "_".join(fields[:start]), name
+    return "", None
+
+
+def _merges(engine: Engine) -> Iterator[Row]:
+    now = time.time()
+    for merge in list(engine.services.merges):
+        yield (
+            merge.database,
+            merge.table,
+            now - merge.started,
+            merge.progress,
+            len(merge.sources),
+            list(merge.sources),
+            merge.result,
+            merge.total_rows,
+            merge.rows_written,
+        )
+
+
+TABLES = (
+    system_table(
+        "databases",
+        """
+        name String
+        engine String
+        data_path String
+        comment String
+        """,
+        _databases,
+    ),
+    system_table(
+        "tables",
+        """
+        database String
+        name String
+        engine String
+        is_temporary UInt8
+        data_paths Array(String)
+        create_table_query String
+        partition_key String
+        sorting_key String
+        primary_key String
+        sampling_key String
+        total_rows Nullable(UInt64)
+        total_bytes Nullable(UInt64)
+        active_parts Nullable(UInt64)
+        comment String
+        """,
+        _tables,
+    ),
+    system_table(
+        "columns",
+        """
+        database String
+        table String
+        name String
+        type String
+        position UInt64
+        default_kind String
+        default_expression String
+        data_compressed_bytes UInt64
+        data_uncompressed_bytes UInt64
+        comment String
+        is_in_partition_key UInt8
+        is_in_sorting_key UInt8
+        is_in_primary_key UInt8
+        is_in_sampling_key UInt8
+        compression_codec String
+        """,
+        _columns,
+    ),
+    system_table(
+        "parts",
+        """
+        partition String
+        name String
+        uuid String
+        part_type String
+        active UInt8
+        marks UInt64
+        rows UInt64
+        bytes_on_disk UInt64
+        data_uncompressed_bytes UInt64
+        modification_time DateTime
+        partition_id String
+        min_block_number Int64
+        max_block_number Int64
+        level UInt32
+        data_version UInt64
+        hash_of_uncompressed_files String
+        database String
+        table String
+        engine String
+        path String
+        _state String
+        """,
+        _parts,
+    ),
+    system_table(
+        "detached_parts",
+        """
+        database String
+        table String
+        partition_id Nullable(String)
+        name String
+        bytes_on_disk UInt64
+        reason String
+        min_block_number Nullable(Int64)
+        max_block_number Nullable(Int64)
+        level Nullable(UInt32)
+        """,
+        _detached_parts,
+    ),
+    system_table(
+        "merges",
+        """
+        database String
+        table String
+        elapsed Float64
+        progress Float64
+        num_parts UInt64
+        source_part_names Array(String)
+        result_part_name String
+        total_rows UInt64
+        rows_written UInt64
+        """,
+        _merges,
+    ),
+)

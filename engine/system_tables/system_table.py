@@ -1,0 +1,58 @@
+"""A ``system`` table: named columns and a function that lists its rows now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from parts.schema import Column, TableSchema
+from parts.types import parse_type
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class SystemTable:
+    """``rows(engine)`` yields one tuple a row, in the order of ``schema``. Some thousand rows at the most."""
+
+    name: str
+    schema: TableSchema
+    rows: Callable[[Engine], Iterable[Row]]
+
+    def block(self, rows: Sequence[Row], columns: Sequence[str]) -> pa.Table:
+        """The given columns of ``rows``."""
+        names = self.schema.names
+        arrays = [
+            pa.array([row[names.index(column)] for row in rows], self.schema.column(column).type.arrow)
+            for column in columns
+        ]
+        fields = [self.schema.arrow.field(column) for column in columns]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def system_table(name: str, columns: str, rows: Callable[[Engine], Iterable[Row]]) -> SystemTable:
+    """``columns`` is one ``name Type`` a line."""
+    pairs = [line.strip().split(" ", 1) for line in columns.strip().splitlines()]
+    schema = TableSchema(tuple(Column(column, parse_type(type_)) for column, type_ in pairs))
+    return SystemTable(name, schema, rows)
+
+
+@dataclass(frozen=True)
+class SystemRelation:
+    """A system table bound to an engine: what ``sql`` reads."""
+
+    table: SystemTable
+    engine: Engine
+
+    @property
+    def schema(self) -> TableSchema:
+        return self.table.schema
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self.table.block(list(self.table.rows(self.engine)), columns)

@@ -1,0 +1,87 @@
+"""``system.zookeeper``: the children of the nodes that the query names with ``WHERE path = …`` or ``path IN (…)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from coordination.keeper import Keeper, NoNode
+from engine.system_tables.system_table import Row, system_table
+from parts.errors import UserError
+from parts.schema import TableSchema
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+TABLE = system_table(
+    "zookeeper",
+    """
+    name String
+    value String
+    czxid Int64
+    mzxid Int64
+    ctime DateTime
+    mtime DateTime
+    version Int32
+    cversion Int32
+    ephemeralOwner Int64
+    dataLength Int32
+    numChildren Int32
+    path String
+    """,
+    lambda _: (),
+)
+
+
+@dataclass(frozen=True)
+class ZooKeeperRelation:
+    """Implements ``sql.relation.KeyedRelation``."""
+
+    engine: Engine
+    key_column: str = "path"
+
+    @property
+    def schema(self) -> TableSchema:
+        return TABLE.schema
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self.read_keys(None, columns)
+
+    def read_keys(self, values: Sequence[str] | None, columns: Sequence[str]) -> pa.Table:
+        """Raises 36 without a path, 225 without ZooKeeper, 999 for a node that is not there."""
+        if values is None:
+            raise UserError(
+                "BAD_ARGUMENTS", "SELECT from system.zookeeper needs a condition such as path = '/' or path IN (…)"
+            )
+        keeper = self.engine.replication.require_keeper()
+        return TABLE.block([row for path in values for row in _children(keeper, path)], columns)
+
+
+def _children(keeper: Keeper, path: str) -> Iterator[Row]:
+    parent = path.rstrip("/") or "/"
+    try:
+        names = keeper.children(parent)
+    except NoNode:
+        raise UserError("KEEPER_EXCEPTION", f"There is no node {parent} in ZooKeeper") from None
+    prefix = "/" if parent == "/" else f"{parent}/"
+    for name, answer in zip(names, keeper.get_many([prefix + name for name in names]), strict=True):
+        if answer is None:
+            continue
+        data, stat = answer
+        yield (
+            name,
+            data.decode(errors="replace"),
+            stat.created_zxid,
+            stat.modified_zxid,
+            stat.created_ms // 1000,
+            stat.modified_ms // 1000,
+            stat.version,
+            stat.children_version,
+            stat.ephemeral_owner,
+            stat.data_length,
+            stat.children_count,
+            path,
+        )

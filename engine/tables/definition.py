@@ -1,0 +1,30 @@
+"""A table as defined: its names, its CREATE statement, and where its data lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from parts.schema import TableDescription
+from sql.statements import CreateTable
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """``create`` is complete (columns, modern clauses, no IF NOT EXISTS); ``description`` is compiled from it."""
+
+    database: str
+    name: str
+    create: CreateTable
+    description: TableDescription
+    data_path: Path
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``, for messages."""
+        return f"{self.database}.{self.name}"
+
+    @property
+    def engine_name(self) -> str:
+        assert self.create.engine is not None
+        return self.create.engine.name

@@ -1,0 +1,115 @@
+"""One INSERT in progress: blocks become temporary parts as they come, and are committed together at the end.
+
+Nothing is visible before :meth:`InsertSink.commit`, so input that turns out wrong in its last row leaves no trace.
+Memory holds at most the few blocks being written; the rest is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import xxhash
+
+from engine.failpoints import failpoint
+from engine.tables.table import InsertOptions, Table
+from parts.content_hash import block_hash
+from parts.errors import PandoError
+from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
+
+logger = logging.getLogger(__name__)
+
+_MAX_WRITES_IN_FLIGHT = 2
+_WRITE_INLINE_ROWS = 10_000
+"""Below this a hand-over to another thread costs more than it gains."""
+
+
+@dataclass
+class TemporaryPart:
+    """A part on disk under a temporary name. ``block_id`` is what deduplicates it, ``""`` for never."""
+
+    directory: Path
+    partition_id: str
+    block_id: str
+    rows: int
+    bytes: int
+
+
+@dataclass
+class InsertOutcome:
+    written_rows: int = 0
+    written_bytes: int = 0
+    deduplicated_blocks: int = 0
+    part_names: list[str] = field(default_factory=list)
+
+
+class InsertSink(ABC):
+    """Takes the blocks of one INSERT. Not for use by several threads."""
+
+    def __init__(self, table: Table, options: InsertOptions) -> None:
+        self.table = table
+        self.options = options
+        self._blocks = 0
+        self._writes: list[Future[TemporaryPart] | TemporaryPart] = []
+
+    def write(self, block: pa.Table) -> None:
+        """Writes a complete block (every stored column, storage types) as one temporary part per partition."""
+        if block.num_rows == 0:
+            return
+        self._blocks += 1
+        for piece in split_by_partition(block, self.table.description):
+            token = self._deduplication_token(self._blocks - 1)
+            if block.num_rows <= _WRITE_INLINE_ROWS:
+                self._writes.append(self._write_piece(piece, token))
+                continue
+            in_flight = [write for write in self._writes if isinstance(write, Future) and not write.done()]
+            if len(in_flight) >= _MAX_WRITES_IN_FLIGHT:
+                in_flight[0].result()
+            self._writes.append(self.table.services.writers.submit(self._write_piece, piece, token))
+
+    def commit(self) -> InsertOutcome:
+        """Makes the rows visible. After an error nothing more of this INSERT becomes visible."""
+        try:
+            parts = [write.result() if isinstance(write, Future) else write for write in self._writes]
+            failpoint("insert.after_temporary_part")
+            return self.commit_parts(parts)
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Removes whatever temporary parts are left."""
+        for write in self._writes:
+            try:
+                part = write.result() if isinstance(write, Future) else write
+            except PandoError:
+                continue  # the write removed its own directory
+            self.table.store.drop_temporary(part.directory)
+        self._writes.clear()
+
+    @abstractmethod
+    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        """Gives the parts their block numbers and makes them active."""
+
+    def _deduplication_token(self, block_index: int) -> str | None:
+        token = self.options.deduplication_token
+        if not token:
+            return None
+        return xxhash.xxh3_128_hexdigest(f"{token}\0{block_index}".encode())
+
+    def _write_piece(self, piece: PartitionBlock, token: str | None) -> TemporaryPart:
+        block_id = ""
+        if self.options.deduplicate:
+            # Hashed in the order the rows came, before sorting: the same INSERT gives the same id everywhere.
+            block_id = f"{piece.partition_id}_{token or block_hash(piece.block)}"
+        directory = self.table.store.create_temporary("tmp_insert_")
+        try:
+            block = sort_block(piece.block, self.table.description)
+            write_part(directory, block, self.table.description, piece.values)
+        except BaseException:
+            self.table.store.drop_temporary(directory)
+            raise
+        return TemporaryPart(directory, piece.partition_id, block_id, piece.block.num_rows, piece.block.nbytes)

@@ -1,0 +1,197 @@
+"""``MergeTree``: a table on this server alone. Commits are renames; block numbers come from a counter.
+
+Invariants:
+- Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk.
+- A part is a source of at most one merge at a time (``_busy``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from coordination.merge_selector import PartFacts, select_merge
+from engine.failpoints import failpoint
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.merging import merge_to_temporary
+from engine.tables.table import InsertOptions, OptimizeOptions, Table
+from parts.errors import ConflictError, CorruptionError, UserError
+from parts.part_name import PartName, merged_name
+from parts.reader import Part
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 5.0
+_OPTIMIZE_RETRY_SECONDS = 0.02
+_OPTIMIZE_ATTEMPTS = 30_000
+
+
+class MergeTreeInsert(InsertSink):
+    """Commits all parts of the INSERT at once, in memory; each is on disk under its final name before."""
+
+    table: MergeTreeTable
+
+    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        outcome = InsertOutcome()
+        new = []
+        for part in parts:
+            if self.table.is_duplicate(part.block_id):
+                outcome.deduplicated_blocks += 1
+                continue
+            number = self.table.next_block_number()
+            name = PartName(part.partition_id, number, number, 0)
+            new.append(self.table.store.add_preactive(part.directory, name))
+            failpoint("insert.after_rename")
+            self.table.remember(part.block_id)
+            outcome.written_rows += part.rows
+            outcome.written_bytes += part.bytes
+            outcome.part_names.append(str(name))
+        for committed in new:
+            self.table.store.commit(committed)
+        self.table.wake_merges()
+        return outcome
+
+
+class MergeTreeTable(Table):
+    def start(self) -> None:
+        self._lock = threading.Lock()
+        self._busy: set[PartName] = set()
+        self._are_merges_allowed = True
+        self._recent_blocks: deque[str] = deque(maxlen=self.description.settings.non_replicated_deduplication_window)
+        super().start()
+        numbers = [part.name.max_block for part, _ in self.store.all_parts()]
+        self._last_block_number = max(numbers, default=0)
+        self._merge_task = self.make_task("merge", self._merge_step)
+        self.run_in_background(self.services.workers, self._merge_task)
+
+    def begin_insert(self, options: InsertOptions) -> InsertSink:
+        self.check_part_count()
+        return MergeTreeInsert(self, options)
+
+    def next_block_number(self) -> int:
+        with self._lock:
+            self._last_block_number += 1
+            return self._last_block_number
+
+    def is_duplicate(self, block_id: str) -> bool:
+        return bool(block_id) and block_id in self._recent_blocks
+
+    def remember(self, block_id: str) -> None:
+        if block_id:
+            self._recent_blocks.append(block_id)
+
+    def wake_merges(self) -> None:
+        self._merge_task.wake()
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        """There is no other copy: the part stays where it is, and every read of it fails, until the user decides."""
+        logger.error("table %s: %s", self.definition.full_name, error)
+
+    def optimize(self, options: OptimizeOptions) -> None:
+        by_partition: dict[str, list[Part]] = {}
+        for part in self.store.active():
+            by_partition.setdefault(part.name.partition_id, []).append(part)
+        wanted = [options.partition_id] if options.partition_id is not None else sorted(by_partition)
+        if not options.final and options.partition_id is None:
+            wanted = sorted(wanted, key=lambda partition: -len(by_partition[partition]))[:1]
+        merged = False
+        for partition in wanted:
+            parts = by_partition.get(partition, [])
+            if len(parts) > 1 or (parts and (options.deduplicate or (options.final and parts[0].name.level == 0))):
+                self._merge_whole(partition, options)
+                merged = True
+        if not merged and options.throw_if_noop:
+            raise UserError(
+                "CANNOT_ASSIGN_OPTIMIZE", f"Nothing to merge in table {self.definition.full_name}: no suitable parts"
+            )
+
+    def _merge_whole(self, partition: str, options: OptimizeOptions) -> None:
+        """Waits for merges of its parts that are under way."""
+        for _ in range(_OPTIMIZE_ATTEMPTS):
+            names = [part.name for part in self.store.active() if part.name.partition_id == partition]
+            try:
+                self._merge(names, options.deduplicate, options.deduplicate_by)
+                return
+            except ConflictError:
+                if self.is_stopping.wait(_OPTIMIZE_RETRY_SECONDS):
+                    break
+        raise ConflictError("ABORTED", f"Parts of partition {partition} are being merged all the time; try again later")
+
+    def allow(self, action: str, allowed: bool) -> None:
+        self._are_merges_allowed = allowed or action != "merges"
+        self.wake_merges()
+
+    def truncate(self) -> None:
+        """A merge under way when this runs finds its sources gone at its commit, and is given up."""
+        self.store.drop_active([part.name for part in self.store.active()])
+
+    def _merge_step(self) -> float:
+        return 0.0 if self._are_merges_allowed and self._merge_selected() else _IDLE_SECONDS
+
+    def _merge_selected(self) -> bool:
+        now = self.services.clock()
+        with self._lock:
+            busy = set(self._busy)
+        parts = {part.name: part for part in self.store.active()}
+        runs = [
+            list(run)
+            for (_, is_free), run in groupby(sorted(parts), key=lambda name: (name.partition_id, name not in busy))
+            if is_free
+        ]
+        settings = self.description.settings
+        choice = select_merge(
+            runs,
+            lambda name: PartFacts(parts[name].bytes_on_disk, now - parts[name].modification_time, parts[name].rows),
+            max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
+            max_parts=settings.max_parts_to_merge_at_once,
+        )
+        if not choice:
+            return False
+        try:
+            self._merge(choice)
+        except ConflictError as conflict:
+            logger.info("merge given up: %s", conflict)
+        return True
+
+    def _merge(
+        self, names: Sequence[PartName], deduplicate: bool = False, deduplicate_by: tuple[str, ...] = ()
+    ) -> None:
+        """Raises ``ConflictError`` when a source is already being merged or has gone."""
+        self._take(names)
+        try:
+            with self.store.snapshot() as snapshot:
+                by_name = {part.name: part for part in snapshot.parts}
+                if not all(name in by_name for name in names):
+                    raise ConflictError("ABORTED", "A source of the merge is no longer active")
+                result = merged_name(list(names))
+                directory = merge_to_temporary(
+                    self,
+                    [by_name[name] for name in names],
+                    result,
+                    deduplicate=deduplicate,
+                    deduplicate_by=deduplicate_by,
+                )
+                merged = self.store.add_preactive(directory, result)
+                self._commit_merge(merged, names)
+        finally:
+            with self._lock:
+                self._busy.difference_update(names)
+
+    def _take(self, names: Iterable[PartName]) -> None:
+        with self._lock:
+            taken = self._busy.intersection(names)
+            if taken:
+                raise ConflictError("ABORTED", f"Part {min(taken)} is being merged already; try again later")
+            self._busy.update(names)
+
+    def _commit_merge(self, merged: Part, names: Sequence[PartName]) -> None:
+        """The sources may have been truncated meanwhile: their rows must not come back."""
+        with self.store.lock:
+            if all(self.store.get_active(name) is not None for name in names):
+                self.store.commit(merged)
+                return
+        self.store.rollback(merged)
+        raise ConflictError("ABORTED", f"A source of {merged.name} was dropped during the merge")

@@ -1,0 +1,57 @@
+"""Runs one merge of parts into a temporary part and shows it in ``system.merges`` meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from engine.failpoints import failpoint
+from engine.tables.table import RunningMerge, Table
+from parts.merge import MergeProgress, merge_parts
+from parts.part_name import PartName
+from parts.reader import Part
+
+
+def merge_to_temporary(
+    table: Table,
+    sources: Sequence[Part],
+    result: PartName,
+    *,
+    deduplicate: bool = False,
+    deduplicate_by: tuple[str, ...] = (),
+    is_cancelled: Callable[[], bool] | None = None,
+) -> Path:
+    """The directory of the merged part, not yet in the store. Raises ``CorruptionError``, ``CancelledError``."""
+    merge = RunningMerge(
+        database=table.definition.database,
+        table=table.definition.name,
+        result=str(result),
+        sources=tuple(str(source.name) for source in sources),
+        started=table.services.clock(),
+        total_rows=sum(source.rows for source in sources),
+    )
+    running = table.services.merges
+    directory = table.store.create_temporary("tmp_merge_")
+
+    def on_progress(progress: MergeProgress) -> None:
+        merge.rows_written = progress.rows_written
+        merge.progress = progress.rows_read / max(1, merge.total_rows)
+
+    running.append(merge)
+    try:
+        merge_parts(
+            sources,
+            directory,
+            table.description,
+            deduplicate=deduplicate,
+            deduplicate_by=deduplicate_by,
+            is_cancelled=is_cancelled or table.is_cancelled,
+            on_progress=on_progress,
+        )
+        failpoint("merge.after_temporary_part")
+    except BaseException:
+        table.store.drop_temporary(directory)
+        raise
+    finally:
+        running.remove(merge)
+    return directory

@@ -1,0 +1,1 @@
+"""``ReplicatedMergeTree``: a table whose replicas agree through ZooKeeper (see ARCHITECTURE.md)."""

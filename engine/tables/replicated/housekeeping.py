@@ -1,0 +1,59 @@
+"""Keeps ZooKeeper small: trims the log and the deduplication window, and takes deleted parts off the lists."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coordination.cleanup import CleanupSettings, clean_once
+from coordination.queue_io import remove_parts
+from parts.errors import PandoError
+from parts.reader import Part
+
+if TYPE_CHECKING:
+    from engine.tables.replicated.table import ReplicatedTable
+
+logger = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    def __init__(self, table: ReplicatedTable) -> None:
+        self._table = table
+
+    def step(self) -> float:
+        """Any replica may clean; a little randomness keeps them from doing it all at once."""
+        table = self._table
+        settings = table.description.settings
+        pause = settings.cleanup_delay_period * (1 + random.random() / 3)
+        if table.activation is None:
+            return pause
+        try:
+            with table.working() as (keeper, _):
+                clean_once(
+                    keeper,
+                    table.paths,
+                    CleanupSettings(
+                        settings.min_replicated_logs_to_keep,
+                        settings.max_replicated_logs_to_keep,
+                        settings.replicated_deduplication_window,
+                        settings.replicated_deduplication_window_seconds,
+                    ),
+                )
+        except PandoError as error:
+            logger.info("cleaning up the log of %s is put off: %s", table.definition.full_name, error)
+        return pause
+
+    def delete_outdated(self, parts: Sequence[Part]) -> None:
+        """Read-only tables delete nothing: what is on disk is then the only truth."""
+        table = self._table
+        if not parts or table.activation is None:
+            return
+        try:
+            with table.working() as (keeper, _):
+                remove_parts(keeper, table.replica, [str(part.name) for part in parts])
+        except PandoError as error:
+            logger.info("deleting outdated parts of %s is put off: %s", table.definition.full_name, error)
+            return
+        table.store.delete(parts)

@@ -1,0 +1,204 @@
+"""The end of an INSERT into a replicated table: number, rename, commit, and the wait for the quorum.
+
+A part is rolled back only when it cannot be committed any more (see ``coordination.insert_commit``).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from coordination.block_numbers import BlockLock, DuplicateBlock
+from coordination.insert_commit import (
+    InsertRequest,
+    InsertResult,
+    InsertStatus,
+    begin_insert,
+    commit_insert,
+    release_quietly,
+)
+from coordination.keeper import Keeper
+from coordination.part_record import PartRecord
+from coordination.quorum import QuorumPlan, plan_quorum, wait_for_quorum
+from coordination.replica_activity import Activation
+from engine.failpoints import failpoint
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.table import InsertOptions
+from parts.errors import ConflictError, PandoError, UnknownOutcomeError
+from parts.part_name import PartName
+from parts.reader import Part
+
+if TYPE_CHECKING:
+    from engine.tables.replicated.table import ReplicatedTable
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+_RESOLVE_SECONDS = 10.0
+_COPIES_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class _Committed:
+    """Where the rows are: a part of this INSERT, or the part an earlier one made of them."""
+
+    part: str
+    is_duplicate: bool
+
+
+class ReplicatedInsert(InsertSink):
+    table: ReplicatedTable
+
+    def __init__(self, table: ReplicatedTable, options: InsertOptions) -> None:
+        super().__init__(table, options)
+        table.require_writable()
+        self._plan()  # refuses a hopeless quorum before any work
+
+    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        outcome = InsertOutcome()
+        for part in parts:
+            with self.table.working() as (keeper, activation), self.table.releasing_numbers():
+                plan = self._plan()
+                committed = self._commit(keeper, activation, part, plan)
+            if committed.is_duplicate:
+                outcome.deduplicated_blocks += 1
+            else:
+                outcome.written_rows += part.rows
+                outcome.written_bytes += part.bytes
+                outcome.part_names.append(committed.part)
+            if committed.is_duplicate:
+                self._wait_for_original(keeper, activation, committed.part, plan)
+            elif plan is not None:
+                self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel)
+        return outcome
+
+    def _plan(self) -> QuorumPlan | None:
+        if self.options.quorum in (0, 1):
+            return None
+        keeper = self.table.require_writable()
+        return plan_quorum(keeper, self.table.paths, self.options.quorum, is_parallel=self.options.quorum_parallel)
+
+    def _wait_for_quorum(self, keeper: Keeper, activation: Activation, part: str, is_parallel: bool) -> None:
+        wait_for_quorum(
+            keeper,
+            self.table.paths,
+            part,
+            activation,
+            is_parallel=is_parallel,
+            timeout_seconds=self.options.quorum_timeout_seconds,
+            clock=self.table.services.monotonic,
+            wait=self.table.services.wait,
+            is_cancelled=self.table.is_stopping.is_set,
+        )
+
+    def _wait_for_original(self, keeper: Keeper, activation: Activation, part: str, plan: QuorumPlan | None) -> None:
+        """A repeated block is confirmed when its original is: by the quorum that was asked then, and the one asked now.
+
+        Without the first, rows would be acknowledged that the failure of their quorum takes back.
+        """
+        paths = self.table.paths
+        for is_parallel, path in ((True, paths.quorum_parallel_part(part)), (False, paths.quorum_status)):
+            keeper.sync(paths.root)
+            if keeper.exists(path) is not None or keeper.exists(paths.quorum_failed_part(part)) is not None:
+                self._wait_for_quorum(keeper, activation, part, is_parallel)
+        deadline = self.table.services.monotonic() + self.options.quorum_timeout_seconds
+        while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
+            if self.table.services.monotonic() >= deadline or self.table.is_stopping.is_set():
+                raise UnknownOutcomeError(
+                    "UNKNOWN_STATUS_OF_INSERT",
+                    f"The rows are stored already, as part {part}, but on fewer than {plan.required} replicas",
+                )
+            self.table.sleep(_COPIES_POLL_SECONDS)
+
+    def _copies(self, keeper: Keeper, part: PartName) -> int:
+        """Replicas that have the part or one it was merged into."""
+        replicas = keeper.children(self.table.paths.replicas)
+        listings = keeper.children_many([self.table.paths.replica(name).parts for name in replicas])
+        parsed = ([PartName.try_parse(name) for name in listing or ()] for listing in listings)
+        return sum(any(other is not None and other.covers(part) for other in listing) for listing in parsed)
+
+    def _commit(
+        self, keeper: Keeper, activation: Activation, part: TemporaryPart, plan: QuorumPlan | None
+    ) -> _Committed:
+        for _ in range(_ATTEMPTS):
+            taken = self._take_number(keeper, part, plan)
+            if isinstance(taken, DuplicateBlock):
+                return _Committed(taken.part, is_duplicate=True)
+            name = PartName(part.partition_id, taken.number, taken.number, 0)
+            stored = self._name(keeper, part, name, taken)
+            request = InsertRequest(
+                replica=self.table.replica,
+                part=name,
+                lock=taken,
+                record=part_record(stored),
+                create_time=self.table.services.clock(),
+                activation=activation,
+                block_id=part.block_id,
+                quorum=plan,
+            )
+            with self.table.queue.inserting(name):
+                result = self._commit_in_keeper(keeper, request, stored)
+                if result.status is InsertStatus.COMMITTED:
+                    self.table.add_committed(stored, request.create_time)
+            if result.status is InsertStatus.COMMITTED:
+                return _Committed(str(name), is_duplicate=False)
+            if result.status is InsertStatus.DUPLICATE:
+                self.table.store.rollback(stored)
+                return _Committed(result.duplicate_of, is_duplicate=True)
+            logger.info("block %s of %s takes a new number: %s", name, self.table.definition.full_name, result.reason)
+            part.directory = self.table.store.take_back(stored)
+        raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
+
+    def _take_number(self, keeper: Keeper, part: TemporaryPart, plan: QuorumPlan | None) -> BlockLock | DuplicateBlock:
+        return begin_insert(
+            keeper,
+            self.table.paths,
+            part.partition_id,
+            part.block_id,
+            owner=self.table.replica.name,
+            quorum=plan,
+            minimum=self.table.next_free_block(part.partition_id),
+        )
+
+    def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
+        """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
+        try:
+            stored = self.table.store.add_preactive(part.directory, name)
+            failpoint("insert.after_rename")
+        except Exception:
+            release_quietly(keeper, lock)
+            self.table.discard_preactive(name)
+            raise
+        return stored
+
+    def _commit_in_keeper(self, keeper: Keeper, request: InsertRequest, stored: Part) -> InsertResult:
+        table = self.table
+        try:
+            failpoint("insert.before_commit")
+        except PandoError:
+            release_quietly(keeper, request.lock)
+            table.store.rollback(stored)
+            raise
+        try:
+            result = commit_insert(
+                keeper, request, clock=table.services.monotonic, sleep=table.sleep, resolve_seconds=_RESOLVE_SECONDS
+            )
+        except PandoError:
+            table.store.rollback(stored)
+            raise
+        failpoint("insert.after_commit")
+        if result.status is InsertStatus.UNKNOWN:
+            # The part stays pre-active; the next ZooKeeper session finds out what became of it.
+            table.remember_unknown(request)
+            raise UnknownOutcomeError(
+                "UNKNOWN_STATUS_OF_INSERT",
+                f"Unknown status of part {request.part}: {result.reason}. ZooKeeper went away during the commit; the "
+                "rows may be stored. Repeating the same INSERT is safe: it will be deduplicated",
+            )
+        return result
+
+
+def part_record(part: Part) -> PartRecord:
+    """What ZooKeeper keeps about a part."""
+    return PartRecord(part.content_hash, part.rows, part.data_uncompressed_bytes)

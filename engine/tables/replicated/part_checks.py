@@ -1,0 +1,95 @@
+"""Checks parts that came under suspicion, and puts good copies in the place of bad ones.
+
+Fed by SELECT and merges that meet corruption. A bad part stays active, so that every read of it fails rather than
+misses rows, until a copy has come from another replica; then it moves to ``detached/broken_…``. ZooKeeper's list does
+not change: it says what the part should be.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from coordination.keeper import Keeper
+from coordination.part_record import PartRecord
+from parts.errors import CorruptionError, PandoError, UserError
+from parts.part_name import PartName
+from parts.reader import Part, open_part
+
+if TYPE_CHECKING:
+    from engine.tables.replicated.table import ReplicatedTable
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 60.0
+_RETRY_SECONDS = 1.0
+
+
+class PartChecks:
+    def __init__(self, table: ReplicatedTable) -> None:
+        self._table = table
+        self._lock = threading.Lock()
+        self._due: dict[PartName, float] = {}
+        """Suspects, and when to look at each next."""
+
+    def add(self, name: PartName) -> None:
+        with self._lock:
+            self._due[name] = 0.0
+
+    def __len__(self) -> int:
+        """``parts_to_check`` of ``system.replicas``."""
+        return len(self._due)
+
+    def step(self) -> float:
+        """Checks one part; reads all of it."""
+        with self._lock:
+            name = min(self._due, key=lambda part: (self._due[part], part), default=None)
+        if name is None:
+            return _IDLE_SECONDS
+        now = self._table.services.clock()
+        if self._due[name] > now:
+            return min(self._due[name] - now, _IDLE_SECONDS)
+        if self._table.activation is None:
+            return _RETRY_SECONDS
+        try:
+            with self._table.working() as (keeper, _):
+                self._check(keeper, name)
+        except PandoError as error:
+            logger.info("the check of part %s is put off: %s", name, error)
+            with self._lock:
+                self._due[name] = now + _RETRY_SECONDS
+            return _RETRY_SECONDS
+        with self._lock:
+            self._due.pop(name, None)
+        return 0.0
+
+    def _check(self, keeper: Keeper, name: PartName) -> None:
+        part = self._table.store.get_active(name)
+        if part is None:
+            return
+        try:
+            part.verify()
+        except CorruptionError as error:
+            moved = self._replace(keeper, part)
+            logger.error(
+                "part %s of %s was broken, a copy took its place, moved to %s: %s",
+                name,
+                self._table.definition.full_name,
+                moved,
+                error,
+            )
+
+    def _replace(self, keeper: Keeper, part: Part) -> str:
+        """Raises 234 when no other replica has the part: reads of it go on failing."""
+        table = self._table
+        record = PartRecord.parse(keeper.get(table.replica.part(str(part.name)))[0])
+        directory = table.fetcher.fetch(keeper, part.name, table.is_cancelled)
+        try:
+            if open_part(directory).content_hash != record.content_hash:
+                raise CorruptionError("The copy is not what ZooKeeper says", part=str(part.name))
+            return table.store.replace(part, directory, "broken")
+        except UserError:  # it was merged away meanwhile
+            return "nowhere: it was merged away"
+        finally:
+            table.store.drop_temporary(directory)

@@ -1,0 +1,271 @@
+"""Getting and keeping the right to write: what a replica does at its start and on every new ZooKeeper session.
+
+read-only → stop work of the old session → take back parts whose quorum failed → activate → fence what former
+sessions may still have under way → settle inserts of unknown outcome → clone if lost, else compare disk with ZooKeeper
+→ load the queue → pull → confirm own quorum parts → writable.
+
+Each step can be repeated; any failure leaves the table read-only with the reason visible in ``system.replicas``, and
+the whole sequence is tried again a little later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from typing import TYPE_CHECKING
+
+from coordination.block_numbers import release_orphans
+from coordination.clone import clone_replica, finish_clone, is_lost
+from coordination.insert_commit import InsertStatus, resolve_insert
+from coordination.keeper import Keeper, SessionState
+from coordination.queue_io import load_queue, remove_parts, requeue_fetch
+from coordination.quorum import confirm_own_parts, forget_failed_parts, take_back_failed_parts
+from coordination.replica_activity import activate, deactivate
+from coordination.table_nodes import (
+    check_definition,
+    create_table_or_replica,
+    drop_replica,
+    replica_exists,
+)
+from engine.tables.replicated.insert import part_record
+from engine.tables.replicated.shared_definition import shared_definition
+from parts.errors import PandoError, UnavailableError, UserError
+from parts.part_name import PartName
+from parts.reader import Part
+from parts.store import PartState
+from recovery import flags
+from recovery.startup_check import PartOnDisk, StartupPlan, plan_startup
+from recovery.survey import read_part_records, read_survey
+
+if TYPE_CHECKING:
+    from engine.tables.replicated.table import ReplicatedTable
+
+logger = logging.getLogger(__name__)
+
+_CONNECTED_SECONDS = 5.0
+_ACTIVATE_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+_REFUSED_SECONDS = 3.0
+_RESOLVE_SECONDS = 5.0
+
+
+class ReplicaSession:
+    def __init__(self, table: ReplicatedTable) -> None:
+        self._table = table
+        self.restart_requested = threading.Event()
+        self.broken_parts: UserError | None = None
+        """More parts were broken at the start than the settings allow: only force makes the table writable."""
+        self.force_restore = False
+        """The server found ``flags/force_restore_data`` at its start."""
+        self._last_refusal = ""
+
+    # -- CREATE and DROP ----------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
+        table = self._table
+        create_table_or_replica(
+            table.replication.require_keeper(),
+            table.paths,
+            table.replica.name,
+            shared_definition(table.description),
+        )
+
+    def drop_replica(self) -> None:
+        """Raises 999 when ZooKeeper is away: the replica would stay behind for ever otherwise."""
+        drop_replica(self._table.replication.require_keeper(), self._table.paths, self._table.replica.name)
+
+    def leave(self) -> None:
+        """At a graceful stop: other replicas see at once that this one is gone."""
+        table = self._table
+        activation, keeper = table.activation, table.replication.keeper
+        table.become_readonly("The table is stopped")
+        if activation is not None and keeper is not None:
+            deactivate(keeper, activation)
+
+    # -- the session --------------------------------------------------------------------------------------------
+
+    def step(self) -> float:
+        table = self._table
+        keeper = table.replication.keeper
+        if keeper is None:
+            table.become_readonly("ZooKeeper is not configured on this server")
+            return _CONNECTED_SECONDS
+        if keeper.state is not SessionState.CONNECTED:
+            if table.activation is None:
+                table.readonly_reason = "there is no connection to ZooKeeper"
+            return _RETRY_SECONDS
+        activation = table.activation
+        is_new = activation is None or activation.session_id != keeper.session_id
+        if not is_new and not self.restart_requested.is_set():
+            return _CONNECTED_SECONDS
+        return self._begin(keeper)
+
+    def _begin(self, keeper: Keeper) -> float:
+        table = self._table
+        self.restart_requested.clear()
+        if not table.become_readonly("The replica is starting"):
+            return _RETRY_SECONDS
+        try:
+            self._establish(keeper)
+        except UserError as refusal:
+            self._refuse(refusal)
+            return _REFUSED_SECONDS
+        except PandoError as error:
+            self._refuse(error)
+            return _RETRY_SECONDS
+        except Exception as error:
+            logger.exception("table %s could not begin its ZooKeeper session", table.definition.full_name)
+            self._refuse(error)
+            return _REFUSED_SECONDS
+        return _CONNECTED_SECONDS
+
+    def _refuse(self, error: Exception) -> None:
+        reason = str(error) if isinstance(error, PandoError) else repr(error)
+        if self._last_refusal != reason:
+            logger.warning("table %s stays read-only: %s", self._table.definition.full_name, reason)
+        self._last_refusal = reason
+        self._table.become_readonly(reason)
+
+    def _establish(self, keeper: Keeper) -> None:
+        table = self._table
+        keeper.sync(table.paths.root)
+        if not check_definition(keeper, table.paths, shared_definition(table.description)):
+            raise UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {table.paths.root}")
+        if not replica_exists(keeper, table.replica):
+            raise UserError("NO_ZOOKEEPER", f"The replica is missing in ZooKeeper: {table.replica.root}")
+        self._take_back_failed_quorum_parts(keeper)  # before anybody can fetch them from here
+        activation = activate(
+            keeper,
+            table.replica,
+            table.replication.address,
+            self._identity(),
+            wait_seconds=_ACTIVATE_SECONDS,
+            is_stopping=table.is_stopping.is_set,
+            clock=table.services.monotonic,
+            takes_over=True,
+        )
+        try:
+            release_orphans(keeper, table.paths, table.replica.name)
+            self._settle_unknown_commits(keeper)
+            self._take_back_failed_quorum_parts(keeper)  # failed between the first look and the activation
+            if is_lost(keeper, table.replica):
+                self._clone(keeper)
+            else:
+                self._compare_with_disk(keeper)
+            active = [part.name for part in table.store.active()]
+            load_queue(keeper, table.replica, table.queue, active)
+            table.queue_steps.pull(keeper)
+            confirm_own_parts(keeper, table.replica, [str(name) for name in active])
+        except BaseException:
+            deactivate(keeper, activation)
+            raise
+        self._last_refusal = ""
+        table.become_writable(activation)
+        logger.info("table %s is writable as replica %s", table.definition.full_name, table.replica.name)
+
+    def _identity(self) -> str:
+        """A random text kept with the data, and where the data is.
+
+        It tells a former process on this data (which is gone: the data directory is locked) from another server of the
+        same name, even one that was started on a copy of the directory.
+        """
+        path = self._table.definition.data_path
+        file = path / "replica_identity"
+        if not file.exists():
+            path.mkdir(parents=True, exist_ok=True)
+            draft = path / f"tmp_replica_identity_{uuid.uuid4().hex}"
+            draft.write_text(str(uuid.uuid4()))
+            os.replace(draft, file)
+        return f"{file.read_text()} {socket.gethostname()}:{path}"
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def _settle_unknown_commits(self, keeper: Keeper) -> None:
+        table = self._table
+        requests, table.unknown_inserts = table.unknown_inserts, []
+        for request in requests:
+            part = table.store.get_preactive(request.part)
+            result = resolve_insert(
+                keeper, request, clock=table.services.monotonic, sleep=table.sleep, resolve_seconds=_RESOLVE_SECONDS
+            )
+            if result.status is InsertStatus.UNKNOWN:
+                table.unknown_inserts.append(request)
+                raise UnavailableError("KEEPER_EXCEPTION", f"The outcome of part {request.part} is still unknown")
+            logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
+            if part is not None:
+                self._settle(part, result.status is InsertStatus.COMMITTED)
+        for part in table.store.preactive():
+            self._settle(part, keeper.exists(table.replica.part(str(part.name))) is not None)
+
+    def _settle(self, part: Part, is_committed: bool) -> None:
+        if is_committed:
+            self._table.store.commit(part)
+        else:
+            self._table.store.rollback(part)
+
+    def _take_back_failed_quorum_parts(self, keeper: Keeper) -> None:
+        table = self._table
+        failed = take_back_failed_parts(keeper, table.replica)
+        for name in map(PartName.parse, failed):
+            if table.store.get(name) is not None:
+                table.store.detach(name, "noquorum")
+        forget_failed_parts(keeper, table.replica, failed)
+
+    def _clone(self, keeper: Keeper) -> None:
+        """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""
+        table = self._table
+        hashes = {name: part.content_hash for name, part in self._on_disk().items()}
+        result = clone_replica(keeper, table.replica, hashes, clock=table.services.clock)
+        for name in result.parts_to_detach:
+            logger.warning("part %s is not on %s: moved to %s", name, result.source, table.store.detach(name, "clone"))
+        table.store.revive(hashes.keys())
+        listed = read_part_records(keeper, table.replica)
+        for part in table.store.active():
+            if part.name not in listed:
+                keeper.create(table.replica.part(str(part.name)), part_record(part).to_bytes())
+        finish_clone(keeper, table.replica)
+        logger.info("replica %s cloned %s: %s parts to fetch", table.replica.root, result.source, result.queued_fetches)
+
+    def _compare_with_disk(self, keeper: Keeper) -> None:
+        table = self._table
+        flagged = flags.is_raised(keeper, table.replica)
+        if self.broken_parts is not None and not (flagged or self.force_restore):
+            raise self.broken_parts
+        plan = plan_startup(
+            self._on_disk(),
+            read_survey(keeper, table.replica),
+            max_ratio_of_wrong_parts=table.description.settings.replicated_max_ratio_of_wrong_parts,
+            force=flagged or self.force_restore,
+        )
+        if plan.refusal:
+            raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", plan.refusal)
+        self._carry_out(keeper, plan)
+        if flagged:
+            flags.lower_flag(keeper, table.replica)
+        self.force_restore = False
+        self.broken_parts = None
+
+    def _carry_out(self, keeper: Keeper, plan: StartupPlan) -> None:
+        """Repeatable: what was done drops out of the next plan. Covered parts go when their cover is here."""
+        table = self._table
+        for name in plan.unexpected:
+            logger.warning("part %s is not in ZooKeeper: moved to %s", name, table.store.detach(name, "ignored"))
+        for name in plan.differing:
+            logger.warning("part %s differs from ZooKeeper: moved to %s", name, table.store.detach(name, "broken"))
+        table.store.revive(plan.keep)
+        for name in plan.fetch:
+            logger.warning("part %s is missing on disk: it will be fetched", name)
+        remove_parts(keeper, table.replica, plan.forget)
+        requeue_fetch(keeper, table.replica, table.queue, plan.fetch, table.services.clock())
+
+    def _on_disk(self) -> dict[PartName, PartOnDisk]:
+        """Every part on disk that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
+        return {
+            entry.part.name: PartOnDisk(entry.part.rows, entry.part.content_hash)
+            for entry in self._table.store.entries()
+            if not entry.is_dropped and entry.state in (PartState.ACTIVE, PartState.OUTDATED)
+        }

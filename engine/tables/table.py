@@ -1,0 +1,200 @@
+"""What every MergeTree table can do; the replicated and the single-server table build on it.
+
+A table may be used from any thread. ``start`` and ``stop`` are called once each, by the catalog.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.background import BackgroundPool, Task
+from engine.tables.definition import TableDefinition
+from parts.errors import CorruptionError, UnavailableError, UserError
+from parts.reader import Part
+from parts.schema import TableDescription
+from parts.store import PartStore
+from sql.relation import PartsSnapshot
+
+if TYPE_CHECKING:
+    from engine.tables.insert_sink import InsertSink
+
+logger = logging.getLogger(__name__)
+
+_CLEANUP_SECONDS = 10.0
+_DROP_WAIT_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class InsertOptions:
+    """The settings of one INSERT, resolved. ``quorum`` is 0 (none), a count, or ``"auto"`` (a majority)."""
+
+    quorum: int | str = 0
+    quorum_parallel: bool = True
+    quorum_timeout_seconds: float = 600.0
+    deduplicate: bool = True
+    deduplication_token: str = ""
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """What OPTIMIZE was asked to do; ``partition_id`` is ``None`` for every partition."""
+
+    partition_id: str | None = None
+    final: bool = False
+    deduplicate: bool = False
+    deduplicate_by: tuple[str, ...] = ()
+    throw_if_noop: bool = False
+
+
+@dataclass
+class RunningMerge:
+    """A merge under way, for ``system.merges``."""
+
+    database: str
+    table: str
+    result: str
+    sources: tuple[str, ...]
+    started: float
+    total_rows: int
+    progress: float = 0.0
+    rows_written: int = 0
+
+
+@dataclass
+class TableServices:
+    """What the engine lends to its tables."""
+
+    clock: Callable[[], float]
+    housekeeping: BackgroundPool
+    """For short steps: pulling, selecting, cleaning."""
+    workers: BackgroundPool
+    """For long steps: merging and fetching."""
+    writers: ThreadPoolExecutor
+    """Compresses and writes the blocks of INSERTs."""
+    merges: list[RunningMerge] = field(default_factory=list)
+    monotonic: Callable[[], float] = time.monotonic
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait
+    """Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
+
+
+class Table(ABC):
+    """One table on this server."""
+
+    def __init__(self, definition: TableDefinition, services: TableServices) -> None:
+        self.definition = definition
+        self.services = services
+        self.store = PartStore(definition.data_path, definition.description, clock=services.clock)
+        self.is_stopping = threading.Event()
+        self._tasks: list[tuple[BackgroundPool, Task]] = []
+
+    @property
+    def description(self) -> TableDescription:
+        return self.definition.description
+
+    def create(self) -> None:  # noqa: B027  (most tables have nothing to do)
+        """What CREATE TABLE does beyond :meth:`start`, before it."""
+
+    @abstractmethod
+    def allow(self, action: str, allowed: bool) -> None:
+        """SYSTEM STOP/START ``action``: ``merges`` or ``fetches``."""
+
+    def start(self) -> None:
+        """Loads the parts and starts background work."""
+        self.load_parts()
+        self.run_in_background(self.services.housekeeping, self.make_task("clean up", self.clean_up_step))
+
+    def stop(self) -> None:
+        """Ends background work; running steps end at their next cancellation point."""
+        self.is_stopping.set()
+        for pool, task in self._tasks:
+            pool.remove(task)
+        self._tasks.clear()
+
+    def load_parts(self) -> None:
+        """Raises ``UserError`` 231 when more parts are broken than the settings allow."""
+        report = self.store.load()
+        settings = self.description.settings
+        for name, error in report.broken:
+            logger.warning("table %s: part %s is broken, moved to detached: %s", self.definition.full_name, name, error)
+        too_many = len(report.broken) > settings.max_suspicious_broken_parts
+        if too_many or report.broken_bytes > settings.max_suspicious_broken_parts_bytes:
+            raise UserError(
+                "TOO_MANY_UNEXPECTED_DATA_PARTS",
+                f"Suspiciously many broken parts in table {self.definition.full_name}: {len(report.broken)} of "
+                f"{report.broken_bytes} bytes; max_suspicious_broken_parts = {settings.max_suspicious_broken_parts}, "
+                f"max_suspicious_broken_parts_bytes = {settings.max_suspicious_broken_parts_bytes}",
+            )
+
+    def make_task(self, name: str, step: Callable[[], float]) -> Task:
+        """A task that waits for :meth:`run_in_background`; waking it before does nothing."""
+        return Task(f"{self.definition.full_name}: {name}", step)
+
+    def run_in_background(self, pool: BackgroundPool, task: Task, delay_seconds: float = 0.0) -> None:
+        """Runs the task until :meth:`stop`, first after ``delay_seconds``."""
+        self._tasks.append((pool, task))
+        pool.add(task, delay_seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """Ends early when the table is being stopped."""
+        self.services.wait(self.is_stopping, seconds)
+
+    def is_cancelled(self) -> bool:
+        return self.is_stopping.is_set()
+
+    @abstractmethod
+    def begin_insert(self, options: InsertOptions) -> InsertSink:
+        """Starts one INSERT. Raises 252 (TOO_MANY_PARTS) and whatever forbids writing now."""
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        """The active parts, held until released. ``sequential_consistency`` matters to replicated tables alone."""
+        return self.store.snapshot()
+
+    @abstractmethod
+    def report_corruption(self, error: CorruptionError) -> None:
+        """Called when a read met corruption."""
+
+    @abstractmethod
+    def optimize(self, options: OptimizeOptions) -> None:
+        """Merges now. Raises 388 (CANNOT_ASSIGN_OPTIMIZE) if nothing is to be done and ``throw_if_noop``."""
+
+    @abstractmethod
+    def truncate(self) -> None:
+        """Removes all rows that are there now."""
+
+    def check_can_drop(self) -> None:  # noqa: B027  (most tables always can)
+        """Raises what would make :meth:`drop` fail, while the table still works."""
+
+    def drop(self) -> None:
+        """Deletes the data; queries that read it get a moment to end. The table has been stopped."""
+        deadline = time.monotonic() + _DROP_WAIT_SECONDS
+        while any(entry.references for entry in self.store.entries()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        shutil.rmtree(self.definition.data_path, ignore_errors=True)
+
+    def clean_up_step(self) -> float:
+        """Deletes outdated parts that are old enough and not read by anybody."""
+        self.delete_outdated(self.store.outdated_expired(self.services.clock()))
+        return _CLEANUP_SECONDS
+
+    def delete_outdated(self, parts: Sequence[Part]) -> None:
+        self.store.delete(parts)
+
+    def check_part_count(self) -> None:
+        """Raises 252 when the table has too many parts to take another INSERT."""
+        settings = self.description.settings
+        total, partition, most = self.store.active_counts()
+        if most >= settings.parts_to_throw_insert or total >= settings.max_parts_in_total:
+            raise UnavailableError(
+                "TOO_MANY_PARTS",
+                f"Too many parts ({most} in partition {partition}, {total} in all) in table "
+                f"{self.definition.full_name}. Merges are processing significantly slower than inserts; "
+                "insert fewer and larger blocks",
+            )

@@ -1,0 +1,139 @@
+"""When disk and ZooKeeper disagree: small things mend themselves, suspicious ones are refused until force is given."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from parts.errors import PandoError
+from tests.cluster.conftest import Replicas
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("recovery")]
+
+PARTS = 10
+
+
+def filled_table(replicas: Replicas) -> str:
+    """Ten parts that are not merged."""
+    table = replicas.new_table()
+    for client in replicas.clients.values():
+        client.execute(f"SYSTEM STOP MERGES {table}")
+    for number in range(PARTS):
+        replicas["r1"].execute(f"INSERT INTO {table} SELECT number + {number * 100}, 'x' FROM numbers(100)")
+    replicas.wait_rows(table, PARTS * 100)
+    return table
+
+
+def server_path(replicas: Replicas, name: str) -> Path:
+    return next(replicas.cluster.replica_directory(name).rglob("metadata")).parent
+
+
+def data_path(replicas: Replicas, name: str, table: str) -> Path:
+    return server_path(replicas, name) / "data" / "default" / table
+
+
+def part_directories(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if entry.name.startswith("all_"))
+
+
+def test_an_emptied_directory_is_filled_again(replicas: Replicas) -> None:
+    table = filled_table(replicas)
+    replicas.cluster.kill("r2")
+    shutil.rmtree(data_path(replicas, "r2", table))
+    replicas.restart("r2")
+    replicas.wait_rows(table, PARTS * 100)
+    replicas.wait_equal(table)
+
+
+@pytest.mark.parametrize("way", ["znode", "file", "command"])
+def test_a_great_loss_is_refused_until_forced(replicas: Replicas, way: str) -> None:
+    table = filled_table(replicas)
+    replicas.cluster.kill("r2")
+    for directory in part_directories(data_path(replicas, "r2", table))[: PARTS * 6 // 10]:
+        shutil.rmtree(directory)
+    replicas.restart("r2")
+    status = f"SELECT is_readonly, last_queue_update_exception FROM system.replicas WHERE table = '{table}'"
+    readonly, reason = replicas["r2"].rows(status)[0]
+    assert readonly == 1
+    assert "231" in reason
+    assert replicas["r2"].value(f"SELECT count() FROM {table}") == PARTS * 40
+    with pytest.raises(PandoError) as raised:
+        replicas["r2"].execute(f"INSERT INTO {table} VALUES (1, 'y')")
+    assert raised.value.code == 242
+    force(replicas, table, way)
+    replicas.wait_rows(table, PARTS * 100)
+    replicas.wait_equal(table)
+    assert replicas["r2"].rows(status) == [[0, ""]]
+
+
+def force(replicas: Replicas, table: str, way: str) -> None:
+    if way == "file":
+        flag = server_path(replicas, "r2") / "flags" / "force_restore_data"
+        flag.parent.mkdir(exist_ok=True)
+        flag.touch()
+        replicas.restart("r2")
+        return
+    config = str(next(replicas.cluster.replica_directory("r2").rglob("*.yaml")))
+    pando = [sys.executable, "-m", "engine.cli", "recovery"]
+    if way == "znode":
+        from coordination.kazoo_keeper import KazooKeeper
+
+        port = replicas.status("zookeeper").port  # type: ignore[attr-defined]
+        keeper = KazooKeeper(f"127.0.0.1:{port}")
+        keeper.wait_connected(10)
+        keeper.create(f"/tables/{table}/replicas/r2/flags/force_restore_data")
+        keeper.close()
+        return
+    listed = subprocess.run(
+        [*pando, "status", "--config", config], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert table in listed.stdout
+    arguments = ["force-restore-data", "--config", config, "--table", f"default.{table}"]
+    dry = subprocess.run([*pando, *arguments, "--dry-run"], capture_output=True, text=True, timeout=60, check=True)
+    assert table in dry.stdout
+    subprocess.run([*pando, *arguments], capture_output=True, text=True, timeout=60, check=True)
+
+
+def test_a_flipped_byte_is_found_and_mended(replicas: Replicas) -> None:
+    table = filled_table(replicas)
+    victim = part_directories(data_path(replicas, "r2", table))[3] / "data.bin"
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    victim.write_bytes(content)
+    with pytest.raises(PandoError) as raised:
+        replicas["r2"].execute(f"SELECT sum(k), max(v) FROM {table}")
+    assert raised.value.code == 40
+    assert victim.parent.name in raised.value.message
+    total = PARTS * 100
+    replicas.wait(
+        lambda: (
+            replicas.try_value("r2", f"SELECT sum(k) + length(max(v)) FROM {table}") == total * (total - 1) // 2 + 1
+        ),
+        "the right answer after the refetch",
+    )
+    names = replicas["r2"].rows(f"SELECT name FROM system.detached_parts WHERE table = '{table}'")
+    assert [f"broken_{victim.parent.name}"] in names
+
+
+def test_zookeeper_away_at_start(replicas: Replicas) -> None:
+    table = filled_table(replicas)
+    replicas.cluster.kill("zookeeper")
+    replicas.restart("r3")
+    assert replicas["r3"].value(f"SELECT count() FROM {table}") == PARTS * 100
+    with pytest.raises(PandoError) as raised:
+        replicas["r3"].execute(f"INSERT INTO {table} VALUES (1, 'y')")
+    assert raised.value.code in (242, 999)
+    replicas.cluster.restart("zookeeper")
+    replicas.wait(
+        lambda: all(
+            replicas.try_value(name, f"SELECT is_readonly FROM system.replicas WHERE table = '{table}'") == 0
+            for name in replicas.clients
+        ),
+        "the replicas to become writable",
+    )
+    replicas["r3"].execute(f"INSERT INTO {table} VALUES (123456, 'y')")
+    replicas.wait_rows(table, PARTS * 100 + 1)

@@ -1,0 +1,132 @@
+"""The request body as a stream: bounded, decompressed, abortable."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import threading
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+import zstandard
+
+from engine.http.body import BodyPipe, decompressed, joined
+from engine.http.compression import choose_compressor
+from parts.errors import CancelledError, UserError
+
+DATA = b"".join(b"%d,some text\n" % number for number in range(200_000))
+
+
+def _lz4(data: bytes) -> bytes:
+    return bytes(pa.Codec("lz4").compress(data, asbytes=True))
+
+
+def _raw_deflate(data: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return stream.compress(data) + stream.flush()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "compress"),
+    [
+        ("", bytes),
+        ("gzip", gzip.compress),
+        ("deflate", zlib.compress),
+        ("deflate", _raw_deflate),
+        ("zstd", zstandard.compress),
+        ("lz4", _lz4),
+    ],
+)
+def test_content_encodings(encoding: str, compress: Callable[[bytes], bytes]) -> None:
+    assert decompressed(io.BytesIO(compress(DATA)), encoding).read() == DATA
+
+
+def test_bytes_that_are_not_of_the_encoding() -> None:
+    for encoding in ("gzip", "deflate", "zstd", "lz4"):
+        with pytest.raises(UserError) as caught:
+            decompressed(io.BytesIO(b"this is plain text, not compressed at all"), encoding).read()
+        assert caught.value.name == "CANNOT_DECOMPRESS"
+    with pytest.raises(UserError, match="snappy"):
+        decompressed(io.BytesIO(b""), "snappy")
+
+
+def test_cut_off_body() -> None:
+    for encoding, compress in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+        with pytest.raises(UserError) as caught:
+            decompressed(io.BytesIO(compress(DATA)[:-200]), encoding).read()
+        assert caught.value.name == "CANNOT_DECOMPRESS"
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "lz4"])
+def test_answers_are_one_stream(encoding: str) -> None:
+    compressor = choose_compressor(f"br, {encoding};q=0.9", 3)
+    assert compressor.encoding == encoding
+    parts = [compressor.compress(DATA[start : start + 100_000]) for start in range(0, len(DATA), 100_000)]
+    whole = b"".join(parts) + compressor.finish()
+    assert decompressed(io.BytesIO(whole), encoding).read() == DATA
+    assert len(whole) < len(DATA) / 3
+
+
+def test_no_compression_unless_accepted() -> None:
+    assert choose_compressor("identity, gzip;q=0", 3).encoding == ""
+
+
+def test_joined_keeps_the_order() -> None:
+    assert joined(b"head ", io.BytesIO(b"and rest")).read() == b"head and rest"
+
+
+def test_pipe_holds_back_a_fast_client() -> None:
+    """The client waits while the pipe is full, and everything arrives."""
+    held: list[int] = []
+    received: list[bytes] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        pipe = BodyPipe(loop, limit=10_000)
+        start_reading = threading.Event()
+
+        def read() -> None:
+            start_reading.wait(10)
+            reader = io.BufferedReader(pipe, 4096)
+            while chunk := reader.read(3000):
+                held.append(pipe._held_bytes)
+                received.append(chunk)
+
+        reading = loop.run_in_executor(None, read)
+        for number in range(100):
+            put = asyncio.ensure_future(pipe.put(b"%04d" % number * 250))
+            done, _ = await asyncio.wait([put], timeout=0.05 if number < 12 else 10)
+            if not done:
+                assert number >= 10
+                start_reading.set()
+                await put
+        pipe.finish()
+        await reading
+
+    asyncio.run(main())
+    assert b"".join(received) == b"".join(b"%04d" % number * 250 for number in range(100))
+    assert max(held) <= 11_000
+
+
+def test_pipe_of_a_client_that_left() -> None:
+    async def main() -> None:
+        pipe = BodyPipe(asyncio.get_running_loop())
+        await pipe.put(b"some")
+        pipe.abort()
+        with pytest.raises(CancelledError):
+            pipe.readinto(bytearray(10))
+
+    asyncio.run(main())
+
+
+def test_pipe_of_a_silent_client() -> None:
+    async def main() -> None:
+        pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=0.05)
+        with pytest.raises(UserError) as caught:
+            await asyncio.to_thread(pipe.readinto, bytearray(10))
+        assert caught.value.code == 209
+
+    asyncio.run(main())

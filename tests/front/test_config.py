@@ -1,0 +1,98 @@
+"""The configuration: what it accepts, and the one line each mistake gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.config import Config, ConfigError
+
+
+def _load(tmp_path: Path, text: str) -> Config:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    return Config.load(file)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    config = _load(tmp_path, "path: data\n")
+    assert config.path == tmp_path / "data"
+    assert (config.http_port, config.interserver_http_port, config.listen_host) == (8123, 9009, "127.0.0.1")
+    assert config.zookeeper is None
+    assert config.users["default"].password == ""
+    assert config.interserver_host == "127.0.0.1"
+
+
+def test_full_configuration(tmp_path: Path) -> None:
+    config = _load(
+        tmp_path,
+        """
+path: /var/lib/pando
+logger: {level: debug, log: /var/log/pando.log}
+http_port: 0
+interserver_http_host: replica-1
+interserver_http_credentials: {user: replica, password: 123}
+zookeeper:
+  nodes: [{host: zk1, port: 2181}, {host: zk2}]
+  session_timeout_ms: 10000
+  root: /pando/
+macros: {layer: 05, shard: 02, replica: r1}
+users:
+  default: {password: ''}
+  reader: {password_sha256_hex: abc, readonly: true}
+merge_tree: {index_granularity: 1024}
+profiles: {insert_quorum: auto, max_threads: 2}
+timezone: Europe/Berlin
+""",
+    )
+    assert config.path == Path("/var/lib/pando")
+    assert config.zookeeper is not None
+    assert config.zookeeper.hosts == "zk1:2181,zk2:2181"
+    assert config.zookeeper.root == "/pando"
+    assert config.macros["replica"] == "r1"
+    assert config.interserver_http_credentials is not None
+    assert config.interserver_http_credentials.password == "123"
+    assert config.interserver_host == "replica-1"
+    assert config.profiles == {"insert_quorum": "auto", "max_threads": 2}
+
+
+def test_clickhouse_spelling_of_zookeeper_nodes(tmp_path: Path) -> None:
+    config = _load(tmp_path, "path: x\nzookeeper: {node: {host: zk}}\n")
+    assert config.zookeeper is not None
+    assert config.zookeeper.hosts == "zk:2181"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("path: x\nhttp_prt: 1\n", "Unknown key 'http_prt' in the configuration. Maybe you meant http_port"),
+        ("path: x\nlogger: {levle: debug}\n", "Unknown key 'logger.levle'"),
+        ("http_port: 1\n", "The key 'path' is missing"),
+        ("path: x\nhttp_port: many\n", "Bad value of 'http_port'"),
+        ("path: x\nhttp_port: 70000\n", "Bad value of 'http_port'"),
+        ("path: x\nzookeeper: {nodes: []}\n", "Bad value of 'zookeeper.nodes'"),
+        ("path: x\nmerge_tree: {index_granularty: 1}\n", "Maybe you meant index_granularity"),
+        ("path: x\nprofiles: {max_thread: 1}\n", "Unknown setting 'max_thread'. Maybe you meant max_threads"),
+        ("path: x\ntimezone: Mars\n", "there is no time zone 'Mars'"),
+        ("path: [\n", "Cannot read the configuration"),
+        ("- path\n", "must be a mapping"),
+        ("", "must be a mapping"),
+    ],
+)
+def test_mistake_is_one_line_with_key_and_file(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _load(tmp_path, text)
+    assert expected in caught.value.message
+    assert "config.yaml" in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_missing_file() -> None:
+    with pytest.raises(ConfigError, match="No such file or directory"):
+        Config.load("/nowhere/config.yaml")
+
+
+def test_local_configuration_has_no_network(tmp_path: Path) -> None:
+    config = Config.local(tmp_path)
+    assert (config.http_port, config.interserver_http_port, config.zookeeper) == (None, None, None)

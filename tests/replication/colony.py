@@ -1,0 +1,418 @@
+"""A cluster in one thread: real tables and real parts on disk, ZooKeeper and the network in memory, time by hand.
+
+Background tasks are run one step at a time, in an order drawn from a seed, so a failing seed replays. Whatever waits
+(for a quorum, for ZooKeeper) lets the others work meanwhile. A node crashes at a named failpoint or at a request to
+ZooKeeper: :class:`Crash` unwinds its frames, while its session lives on as a zombie until it times out.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+import engine.failpoints
+import engine.tables.replicated.table as replicated_table
+from coordination.keeper import SessionState
+from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.replica_activity import ReplicaAddress
+from engine.background import Task
+from engine.replication import Replication
+from engine.tables.definition import TableDefinition
+from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.table import InsertOptions, TableServices
+from parts.errors import PandoError, UnavailableError
+from parts.part_name import PartName
+from parts.schema import Column, MergeTreeSettings, TableDescription, TableSchema, column_key
+from parts.store import PartState
+from parts.types import parse_type
+from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
+
+SCHEMA = TableSchema(
+    (Column("p", parse_type("UInt8")), Column("k", parse_type("UInt64")), Column("v", parse_type("String")))
+)
+_MAX_DEPTH = 3
+
+
+class Crash(BaseException):
+    """The node's process is gone."""
+
+
+class StepPool:
+    """Stands in for ``BackgroundPool``: holds tasks, runs none by itself."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+
+    def add(self, task: Task, delay_seconds: float = 0.0) -> Task:
+        task.pool = self  # type: ignore[assignment]
+        self.tasks.append(task)
+        return task
+
+    def wake(self, task: Task, delay_seconds: float = 0.0) -> None:
+        return
+
+    def remove(self, task: Task, timeout_seconds: float = 0.0) -> None:
+        if task in self.tasks:
+            self.tasks.remove(task)
+
+
+class Colony:
+    """Some replicas of one table. ``now`` is the time everybody sees."""
+
+    def __init__(
+        self, root: Path, replicas: int, seed: int = 0, *, selects_merges: bool = False, **settings: object
+    ) -> None:
+        """``selects_merges``: merges are chosen in the background too, not only by OPTIMIZE."""
+        self.root = root
+        self.selects_merges = selects_merges
+        self.now = 1_700_000_000.0
+        self.random = random.Random(seed)
+        self.ensemble = MemoryEnsemble(clock=lambda: self.now)
+        self.ensemble.faults = self._on_request
+        self.settings = MergeTreeSettings(**{"fsync_after_insert": False, "fsync_part_directory": False, **settings})  # type: ignore[arg-type]
+        self.nodes: dict[str, Node] = {}
+        self.stack: list[Node] = []
+        """The nodes whose code runs now, the innermost last."""
+        self.cuts: set[frozenset[str]] = set()
+        """Pairs of nodes that cannot reach each other."""
+        self.zombies: list[int] = []
+        """Sessions of processes that are gone."""
+        self.on_failpoint: Callable[[Node, str], None] = lambda node, name: None
+        self.on_request: Callable[[Node, str, str], Fault | None] = lambda node, kind, path: None
+        self.on_wait: Callable[[], None] = self.step_others
+        for number in range(1, replicas + 1):
+            self.add_node(f"r{number}")
+
+    def add_node(self, name: str) -> Node:
+        node = self.nodes[name] = Node(self, name)
+        node.start(is_new=True)
+        return node
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    # -- what happens around a node ------------------------------------------------------------------------------
+
+    def _on_request(self, session: int, kind: str, path: str) -> Fault | None:
+        if not self.stack or self.stack[-1].keeper.session_id != session:
+            return None
+        return self.on_request(self.stack[-1], kind, path)
+
+    def failpoint(self, name: str) -> None:
+        if self.stack:
+            self.on_failpoint(self.stack[-1], name)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Time passes for somebody who waits; others work."""
+        self.now += max(seconds, 0.001)
+        if not event.is_set() and len(self.stack) < _MAX_DEPTH:
+            self.on_wait()
+        if self.stack and not self.stack[-1].is_up:
+            raise Crash(self.stack[-1].name)
+        return event.is_set()
+
+    def step_others(self) -> None:
+        for node in list(self):
+            # A node that is deeper in the stack may hold a lock of its own.
+            if node.is_up and not node.is_frozen and node not in self.stack[:-1]:
+                node.step_all()
+
+    def node_at(self, url: str, asker: Node) -> Node:
+        port = int(url.rpartition(":")[2])
+        node = self.nodes.get(f"r{port}")
+        if node is None or not node.is_up or frozenset((node.name, asker.name)) in self.cuts:
+            raise UnavailableError("NETWORK_ERROR", f"{url} does not answer")
+        return node
+
+    def end_zombies(self) -> None:
+        """The sessions of crashed processes time out."""
+        while self.zombies:
+            self.ensemble.end_session(self.zombies.pop())
+
+    # -- healing -------------------------------------------------------------------------------------------------
+
+    def settle(self, rounds: int = 60, *, everybody: bool = True) -> None:
+        """Runs every task of every live replica until there is nothing left to do."""
+        quiet = 0
+        for _ in range(rounds):
+            before = self.ensemble.zxid
+            for node in self:
+                if node.is_up:
+                    self.now += 7.0
+                    node.step_all()
+            quiet = quiet + 1 if self._is_idle() and self._parts_moved(before) == 0 else 0
+            if quiet >= 3:
+                return
+        raise AssertionError(f"the queues do not drain: {[node.explain() for node in self]}")
+
+    def _is_idle(self) -> bool:
+        live = [node.table for node in self if node.is_up]
+        return all(
+            table.activation is not None
+            and not table.queue.entries()
+            and not len(table.part_checks)
+            and not table.session.restart_requested.is_set()
+            for table in live
+        )
+
+    def _parts_moved(self, _: int) -> int:
+        state = [sorted(node.parts().items()) for node in self if node.is_up]
+        moved = state != getattr(self, "_last_state", None)
+        self._last_state = state
+        return int(moved)
+
+    def heal(self) -> None:
+        """No more faults; everything that was cut, stopped or crashed comes back."""
+        self.on_failpoint = lambda node, name: None
+        self.on_request = lambda node, kind, path: None
+        self.cuts.clear()
+        self.end_zombies()
+        for node in self:
+            node.is_frozen = False
+            if not node.is_up:
+                node.start()
+            node.keeper.reconnect()
+        self.settle()
+
+    def check_equal(self) -> None:
+        """Invariant 2 and what hangs on it: equal parts, ZooKeeper's list is the disk, nothing is left over."""
+        contents = {node.name: node.parts() for node in self}
+        first = next(iter(contents.values()))
+        assert all(content == first for content in contents.values()), contents
+        for node in self:
+            assert node.listed() == set(node.parts()), (node.name, node.listed(), node.parts())
+            assert not node.table.store.preactive(), node.name
+        keeper = next(iter(self)).keeper
+        paths = next(iter(self)).table.paths
+        locks = [
+            f"{partition}/{name}"
+            for partition in keeper.children(paths.block_numbers)
+            for name in keeper.children(paths.partition(partition))
+        ]
+        assert not locks, locks
+        assert not keeper.exists(paths.quorum_status)
+        assert not keeper.children(paths.quorum_parallel)
+
+
+class Node:
+    """One server with one replica of the table; ``crash`` and ``start`` as often as wanted."""
+
+    def __init__(self, colony: Colony, name: str) -> None:
+        self.colony = colony
+        self.name = name
+        self.path = colony.root / name
+        self.is_up = False
+        self.is_frozen = False
+        """Up, but its background work stands still."""
+        self.force_restore_all = False
+
+    def start(self, *, is_new: bool = False, keeper_is_away: bool = False) -> None:
+        assert not self.is_up
+        self.keeper: MemoryKeeper = self.colony.ensemble.connect()
+        if keeper_is_away:
+            self.keeper.disconnect()
+        self.pool = StepPool()
+        self.writers = ThreadPoolExecutor(1)
+        services = TableServices(
+            lambda: self.colony.now,
+            self.pool,  # type: ignore[arg-type]
+            self.pool,  # type: ignore[arg-type]
+            self.writers,
+            monotonic=lambda: self.colony.now,
+            wait=self.colony.wait,
+        )
+        address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
+        self.replication = Replication(self.keeper, self, address, {})
+        self.replication.force_restore_all = self.force_restore_all
+        self.table = ReplicatedTable(self._definition(), services, self.replication)
+        self.table.merge_steps.are_allowed = self.colony.selects_merges
+        self._running: set[Task] = set()
+        self.is_up = True
+        with self.acting():
+            if is_new:
+                self.table.create()
+            self.table.start()
+
+    def _definition(self) -> TableDefinition:
+        create = CreateTable(
+            TableRef("db", "t"),
+            tuple(ColumnClause(column.name, str(column.type)) for column in SCHEMA.columns),
+            EngineClause("ReplicatedMergeTree", ("'/tables/t'", f"'{self.name}'")),
+        )
+        key = column_key(SCHEMA, ["k"])
+        description = TableDescription(
+            SCHEMA, key, key, column_key(SCHEMA, ["p"]), column_key(SCHEMA, []), self.colony.settings
+        )
+        return TableDefinition("db", "t", create, description, self.path)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """This node's code runs. A crash ends here."""
+        self.colony.stack.append(self)
+        try:
+            yield
+        finally:
+            self.colony.stack.pop()
+
+    def crash(self) -> None:
+        """The process is gone; the disk stays, the session too for a while."""
+        self.is_up = False
+        self.pool.tasks.clear()
+        if self.keeper.session_id:
+            self.colony.zombies.append(self.keeper.session_id)
+        self.keeper._closed = True  # no request gets out any more, and no watch comes in
+        self.keeper._data_watches, self.keeper._child_watches = {}, {}
+        self.writers.shutdown()
+
+    def die(self) -> None:
+        """To be called from this node's own code: crashes and unwinds."""
+        self.crash()
+        raise Crash(self.name)
+
+    def stop(self) -> None:
+        """A graceful end."""
+        with self.acting():
+            self.table.stop()
+        self.keeper.close()
+        self.crash()
+
+    def restart(self) -> None:
+        if self.is_up:
+            self.crash()
+        self.start()
+
+    def wipe(self) -> None:
+        """The disk is lost; the definition is kept elsewhere."""
+        assert not self.is_up
+        shutil.rmtree(self.path)
+
+    def step(self, task: Task) -> None:
+        """One step of one task; a crash in it is the node's end, not the caller's."""
+        if task in self._running or not self.is_up:
+            return
+        self._running.add(task)
+        try:
+            with self.acting():
+                task.run_once()
+        except Crash:
+            assert not self.is_up
+        finally:
+            self._running.discard(task)
+
+    def step_all(self) -> None:
+        for task in list(self.pool.tasks):
+            self.step(task)
+
+    def step_random(self) -> None:
+        if self.pool.tasks:
+            self.step(self.colony.random.choice(self.pool.tasks))
+
+    def task(self, name: str) -> Task:
+        return next(task for task in self.pool.tasks if task.name.endswith(name))
+
+    # -- what a client does --------------------------------------------------------------------------------------
+
+    def insert(self, partition: int | list[int], keys: list[int], **options: object) -> int:
+        """Rows written (0 for a duplicate)."""
+        partitions = [partition] * len(keys) if isinstance(partition, int) else partition
+        block = pa.table(
+            {
+                "p": pa.array(partitions, pa.uint8()),
+                "k": pa.array(keys, pa.uint64()),
+                "v": pa.array([f"value {key}" for key in keys], pa.string()),
+            },
+            schema=SCHEMA.arrow,
+        )
+        with self.acting():
+            sink = self.table.begin_insert(InsertOptions(**options))  # type: ignore[arg-type]
+            try:
+                sink.write(block)
+                return sink.commit().written_rows
+            finally:
+                sink.abort()
+
+    def call(self, action: Callable[[ReplicatedTable], object]) -> object:
+        with self.acting():
+            return action(self.table)
+
+    def keys(self, *, sequential: bool = False) -> list[int]:
+        with self.acting(), self.table.snapshot(sequential_consistency=sequential) as snapshot:
+            batches = [batch for part in snapshot.parts for batch in part.read(["k"])]
+        return sorted(key for batch in batches for key in batch.column(0).to_pylist())
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def parts(self) -> dict[str, str]:
+        return {str(part.name): part.content_hash for part in self.table.store.active()}
+
+    def outdated(self) -> set[str]:
+        return {str(part.name) for part, state in self.table.store.all_parts() if state is PartState.OUTDATED}
+
+    def directories(self) -> list[Path]:
+        """Every directory of a part, active or not."""
+        return sorted(path for path in self.path.iterdir() if PartName.try_parse(path.name) is not None)
+
+    def listed(self) -> set[str]:
+        """The parts ZooKeeper lists, without those covered by others of them."""
+        names = [PartName.parse(name) for name in self.keeper.children(self.table.replica.parts)]
+        return {str(n) for n in names if not any(o != n and o.covers(n) for o in names)}
+
+    def explain(self) -> object:
+        if not self.is_up:
+            return (self.name, "down")
+        entries = [(i.entry.type.value, str(i.entry.new_part), i.last_exception, i.postpone_reason)
+                   for i in self.table.queue.entries()]  # fmt: skip
+        return (self.name, self.table.readonly_reason, entries, sorted(self.parts()))
+
+    # -- the part transport -------------------------------------------------------------------------------------
+
+    def fetch_part(
+        self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
+    ) -> None:
+        snapshot, source = self.colony.node_at(base_url, self).replication.lend_part(endpoint, part)
+        with snapshot:
+            for file in source.iterdir():
+                shutil.copyfile(file, directory / file.name)
+        engine.failpoints.failpoint("fetch.after_temporary_part")
+
+    def close(self) -> None:
+        return
+
+
+class _Failpoints(dict[str, str]):
+    """Stands in for the actions asked for by the environment: hands every passage to the colony."""
+
+    def __init__(self, colony: Colony) -> None:
+        super().__init__()
+        self._colony = colony
+
+    def get(self, name: str, default: object = None) -> None:  # type: ignore[override]
+        self._colony.failpoint(name)
+
+
+def install(monkeypatch: object, colony: Colony) -> Colony:
+    """Failpoints and waits lead to the colony from now on."""
+    monkeypatch.setattr(engine.failpoints, "_actions", _Failpoints(colony))  # type: ignore[attr-defined]
+    monkeypatch.setattr(replicated_table, "_PAUSE_SECONDS", 0.0)  # type: ignore[attr-defined]
+    return colony
+
+
+def crash_at(colony: Colony, name: str, node: Node | None = None) -> None:
+    """The next node (or just this one) that passes the failpoint dies there."""
+
+    def at(passing: Node, failpoint: str) -> None:
+        if failpoint == name and (node is None or passing is node):
+            colony.on_failpoint = lambda *_: None
+            passing.die()
+
+    colony.on_failpoint = at
+
+
+__all__ = ["SCHEMA", "Colony", "Crash", "Node", "PandoError", "SessionState", "crash_at", "install"]

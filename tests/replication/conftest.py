@@ -1,0 +1,18 @@
+"""``make_colony(replicas, seed, **settings)``: a colony whose failpoints and waits work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.replication.colony import Colony, install
+
+
+@pytest.fixture
+def make_colony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Colony]:
+    def make(replicas: int = 3, seed: int = 0, **settings: object) -> Colony:
+        return install(monkeypatch, Colony(tmp_path, replicas, seed, **settings))
+
+    return make

@@ -1,0 +1,61 @@
+"""Replicated tables under random faults; a failing seed is in the test's name and replays.
+
+``PANDO_SIMULATION_SEEDS="100:300"`` chooses the seeds of the long runs, the end excluded; `make test-long` sets it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+import engine.tables.replicated.merge_steps as merge_steps
+from tests.replication.colony import Colony
+from tests.replication.simulation import Simulation, Weights
+
+MakeColony = Callable[..., Colony]
+FIRST_SEED, END_SEED = map(int, os.environ.get("PANDO_SIMULATION_SEEDS", "100:105").split(":"))
+SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge_steps, "_OPTIMIZE_SECONDS", 30.0)
+
+
+def run_faulty(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> None:
+    """Everything happens but the loss of a disk."""
+    colony = make_colony(3, seed, selects_merges=True, **SETTINGS)
+    Simulation(colony).run(rounds, steps)
+
+
+def run_disk_loss(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> None:
+    """Every insert asks for two replicas, and one disk is lost a round."""
+    colony = make_colony(3, seed, selects_merges=True, **SETTINGS)
+    weights = Weights(wipe=2, crash=1, truncate=0.1)
+    Simulation(colony, weights, quorum=(2, 2, "auto")).run(rounds, steps)
+
+
+def run_clones(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> None:
+    """The log is short, so that replicas that slept are lost and cloned."""
+    settings = {**SETTINGS, "max_replicated_logs_to_keep": 8, "cleanup_delay_period": 1}
+    colony = make_colony(3, seed, selects_merges=True, **settings)
+    Simulation(colony, Weights(crash=2, restart=1), quorum=(0,)).run(rounds, steps)
+
+
+SCENARIOS = [run_faulty, run_disk_loss, run_clones]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("seed", range(6))
+def test_quick(make_colony: MakeColony, scenario: Callable[..., None], seed: int) -> None:
+    scenario(make_colony, seed, rounds=2, steps=120)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("seed", range(FIRST_SEED, END_SEED))
+def test_long(make_colony: MakeColony, scenario: Callable[..., None], seed: int) -> None:
+    scenario(make_colony, seed, rounds=4, steps=200)

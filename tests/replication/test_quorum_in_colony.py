@@ -1,0 +1,290 @@
+"""insert_quorum, deduplication and answers that were lost, on real tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine.tables.replicated.queue_steps as queue_steps
+from coordination.memory_keeper import Fault
+from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.table import OptimizeOptions
+from parts.errors import PandoError, UnknownOutcomeError
+from parts.part_name import PartName
+from parts.reader import Part
+from tests.replication.colony import Colony, Crash, Node
+
+MakeColony = Callable[..., Colony]
+ANYHOW = pytest.mark.parametrize("is_parallel", [True, False])
+QUICK = {"quorum_timeout_seconds": 5.0}
+
+
+def code_of(action: Callable[[], object]) -> int:
+    with pytest.raises(PandoError) as raised:
+        action()
+    return raised.value.code
+
+
+def freeze(*nodes: Node) -> None:
+    for node in nodes:
+        node.is_frozen = True
+
+
+@ANYHOW
+@pytest.mark.parametrize("quorum", [2, 3, "auto"])
+def test_quorum_is_reached(make_colony: MakeColony, quorum: int | str, is_parallel: bool) -> None:
+    colony = make_colony(3)
+    one, _two, _three = colony
+    assert one.insert(1, [1, 2], quorum=quorum, quorum_parallel=is_parallel) == 2
+    copies = sum(node.keys() == [1, 2] for node in colony)
+    assert copies >= (2 if quorum == "auto" else int(quorum))
+    assert one.keys(sequential=True) == [1, 2]
+    colony.settle()
+    colony.check_equal()
+
+
+def test_too_few_live_replicas(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    two.crash()
+    three.crash()
+    colony.end_zombies()
+    assert code_of(lambda: one.insert(1, [1], quorum=2)) == 285
+    assert code_of(lambda: one.insert(1, [1], quorum="auto")) == 285
+    assert one.insert(1, [1]) == 1
+
+
+@ANYHOW
+def test_stopped_fetchers(make_colony: MakeColony, is_parallel: bool) -> None:
+    """319, nothing shown by sequential reads, then confirmed; a repeat stores nothing twice."""
+    colony = make_colony(3)
+    one, two, three = colony
+    assert one.insert(1, [1]) == 1
+    colony.settle()
+    freeze(two, three)
+    options = {"quorum": 2, "quorum_parallel": is_parallel, **QUICK}
+    assert code_of(lambda: one.insert(1, [2], **options)) == 319
+    assert one.keys() == [1, 2]
+    assert one.keys(sequential=True) == [1]
+    second = code_of(lambda: one.insert(1, [3], **options))
+    assert second == (319 if is_parallel else 286)
+    # A repeated block waits for its original's quorum, whichever way it is asked for.
+    for repeat in (options, {**options, "quorum_parallel": not is_parallel}, QUICK):
+        assert code_of(lambda repeat=repeat: two.insert(1, [2], **repeat)) == 319  # type: ignore[misc]
+    two.is_frozen = three.is_frozen = False
+    assert two.insert(1, [2], **options) == 0
+    assert one.insert(1, [3], **options) == (0 if is_parallel else 1)
+    colony.settle()
+    colony.check_equal()
+    assert one.keys(sequential=True) == three.keys() == [1, 2, 3]
+
+
+@ANYHOW
+def test_acknowledging_replica_lost_with_its_disk(make_colony: MakeColony, is_parallel: bool) -> None:
+    colony = make_colony(3)
+    one, _two, three = colony
+    three.is_frozen = True
+    for key in range(5):
+        assert one.insert(1, [key], quorum=2, quorum_parallel=is_parallel) == 1
+    one.crash()
+    one.wipe()
+    colony.end_zombies()
+    three.is_frozen = False
+    for _ in range(20):
+        colony.now += 5
+        three.step_all()
+    assert three.keys(sequential=True) == [0, 1, 2, 3, 4]
+    one.start()
+    colony.settle()
+    colony.check_equal()
+
+
+@ANYHOW
+def test_failed_quorum(make_colony: MakeColony, is_parallel: bool) -> None:
+    """The owner died before anybody had the part: it is given up, can be inserted again, and the owner detaches it."""
+    colony = make_colony(3)
+    one, two, three = colony
+    assert two.insert(1, [1]) == 1
+    colony.settle()
+    freeze(two, three)
+    assert code_of(lambda: one.insert(1, [7, 8], quorum=2, quorum_parallel=is_parallel, **QUICK)) == 319
+    one.crash()
+    colony.end_zombies()
+    two.is_frozen = three.is_frozen = False
+    colony.settle()
+    assert two.keys() == three.keys() == [1]
+    assert two.insert(1, [7, 8], quorum=2, quorum_parallel=is_parallel) == 2
+    assert two.insert(1, [9]) == 1
+    two.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    one.start()
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == [1, 7, 8, 9]
+    assert [name.startswith("noquorum_") for name in one.table.store.detached()] == [True]
+
+
+def test_lagging_replica_refuses_sequential_reads(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, _two, three = colony
+    three.is_frozen = True
+    one.insert(1, [1], quorum=2)
+    assert code_of(lambda: three.keys(sequential=True)) == 289
+    assert three.keys() == []
+    three.is_frozen = False
+    colony.settle()
+    assert three.keys(sequential=True) == [1]
+
+
+def test_emptied_replica_refuses_sequential_reads_until_filled(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, _two, three = colony
+    for key in range(3):
+        one.insert(1, [key], quorum=3)
+    three.crash()
+    three.wipe()
+    colony.end_zombies()
+    three.start()
+    assert three.table.readonly_reason == ""
+    assert code_of(lambda: three.keys(sequential=True)) == 289
+    colony.settle()
+    assert three.keys(sequential=True) == [0, 1, 2]
+
+
+def test_sequential_read_after_truncate(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1], quorum=2, quorum_parallel=False)
+    one.call(lambda table: table.truncate())
+    colony.settle()
+    assert one.keys(sequential=True) == two.keys(sequential=True) == []
+
+
+@ANYHOW
+def test_truncate_ends_the_wait_for_a_quorum(make_colony: MakeColony, is_parallel: bool) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    assert code_of(lambda: one.insert(1, [1], quorum=2, quorum_parallel=is_parallel, **QUICK)) == 319
+    one.call(lambda table: table.truncate())
+    two.is_frozen = three.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == two.keys() == []
+    assert one.insert(1, [1], quorum=2, quorum_parallel=is_parallel) == 1
+
+
+def test_quorum_repeat_of_a_block_stored_without_quorum(make_colony: MakeColony) -> None:
+    """The acknowledgement says that two replicas have the rows, so it waits until they have."""
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    assert one.insert(1, [1]) == 1
+    assert code_of(lambda: one.insert(1, [1], quorum=2, **QUICK)) == 319
+    two.is_frozen = False
+    assert one.insert(1, [1], quorum=2, **QUICK) == 0
+    assert two.keys() == [1]
+
+
+def test_tokens_deduplicate_across_replicas(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    assert one.insert([1, 2], [1, 2], deduplication_token="a") == 2
+    assert two.insert([1, 2], [1, 2], deduplication_token="a") == 0
+    assert two.insert([1, 2], [1, 2], deduplication_token="b") == 2
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("quorum", [0, 2])
+@pytest.mark.parametrize("at", range(1, 24, 2))
+def test_fault_at_any_request_of_an_insert(make_colony: MakeColony, fault: Fault, quorum: int, at: int) -> None:
+    """Whatever the client hears, a repeat through another replica makes the rows be there once."""
+    colony = make_colony(2, at)
+    one, two = colony
+    left = [at]
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if node is one:
+            left[0] -= 1
+            return fault if left[0] == 0 else None
+        return None
+
+    def on_wait() -> None:
+        one.keeper.reconnect()
+        colony.step_others()
+
+    colony.on_request, colony.on_wait = on_request, on_wait
+    answer = ""
+    try:
+        one.insert(1, [1, 2], quorum=quorum, **QUICK)
+        answer = "ok"
+    except UnknownOutcomeError:
+        answer = "unknown"
+    except PandoError:
+        answer = "failed"
+    except Crash:
+        pytest.fail("no crash was asked for")
+    colony.on_request = lambda *_: None
+    one.keeper.reconnect()
+    colony.settle()
+    if answer == "ok":
+        assert two.keys() == [1, 2]
+    if answer == "failed":
+        assert two.keys() == []
+    is_stored = bool(two.keys())
+    assert two.insert(1, [1, 2]) == (0 if is_stored else 2)
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == two.keys() == [1, 2]
+
+
+def test_merge_results_that_differ(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second to finish discards its own and fetches."""
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(4):
+        one.insert(1, [key])
+    colony.settle()
+    freeze(two)
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    merge, fetch = queue_steps.merge_to_temporary, two.fetch_part
+    fetched: list[PartName] = []
+
+    def merge_otherwise(table: ReplicatedTable, sources: list[Part], *args: Any, **options: Any) -> Path:
+        return merge(table, sources[:-1] if table is two.table else sources, *args, **options)
+
+    def note(url: str, endpoint: str, part: PartName, *rest: Any) -> None:
+        fetched.append(part)
+        fetch(url, endpoint, part, *rest)
+
+    monkeypatch.setattr(queue_steps, "merge_to_temporary", merge_otherwise)
+    monkeypatch.setattr(two, "fetch_part", note)
+    two.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [0, 1, 2, 3]
+    assert [part.level for part in fetched] == [1]
+
+
+def test_optimize_deduplicate(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    for _ in range(3):
+        one.insert(1, [5, 5, 6], deduplicate=False)
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True, deduplicate=True)))
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [5, 6]
+
+
+def test_optimize_of_nothing(make_colony: MakeColony) -> None:
+    colony = make_colony(1)
+    (one,) = colony
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    throwing = OptimizeOptions(final=True, throw_if_noop=True)
+    assert code_of(lambda: one.call(lambda table: table.optimize(throwing))) == 388

@@ -1,0 +1,398 @@
+"""Disk and ZooKeeper disagree: what is mended, what is refused, and how the operator insists."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordination.queue_io import own_parts
+from engine.tables.table import OptimizeOptions
+from parts.errors import CorruptionError, PandoError
+from recovery import flags
+from tests.replication.colony import Colony, Node
+
+MakeColony = Callable[..., Colony]
+
+
+def filled(make_colony: MakeColony, replicas: int = 2, parts: int = 10) -> Colony:
+    colony = make_colony(replicas)
+    for number in range(parts):
+        colony.nodes["r1"].insert(1, [10 * number, 10 * number + 1])
+    colony.settle()
+    return colony
+
+
+def delete_parts(node: Node, count: int) -> None:
+    for directory in node.directories()[:count]:
+        shutil.rmtree(directory)
+
+
+def test_emptied_directory_is_filled_from_the_others(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    expected = one.keys()
+    two.crash()
+    two.wipe()
+    colony.end_zombies()
+    one.insert(1, [1000])
+    two.start()
+    assert two.table.readonly_reason == ""
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [*expected, 1000]
+
+
+def test_empty_disk_of_the_sole_holder_is_refused(make_colony: MakeColony) -> None:
+    """It may not be mounted. Nobody else has the parts, so ZooKeeper's list must not be given up lightly."""
+    colony = filled(make_colony, 1)
+    one = colony.nodes["r1"]
+    one.crash()
+    colony.end_zombies()
+    one.path.rename(one.path.with_name("away"))
+    one.start()
+    assert "231" in one.table.readonly_reason
+    one.crash()
+    colony.end_zombies()
+    shutil.rmtree(one.path)
+    one.path.with_name("away").rename(one.path)
+    one.start()
+    colony.settle()
+    colony.check_equal()
+    assert len(one.keys()) == 20
+
+
+@pytest.mark.parametrize("way", ["znode", "server"])
+def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    two.crash()
+    delete_parts(two, 6)
+    before = two.directories()
+    two.start()
+    assert "231" in two.table.readonly_reason
+    assert "replicated_max_ratio_of_wrong_parts" in (two.table.problem() or "")
+    assert len(two.keys()) == 8
+    assert two.directories() == before
+    with pytest.raises(PandoError) as refused:
+        two.insert(1, [5000])
+    assert refused.value.code == 242
+    for _ in range(3):
+        two.step_all()
+    assert two.directories() == before
+    assert not two.table.store.detached()
+    if way == "znode":
+        flags.raise_flag(one.keeper, two.table.replica)
+    else:
+        two.force_restore_all = True
+        two.restart()
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys()
+    assert not flags.is_raised(one.keeper, two.table.replica)
+
+
+def test_small_loss_is_mended(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    two.crash()
+    delete_parts(two, 3)
+    two.start()
+    assert two.table.readonly_reason == ""
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys()
+
+
+def test_unexpected_part_is_detached(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    two.crash()
+    shutil.copytree(two.path / "1_0_0_0", two.path / "1_900_900_0")
+    two.start()
+    colony.settle()
+    colony.check_equal()
+    assert two.table.store.detached() == ["ignored_1_900_900_0"]
+    assert two.keys() == one.keys()
+
+
+def test_broken_part_at_start(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    two.crash()
+    next(two.directories()[2].glob("data.bin")).write_bytes(b"x")
+    two.start()
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys()
+    assert [name.startswith("broken-on-start_") for name in two.table.store.detached()] == [True]
+
+
+def flip_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+
+
+def test_flipped_byte_met_by_a_read(make_colony: MakeColony) -> None:
+    """Reads fail until the copy is here; at no moment rows are silently missing."""
+    colony = filled(make_colony)
+    one, two = colony
+    expected = one.keys()
+    flip_byte(two.directories()[4] / "data.bin")
+    colony.cuts.add(frozenset(("r1", "r2")))
+    with pytest.raises(CorruptionError) as met:
+        two.keys()
+    assert met.value.code == 40
+    two.table.report_corruption(met.value)
+    for _ in range(3):
+        two.step_all()
+        with pytest.raises(CorruptionError):
+            two.keys()
+    colony.cuts.clear()
+    colony.settle()
+    assert two.keys() == expected
+    colony.check_equal()
+    assert two.table.store.detached() == [f"broken_{met.value.part}"]
+
+
+def test_flipped_byte_met_by_a_merge(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    flip_byte(two.directories()[4] / "data.bin")
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys()
+    assert len(two.parts()) == 1
+
+
+def test_zookeeper_away_at_start(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    two.crash()
+    colony.end_zombies()
+    two.start(keeper_is_away=True)
+    assert "ZooKeeper" in two.table.readonly_reason
+    assert len(two.keys()) == 20
+    with pytest.raises(PandoError) as refused:
+        two.insert(1, [5000])
+    assert refused.value.code in (242, 999)
+    one.insert(1, [6000])
+    two.keeper.reconnect()
+    colony.settle()
+    colony.check_equal()
+    assert two.insert(1, [5000]) == 1
+    colony.settle()
+    assert one.keys() == two.keys()
+
+
+def test_replica_that_slept_too_long_is_cloned(make_colony: MakeColony) -> None:
+    colony = make_colony(
+        2, max_replicated_logs_to_keep=5, min_replicated_logs_to_keep=2, cleanup_delay_period=1, old_parts_lifetime=1
+    )
+    one, two = colony
+    for key in range(5):
+        two.insert(1, [key])
+    colony.settle()
+    two.crash()
+    colony.end_zombies()
+    one.call(lambda table: table.truncate())
+    for key in range(100, 115):
+        one.insert(1, [key])
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    for _ in range(5):
+        colony.now += 100
+        one.step_all()
+    assert one.keeper.get(two.table.replica.is_lost)[0] == b"1"
+    two.start()
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys() == list(range(100, 115))
+    assert all(name.startswith("clone_") for name in two.table.store.detached())
+
+
+def test_trimmed_log_is_noticed_by_a_live_replica(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1])
+    colony.settle()
+    two.is_frozen = True
+    for key in range(2, 6):
+        one.insert(1, [key])
+    for _ in range(3):
+        one.step_all()
+    log = one.table.paths.log
+    for name in one.keeper.children(log)[:-1]:
+        one.keeper.delete(f"{log}/{name}")
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [1, 2, 3, 4, 5]
+
+
+def test_replica_added_late(make_colony: MakeColony) -> None:
+    colony = filled(make_colony, 1)
+    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.nodes["r1"].insert(2, [77])
+    two = colony.add_node("r2")
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == colony.nodes["r1"].keys()
+
+
+def test_part_that_nobody_has_any_more_is_given_up(make_colony: MakeColony) -> None:
+    """The queues drain, the rest stays, and the same rows can be inserted again."""
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(5):
+        one.insert(1, [key])
+    colony.settle()
+    two.is_frozen = True
+    one.insert(1, [100])
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    two.is_frozen = False
+    colony.end_zombies()
+    one.start()
+    colony.settle(200)
+    colony.check_equal()
+    assert one.keys() == two.keys() == [0, 1, 2, 3, 4]
+    assert two.insert(1, [100]) == 1
+    colony.settle()
+    two.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == [0, 1, 2, 3, 4, 100]
+
+
+def test_merge_of_a_lost_part_is_given_up(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1])
+    colony.settle()
+    two.is_frozen = True
+    one.insert(1, [2])
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    colony.end_zombies()
+    two.is_frozen = False
+    one.start()
+    colony.settle(300)
+    colony.check_equal()
+    assert one.keys() == two.keys() == [1]
+
+
+def test_cleanup_trims_log_and_outdated_parts(make_colony: MakeColony) -> None:
+    colony = make_colony(2, min_replicated_logs_to_keep=3, cleanup_delay_period=1)
+    one, _two = colony
+    for key in range(10):
+        one.insert(1, [key])
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    assert len(one.directories()) == 11
+    colony.now += 1000
+    colony.settle()
+    for node in colony:
+        assert [path.name for path in node.directories()] == list(node.parts())
+        assert {str(name) for name in own_parts(node.keeper, node.table.replica)} == set(node.parts())
+    assert len(one.keeper.children(one.table.paths.log)) == 3
+
+
+def test_deletion_of_outdated_parts_cut_short(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off ZooKeeper's list but still on disk: a restart takes them for what they are."""
+    colony = filled(make_colony)
+    one, two = colony
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    colony.now += 1000
+    monkeypatch.setattr(two.table.store, "delete", lambda parts: two.die())
+    two.step_all()
+    assert not two.is_up
+    assert len(two.directories()) == 11
+    colony.heal()
+    colony.check_equal()
+    assert two.keys() == one.keys()
+    assert not two.table.store.detached()
+    colony.now += 1000
+    colony.settle()
+    assert len(two.directories()) == 1
+
+
+def test_missing_merged_part_leaves_its_sources_readable(make_colony: MakeColony) -> None:
+    colony = filled(make_colony)
+    one, two = colony
+    expected = one.keys()
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    two.force_restore_all = True
+    two.crash()
+    shutil.rmtree(next(path for path in two.directories() if path.name.endswith("_1")))
+    colony.cuts.add(frozenset(("r1", "r2")))
+    two.start()
+    assert two.keys() == expected
+    colony.cuts.clear()
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == expected
+    assert len(two.parts()) == 1
+
+
+def test_definition_must_agree(make_colony: MakeColony) -> None:
+    colony = filled(make_colony, 1)
+    one = colony.nodes["r1"]
+    one.crash()
+    one.keeper = colony.ensemble.connect()
+    one.keeper.set("/tables/t/columns", b"something else")
+    one.start()
+    assert "342" in one.table.readonly_reason
+    assert len(one.keys()) == 20
+
+
+def test_metadata_gone_from_zookeeper(make_colony: MakeColony) -> None:
+    colony = filled(make_colony, 1)
+    one = colony.nodes["r1"]
+    one.keeper.delete_tree("/tables/t")
+    one.restart()
+    assert "225" in one.table.readonly_reason
+    assert len(one.keys()) == 20
+    with pytest.raises(PandoError):
+        one.insert(1, [1])
+
+
+def test_intersecting_log_stops_the_replica(make_colony: MakeColony) -> None:
+    """Memory that cannot follow ZooKeeper must not go on."""
+    from coordination.log_entry import EntryType, LogEntry
+    from parts.part_name import PartName
+
+    colony = filled(make_colony)
+    one = colony.nodes["r1"]
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    bad = LogEntry(EntryType.GET_PART, PartName("1", 5, 12, 3), colony.now, "r9")
+    one.keeper.create(one.table.paths.log_prefix, bad.to_bytes(), sequential=True)
+    for _ in range(5):
+        colony.now += 10
+        one.step_all()
+    assert "intersects" in one.table.readonly_reason
+    assert len(one.keys()) == 20
+
+
+def test_too_many_broken_parts_leave_the_table_readonly_until_forced(make_colony: MakeColony) -> None:
+    colony = make_colony(2, 0, max_suspicious_broken_parts=0)
+    one, two = colony
+    for number in range(4):
+        one.insert(1, [number])
+    colony.settle()
+    two.crash()
+    part = next(directory for directory in sorted(two.path.iterdir()) if directory.name.startswith("1_"))
+    (part / "data.bin").write_bytes(b"not a part")
+    two.start()
+    assert "max_suspicious_broken_parts" in two.table.readonly_reason
+    flags.raise_flag(one.keeper, two.table.replica)
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys() == [0, 1, 2, 3]

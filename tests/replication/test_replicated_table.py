@@ -1,0 +1,31 @@
+"""Replicated tables against each other: inserts, merges, crashes, recovery, quorum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.replication.colony import Colony
+
+
+def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:
+    colony = Colony(tmp_path, 3)
+    for number, node in enumerate([*colony.nodes.values()] * 3):
+        assert node.insert(number % 2, [number * 10, number * 10 + 1]) == 2
+    colony.settle()
+    expected = sorted(n * 10 + i for n in range(9) for i in range(2))
+    contents = [node.parts() for node in colony.nodes.values()]
+    assert [node.keys() for node in colony.nodes.values()] == [expected] * 3
+    assert contents[0] == contents[1] == contents[2]
+    for node in colony.nodes.values():
+        assert node.listed() == set(node.parts())
+
+
+def test_repeated_block_is_dropped_on_every_replica(tmp_path: Path) -> None:
+    colony = Colony(tmp_path, 2)
+    one, two = colony.nodes.values()
+    assert one.insert(1, [1, 2]) == 2
+    assert two.insert(1, [1, 2]) == 0
+    assert one.insert(1, [1, 2]) == 0
+    assert two.insert(1, [1, 2], deduplicate=False) == 2
+    colony.settle()
+    assert one.keys() == two.keys() == [1, 1, 2, 2]
