@@ -1,0 +1,191 @@
+"""The options of the format ``pando``, checked in one place. Unknown ones are refused with the nearest known names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from parts.errors import UserError
+
+_SETTING = "setting."
+_COPY = "option."
+"""Spark's catalog keeps the options of ``CREATE TABLE … USING pando`` under this prefix, and hands them over so."""
+_IGNORED = frozenset(
+    {"serialization.format", "provider", "owner", "location", "is_managed_location", "external", "checkpointlocation"}
+)
+"""What Spark's catalog and its streams add."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of one read or write. Times are in seconds."""
+
+    urls: tuple[str, ...]
+    table: str
+    database: str = "default"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    connect_timeout: float = 5.0
+    timeout: float = 660.0
+    retries: int = 6
+    # reading
+    columns: tuple[str, ...] = ()
+    filter: str = ""
+    push_filters: bool = False
+    partitions: int | None = None
+    max_rows_per_task: int | None = None
+    lease_seconds: float = 300.0
+    select_sequential_consistency: bool = False
+    max_replica_delay_seconds: float = 300.0
+    compression: str = "lz4"
+    # writing
+    batch_rows: int = 500_000
+    batch_bytes: int = 256 << 20
+    token: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+    @property
+    def quoted_name(self) -> str:
+        return f"{quoted(self.database)}.{quoted(self.table)}"
+
+
+def quoted(name: str) -> str:
+    """An identifier in SQL."""
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def is_of_catalog(given: Mapping[str, str]) -> bool:
+    """Whether these options come from ``CREATE TABLE … USING pando``."""
+    return any(name.lower().startswith(_COPY) for name in given)
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Raises ``UserError`` 36 naming the option."""
+    lowered = {name.lower(): value for name, value in given.items()}
+    copies = {name.removeprefix(_COPY): value for name, value in lowered.items() if name.startswith(_COPY)}
+    plain = {name: value for name, value in lowered.items() if not name.startswith(_COPY)}
+    values = {name: value for name, value in {**copies, **plain}.items() if name not in _IGNORED}
+    settings = {name.removeprefix(_SETTING): values.pop(name) for name in list(values) if name.startswith(_SETTING)}
+    if "insert_quorum" in values:
+        settings["insert_quorum"] = values.pop("insert_quorum")
+    for name in values:
+        if name not in _NAMES:
+            raise _bad(f"unknown option {name!r}{_nearest(name)}")
+    for name in ("url", "table"):
+        if not values.get(name):
+            raise _bad(f"the option {name!r} is missing; {_EXAMPLE}")
+    for name in settings:
+        if name == "insert_deduplication_token":
+            raise _bad("setting.insert_deduplication_token is made by the connector; give the option 'token' instead")
+    database, table = _table(values["table"], values.get("database", ""))
+    return Options(
+        urls=_urls(values["url"]),
+        table=table,
+        database=database,
+        user=values.get("user", ""),
+        password=values.get("password", ""),
+        connect_timeout=_number(values, "connect_timeout", 5.0),
+        timeout=_number(values, "timeout", 660.0),
+        retries=_count(values, "retries", 6, least=0),
+        columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
+        filter=values.get("filter", ""),
+        push_filters=_flag(values, "push_filters"),
+        partitions=_count(values, "partitions", 0) or None,
+        max_rows_per_task=_count(values, "max_rows_per_task", 0) or None,
+        lease_seconds=_number(values, "lease_seconds", 300.0),
+        select_sequential_consistency=_flag(values, "select_sequential_consistency"),
+        max_replica_delay_seconds=_number(values, "max_replica_delay_seconds", 300.0),
+        compression=_choice(values, "compression", "lz4", ("lz4", "zstd", "none")),
+        batch_rows=_count(values, "batch_rows", 500_000),
+        batch_bytes=_count(values, "batch_bytes", 256 << 20),
+        token=values.get("token", ""),
+        settings=settings,
+    )
+
+
+def _table(text: str, database: str) -> tuple[str, str]:
+    """``hits`` or ``db.hits``; with the option ``database`` a dot belongs to the table's name."""
+    if database:
+        return database, text
+    before, dot, after = text.partition(".")
+    return (before, after) if dot else ("default", text)
+
+
+_EXAMPLE = "for example .option('url', 'http://127.0.0.1:8123').option('table', 'hits')"
+_NAMES = frozenset(
+    {
+        "url", "table", "database", "user", "password", "connect_timeout", "timeout", "retries",
+        "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "lease_seconds",
+        "select_sequential_consistency",
+        "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
+    }
+)  # fmt: skip
+
+
+def _bad(message: str) -> UserError:
+    return UserError("BAD_ARGUMENTS", f"Format pando: {message}")
+
+
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, sorted(_NAMES), n=3, cutoff=0.6)
+    if near:
+        return f". Maybe you meant {' or '.join(repr(other) for other in near)}"
+    return f"; a setting of the server is given as 'setting.<name>'. Options: {', '.join(sorted(_NAMES))}"
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    urls = []
+    for item in text.split(","):
+        url = item.strip().rstrip("/")
+        parsed = urlsplit(url)
+        try:
+            is_fine = parsed.scheme in ("http", "https") and parsed.hostname and not parsed.path and not parsed.query
+            is_fine = is_fine and (parsed.port is None or parsed.port > 0)
+        except ValueError:
+            is_fine = False
+        if not is_fine or parsed.username:
+            raise _bad(
+                f"the option 'url' has {item.strip()!r}: expected http://host:port, several separated by commas; "
+                "user and password are options of their own"
+            )
+        urls.append(url)
+    return tuple(dict.fromkeys(urls))
+
+
+def _number(values: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        number = float(values.get(name) or default)
+    except ValueError:
+        raise _bad(f"the option {name!r} must be a number of seconds, got {values[name]!r}") from None
+    if not 0 < number < 1e9:
+        raise _bad(f"the option {name!r} must be more than 0, got {values[name]!r}")
+    return number
+
+
+def _count(values: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    text = values.get(name)
+    if not text:
+        return default
+    if not text.strip().isdecimal() or int(text) < least:
+        raise _bad(f"the option {name!r} must be a whole number of at least {least}, got {text!r}")
+    return int(text)
+
+
+def _flag(values: Mapping[str, str], name: str) -> bool:
+    text = values.get(name, "0").strip().lower()
+    if text not in ("0", "1", "true", "false"):
+        raise _bad(f"the option {name!r} must be true or false, got {values[name]!r}")
+    return text in ("1", "true")
+
+
+def _choice(values: Mapping[str, str], name: str, default: str, choices: tuple[str, ...]) -> str:
+    text = values.get(name, default).strip().lower()
+    if text not in choices:
+        raise _bad(f"the option {name!r} must be one of {', '.join(choices)}, got {values[name]!r}")
+    return text

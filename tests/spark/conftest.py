@@ -1,0 +1,105 @@
+"""One Spark session and one cluster of two replicas with a real ZooKeeper, for all tests of the connector."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from engine.client.http_client import HttpClient
+from engine.cluster.cluster import Cluster
+from spark_connector.options import Options, parse_options
+
+_numbers = itertools.count(1)
+
+
+class Pando:
+    """The cluster, with a client for each replica and what Spark needs to find it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.cluster = Cluster(directory)
+        overrides = {"zookeeper": {"session_timeout_ms": 4000}}
+        ports = {s.name: s.http_port for s in self.cluster.start(2, overrides=overrides) if s.name.startswith("r")}
+        self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        self.clients = {name: HttpClient(port=port, timeout_seconds=60) for name, port in ports.items()}
+
+    def close(self) -> None:
+        for client in self.clients.values():
+            client.close()
+        self.cluster.stop(grace_seconds=5)
+
+    def __getitem__(self, name: str) -> HttpClient:
+        return self.clients[name]
+
+    def new_table(self, columns: str, key: str = "tuple()", engine: str = "", settings: str = "") -> str:
+        """A table on both replicas; ``engine`` defaults to a replicated one."""
+        name = f"s{next(_numbers)}"
+        engine = engine or f"ReplicatedMergeTree('/tables/{name}', '{{replica}}')"
+        tail = f" SETTINGS {settings}" if settings else ""
+        for client in self.clients.values():
+            client.execute(f"CREATE TABLE {name} ({columns}) ENGINE = {engine} ORDER BY {key}{tail}")
+        return name
+
+    def options(self, table: str, **more: str) -> dict[str, str]:
+        """For both replicas, unless ``url`` says otherwise."""
+        return {"url": ",".join(self.urls.values()), "table": table, **more}
+
+    def parsed(self, table: str, **more: str) -> Options:
+        return parse_options(self.options(table, **more))
+
+    def sync(self, table: str) -> None:
+        for client in self.clients.values():
+            client.execute(f"SYSTEM SYNC REPLICA {table}")
+
+    def value(self, sql: str, replica: str = "r1") -> object:
+        return rows(self[replica], sql)[0][0]
+
+
+def rows(client: HttpClient, sql: str) -> list[tuple[object, ...]]:
+    answer = client.execute(f"{sql} FORMAT ArrowStream").data
+    with pa.ipc.open_stream(answer) as stream:
+        return [tuple(row.values()) for row in stream.read_all().to_pylist()]
+
+
+@pytest.fixture(scope="session")
+def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pando]:
+    cluster = Pando(tmp_path_factory.mktemp("spark_cluster"))
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2, 2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def load(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    return spark.read.format("pando").options(**options).load()
+
+
+def save(frame: DataFrame, options: dict[str, str], mode: str = "append") -> None:
+    frame.write.format("pando").options(**options).mode(mode).save()

@@ -1,0 +1,180 @@
+"""Reading by Spark: types, narrowing, pruning, errors."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.conftest import Pando, load
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+
+EVERY_TYPE = (
+    "k UInt64, i8 Int8, u8 UInt8, u16 UInt16, u32 UInt32, f Float32, b Bool, dec Decimal(10, 2), s String, "
+    "lc LowCardinality(String), fs FixedString(4), d Date, d32 Date32, dt DateTime, dtz DateTime('Asia/Tokyo'), "
+    "dt64 DateTime64(3), ns DateTime64(9), e Enum8('a' = 1, 'b' = 2), uu UUID, ip IPv4, ip6 IPv6, n Nullable(Int32), "
+    "ln LowCardinality(Nullable(String)), a Array(UInt16), an Array(Nullable(String)), m Map(String, UInt32), "
+    "tp Tuple(x Int8, y String), ae Array(Enum8('p' = 1)), mat UInt8 MATERIALIZED 7, ali UInt8 ALIAS u8 + 1"
+)
+ROW = """{"k": 18446744073709551615, "i8": -5, "u8": 200, "u16": 65535, "u32": 4294967295, "f": 1.5, "b": true,
+"dec": "12.34", "s": "zoë", "lc": "low", "fs": "ab", "d": "2020-01-02", "d32": "1925-01-02",
+"dt": "2020-01-02 03:04:05", "dtz": "2020-01-02 03:04:05", "dt64": "2020-01-02 03:04:05.123",
+"ns": "1969-12-31 23:59:59.999999999", "e": "b",
+"uu": "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "ip": "1.2.3.4", "ip6": "2001:db8::1", "n": null, "ln": null,
+"a": [1, 2, 65535], "an": ["q", null], "m": {"q": 4000000000}, "tp": {"x": -3, "y": "yy"}, "ae": ["p", "p"]}"""
+UTC = datetime.UTC
+
+
+@pytest.fixture(scope="module")
+def every_type(pando: Pando) -> str:
+    table = pando.new_table(EVERY_TYPE, "k")
+    pando["r1"].execute(f"INSERT INTO {table} FORMAT JSONEachRow {ROW}")
+    pando.sync(table)
+    return table
+
+
+@pytest.fixture(scope="module")
+def numbers(pando: Pando) -> str:
+    """100,000 rows in several parts and partitions; ``v`` is the key's half."""
+    table = pando.new_table("k UInt32, day Date, v UInt32, s String", "k PARTITION BY toYYYYMM(day)")
+    for start in range(0, 100_000, 25_000):
+        pando["r1"].execute(
+            f"INSERT INTO {table} SELECT number, toDate('2024-01-01') + intDiv(number, 1000), intDiv(number, 2), "
+            f"toString(number) FROM numbers({start}, 25000)"
+        )
+    pando.sync(table)
+    return table
+
+
+def test_every_type_arrives(pando: Pando, spark: SparkSession, every_type: str) -> None:
+    frame = load(spark, pando.options(every_type))
+    nullable = {field.name for field in frame.schema if field.nullable}
+    assert nullable == {"n", "ln"}
+    row = frame.collect()[0].asDict(recursive=True)
+    instants = {name: row.pop(name).astimezone(UTC) for name in ("dt", "dtz", "dt64", "ns")}
+    assert row == {
+        "k": Decimal(18446744073709551615), "i8": -5, "u8": 200, "u16": 65535, "u32": 4294967295, "f": 1.5, "b": True,
+        "dec": Decimal("12.34"), "s": "zoë", "lc": "low", "fs": "ab", "d": datetime.date(2020, 1, 2),
+        "d32": datetime.date(1925, 1, 2), "e": "b", "uu": "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "ip": "1.2.3.4",
+        "ip6": "2001:db8::1", "n": None, "ln": None, "a": [1, 2, 65535], "an": ["q", None], "m": {"q": 4000000000},
+        "tp": {"x": -3, "y": "yy"}, "ae": ["p", "p"],
+    }  # fmt: skip
+    assert instants == {
+        "dt": datetime.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "dtz": datetime.datetime(2020, 1, 1, 18, 4, 5, tzinfo=UTC),
+        "dt64": datetime.datetime(2020, 1, 2, 3, 4, 5, 123000, tzinfo=UTC),
+        "ns": datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    }
+    shown = frame.selectExpr("date_format(dt, 'yyyy-MM-dd HH:mm')").collect()[0][0]
+    assert shown == "2020-01-01 22:04", "timestamps are instants, shown in the session's zone"
+
+
+def test_columns_and_a_given_schema_narrow(pando: Pando, spark: SparkSession, every_type: str) -> None:
+    narrow = load(spark, pando.options(every_type, columns="s, mat"))
+    assert narrow.collect() == [("zoë", 7)]
+    reader = spark.read.format("pando").options(**pando.options(every_type))
+    wide = reader.schema("u8 BIGINT, fs BINARY, dec DECIMAL(20, 4)").load()
+    assert wide.collect() == [(200, bytearray(b"ab\0\0"), Decimal("12.3400"))]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [("u32 INT", "cannot be read as int"), ("nope INT", "no column 'nope'"), ("ali INT", "is an ALIAS")],
+)
+def test_a_schema_that_does_not_fit(
+    pando: Pando, spark: SparkSession, every_type: str, schema: str, message: str
+) -> None:
+    frame = spark.read.format("pando").options(**pando.options(every_type)).schema(schema).load()
+    with pytest.raises(Exception, match=message):
+        frame.collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tabel": "x"}, "unknown option 'tabel'. Maybe you meant 'table'"),
+        ({"url": "nowhere"}, "the option 'url' has 'nowhere'"),
+        ({"partitions": "many"}, "the option 'partitions' must be a whole number"),
+        ({"columns": "s, nope"}, "There is no column 'nope'"),
+        ({"table": "nope"}, r"Code: 60\. DB::Exception: .*\(UNKNOWN_TABLE\)"),
+        ({"database": "nope"}, r"Code: 81\. .*\(UNKNOWN_DATABASE\)"),
+        ({"user": "nobody", "password": "x"}, r"Code: 516\. .*\(AUTHENTICATION_FAILED\)"),
+        ({"url": "http://127.0.0.1:1", "retries": "1"}, "Cannot connect to http://127.0.0.1:1"),
+    ],
+)
+def test_wrong_options_are_named(
+    pando: Pando, spark: SparkSession, every_type: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(Exception, match=message):
+        load(spark, {**pando.options(every_type), **options})
+
+
+def test_tasks_are_balanced_over_parts(pando: Pando, spark: SparkSession, numbers: str) -> None:
+    frame = load(spark, pando.options(numbers, partitions="5"))
+    assert frame.rdd.getNumPartitions() == 5
+    counts = [row["n"] for row in frame.selectExpr("spark_partition_id() p").groupBy("p").count()
+              .withColumnRenamed("count", "n").collect()]  # fmt: skip
+    assert sum(counts) == 100_000
+    assert max(counts) - min(counts) <= 2 * 8192
+    assert frame.selectExpr("sum(v)", "count(distinct s)").collect() == [
+        (pando.value(f"SELECT sum(v) FROM {numbers}"), 100_000)
+    ]
+
+
+def test_an_empty_table(pando: Pando, spark: SparkSession) -> None:
+    table = pando.new_table("k UInt32, s String", "k")
+    assert load(spark, pando.options(table)).collect() == []
+
+
+def test_the_filter_option_filters_and_prunes(pando: Pando, spark: SparkSession, numbers: str) -> None:
+    condition = "toYYYYMM(day) = 202402 AND v % 3 = 1"
+    frame = load(spark, pando.options(numbers, filter=condition, columns="k"))
+    expected = pando.value(f"SELECT sum(k) FROM {numbers} WHERE {condition}")
+    assert frame.selectExpr("sum(k)").collect() == [(expected,)]
+    assert frame.where("k > 1000000").count() == 0
+    assert frame.selectExpr("sum(k)").collect() == [(expected,)]
+
+
+FILTERS = [
+    "k = 77777", "k BETWEEN 5000 AND 5010", "k IN (1, 50000, 99999999)", "s = '123'", "s LIKE '9999%'",
+    "day = DATE'2024-02-03' AND v < 20000", "k > 90000 AND NOT s = '95000'", "k < -5", "k > 20000000000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+def test_pushed_filters_lose_nothing(pando: Pando, spark: SparkSession, numbers: str, condition: str) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark, pando.options(numbers, push_filters="true")).where(condition)
+        answer = frame.selectExpr("count(*)", "coalesce(sum(v), 0)").collect()[0]
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    text = condition.replace("DATE'", "'")
+    assert tuple(answer) == (
+        pando.value(f"SELECT count() FROM {numbers} WHERE {text}"),
+        pando.value(f"SELECT sum(v) FROM {numbers} WHERE {text}"),
+    )
+
+
+def test_a_reused_data_frame_is_not_pruned_by_another_query(pando: Pando, spark: SparkSession, numbers: str) -> None:
+    """Spark itself would hand the pruned plan of the first query to the second one."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark, pando.options(numbers))
+        assert frame.where("day = DATE'2024-01-01'").count() == 1000
+        assert frame.count() == 100_000
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_sql_over_a_catalog_table(pando: Pando, spark: SparkSession, numbers: str) -> None:
+    url = pando.urls["r1"]
+    spark.sql(f"CREATE TABLE numbers_of_pando USING pando OPTIONS (url '{url}', table '{numbers}')")
+    try:
+        query = "SELECT month(day) m, count(*) n FROM numbers_of_pando WHERE k < 60000 GROUP BY 1 ORDER BY 1"
+        assert spark.sql(query).collect() == [(1, 31000), (2, 29000)]
+    finally:
+        spark.sql("DROP TABLE numbers_of_pando")

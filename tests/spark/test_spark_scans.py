@@ -1,0 +1,310 @@
+"""Scans without Spark around them: leases, merges and deaths between planning and reading, pruning."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import datasource as filters
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from engine.scan.leases import LeaseBook
+from parts.errors import PandoError, UserError
+from parts.types import DataType, parse_type
+from spark_connector.pushdown import to_condition
+from spark_connector.reader import PandoReader, PushingReader, ScanPartition
+from spark_connector.transport import Transport
+from tests.spark.conftest import Pando
+
+SCHEMA = StructType([StructField("k", LongType(), False), StructField("s", StringType(), False)])
+cluster = pytest.mark.cluster
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def read_all(reader: PandoReader, partitions: list[ScanPartition]) -> pa.Table:
+    return pa.Table.from_batches([batch for item in partitions for batch in reader.read(item)])
+
+
+def fill(pando: Pando, table: str, parts: int = 4, rows: int = 20_000, replica: str = "r1") -> None:
+    for number in range(parts):
+        pando[replica].execute(
+            f"INSERT INTO {table} SELECT number, toString(number) FROM numbers({number * rows}, {rows})"
+        )
+
+
+@pytest.fixture
+def table(pando: Pando) -> str:
+    name = pando.new_table("k UInt32, s String", "k", settings="old_parts_lifetime = 1")
+    fill(pando, name)
+    pando.sync(name)
+    return name
+
+
+@cluster
+def test_a_lease_outlives_a_merge(pando: Pando, table: str) -> None:
+    reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], partitions="3"), SCHEMA)
+    partitions = reader.partitions()
+    assert len(partitions) == 3
+    pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
+    pando["r1"].execute(f"TRUNCATE TABLE {table}")
+    assert read_all(reader, partitions).num_rows == 80_000
+    assert PandoReader(reader.options, SCHEMA).partitions() == []
+
+
+@cluster
+def test_a_released_lease_reads_on_while_the_parts_are_here(pando: Pando, table: str) -> None:
+    reader = PandoReader(pando.parsed(table, url=pando.urls["r1"]), SCHEMA)
+    partitions = reader.partitions()
+    with Transport(reader.options) as transport:
+        assert transport.call(pando.urls["r1"], "/scan/release", {"lease": partitions[0].lease}) == {"released": True}
+        assert transport.call(pando.urls["r1"], "/scan/release", {"lease": partitions[0].lease}) == {"released": False}
+    assert read_all(reader, partitions).num_rows == 80_000
+
+
+@cluster
+def test_another_replica_with_the_same_parts_goes_on(pando: Pando, table: str) -> None:
+    reader = PandoReader(pando.parsed(table, retries="1", partitions="2"), SCHEMA)
+    first, second = reader.partitions()
+    dead = first.urls[0]
+    whole = read_all(reader, [first, second]).sort_by("k")
+    port = free_port()
+    for item in (first, second):
+        item.urls = (f"http://127.0.0.1:{port}", *(url for url in item.urls if url != dead))
+    assert read_all(reader, [first, second]).sort_by("k").equals(whole)
+
+
+@cluster
+def test_a_task_breaks_off_and_goes_on_elsewhere(pando: Pando, table: str) -> None:
+    """The first server is a proxy that cuts the answer off in its middle; no row is lost or repeated."""
+    reader = PandoReader(pando.parsed(table, retries="0", partitions="1"), SCHEMA)
+    (item,) = reader.partitions()
+    with CuttingProxy(item.urls[0], 150_000) as proxy:
+        item.urls = (proxy.url, *item.urls)
+        keys = read_all(reader, [item])["k"].to_pylist()
+        assert proxy.was_cut
+    assert sorted(keys) == list(range(80_000))
+
+
+@cluster
+def test_a_replica_without_the_parts_is_no_substitute(pando: Pando, table: str) -> None:
+    pando["r2"].execute("SYSTEM STOP FETCHES")
+    try:
+        pando["r1"].execute(f"INSERT INTO {table} VALUES (1000000, 'only on r1')")
+        reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], retries="0"), SCHEMA)
+        partitions = reader.partitions()
+        for item in partitions:
+            item.urls = (f"http://127.0.0.1:{free_port()}", pando.urls["r2"])
+        with pytest.raises(PandoError, match=r"not on this server.*all_4_4_0|not on this server"):
+            read_all(reader, partitions)
+    finally:
+        pando["r2"].execute("SYSTEM START FETCHES")
+
+
+@cluster
+def test_filters_choose_granules(pando: Pando, table: str) -> None:
+    options = pando.parsed(table)
+    reader = PushingReader(options, SCHEMA)
+    pushed = [filters.GreaterThanOrEqual(("k",), 70_000), filters.StringEndsWith(("s",), "7")]
+    assert list(reader.pushFilters(pushed)) == pushed
+    partitions = reader.partitions()
+    assert sum(item.rows for item in partitions) <= 20_000
+    assert {row for row in read_all(reader, partitions)["k"].to_pylist() if row >= 70_000} == set(range(70_000, 80_000))
+
+
+@cluster
+def test_quorum_is_respected_when_asked(pando: Pando, table: str) -> None:
+    pando["r2"].execute("SYSTEM STOP FETCHES")
+    try:
+        settings = {"insert_quorum": 2, "insert_quorum_timeout": 300}
+        with pytest.raises(PandoError):
+            pando["r1"].execute(f"INSERT INTO {table} VALUES (1000000, 'unconfirmed')", settings=settings)
+        options = {"url": pando.urls["r1"], "select_sequential_consistency": "true"}
+        reader = PandoReader(pando.parsed(table, **options), SCHEMA)
+        assert read_all(reader, reader.partitions()).num_rows == 80_000
+    finally:
+        pando["r2"].execute("SYSTEM START FETCHES")
+
+
+@cluster
+def test_bad_requests_are_refused(pando: Pando, table: str) -> None:
+    with Transport(pando.parsed(table)) as transport:
+        for path, body, code in [
+            ("/scan/plan", {"table": table, "columns": []}, 36),
+            ("/scan/plan", {"table": table, "columns": ["nope"]}, 16),
+            ("/scan/plan", {"table": table, "columns": ["k"], "filter": "k = 1 GROUP BY k"}, 62),
+            ("/scan/plan", {"table": table, "columns": ["k"], "filter": "nope = 1"}, 47),
+            ("/scan/plan", {"table": table, "columns": ["k"], "lease_seconds": -1}, 69),
+            ("/scan/read", {"table": table, "columns": ["k"], "lease": "x", "parts": [{"name": "all_9_9_0"}]}, 36),
+            ("/scan/read", [1], 36),
+        ]:
+            with pytest.raises(PandoError) as raised:
+                transport.call(pando.urls["r1"], path, body)
+            assert raised.value.code == code, (path, body)
+
+
+# -- without servers --------------------------------------------------------------------------------------------------
+
+
+class FakeSnapshot:
+    def __init__(self) -> None:
+        self.parts: tuple[object, ...] = ()
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_leases_end_by_time_by_reading_and_by_pressure() -> None:
+    now = [0.0]
+    book = LeaseBook(clock=lambda: now[0], limit=3)
+    snapshots = [FakeSnapshot() for _ in range(6)]
+    timed = book.open(None, snapshots[0], 10, 1)  # type: ignore[arg-type]
+    now[0] = 9
+    with book.reading(timed.id, None) as lease:
+        assert lease is timed
+        now[0] = 30
+        book.expire()
+        assert not snapshots[0].released
+    now[0] = 39
+    book.expire()
+    assert len(book) == 1
+    now[0] = 41
+    book.expire()
+    assert snapshots[0].released == 1
+
+    both = book.open(None, snapshots[1], 10, 2)  # type: ignore[arg-type]
+    for task in (0, 1):
+        assert not snapshots[1].released
+        with book.reading(both.id, task):
+            pass
+    assert snapshots[1].released == 1
+    with book.reading(both.id, 0) as gone:
+        assert gone is None
+
+    oldest, middle, _ = (book.open(None, snapshots[n], 10, 1) for n in (2, 3, 4))  # type: ignore[arg-type]
+    with book.reading(oldest.id, None):
+        book.open(None, snapshots[5], 10, 1)  # type: ignore[arg-type]
+    assert [item.released for item in snapshots[2:]] == [0, 1, 0, 0]
+    assert not book.release(middle.id)
+    book.close()
+    assert [item.released for item in snapshots] == [1] * 6
+
+
+def test_busy_leases_are_not_taken_away() -> None:
+    book = LeaseBook(limit=1)
+    lease = book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]
+    with book.reading(lease.id, None), pytest.raises(UserError) as raised:
+        book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]
+    assert raised.value.code == 202
+
+
+NOON = datetime.datetime(2024, 1, 1, 12, 0, 0, 500_000, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("type_", "item", "condition"),
+    [
+        ("UInt8", filters.EqualTo(("c",), 300), "`c` = 300"),
+        ("UInt64", filters.LessThan(("c",), Decimal("5")), "`c` < 5"),
+        ("UInt64", filters.LessThan(("c",), Decimal("5.5")), ""),
+        ("Int32", filters.Not(filters.LessThan(("c",), 5)), "`c` >= 5"),
+        ("Int32", filters.Not(filters.EqualTo(("c",), 5)), ""),
+        ("Int32", filters.EqualTo(("c",), None), ""),
+        ("Nullable(Int32)", filters.IsNull(("c",)), "`c` IS NULL"),
+        ("Nullable(Int32)", filters.Not(filters.IsNull(("c",))), "`c` IS NOT NULL"),
+        ("Int32", filters.IsNotNull(("c",)), ""),
+        ("Int32", filters.In(("c",), [1, None, 3]), "`c` IN (1, 3)"),
+        ("Float64", filters.LessThan(("c",), 5.0), "`c` < 5.0"),
+        ("Float64", filters.GreaterThan(("c",), 5.0), ""),
+        ("Float64", filters.EqualTo(("c",), float("nan")), ""),
+        ("String", filters.EqualTo(("c",), "it's \\"), "`c` = 'it\\'s \\\\'"),
+        ("String", filters.StringStartsWith(("c",), "ab"), "`c` >= 'ab' AND `c` < 'ac'"),
+        ("FixedString(4)", filters.LessThanOrEqual(("c",), "ab"), "`c` <= 'ab\\0\\0'"),
+        ("FixedString(1)", filters.EqualTo(("c",), "ab"), ""),
+        ("Enum8('a' = 2, 'b' = 1)", filters.EqualTo(("c",), "a"), "`c` = 'a'"),
+        ("Enum8('a' = 2, 'b' = 1)", filters.EqualTo(("c",), "z"), ""),
+        ("Enum8('a' = 2, 'b' = 1)", filters.LessThan(("c",), "b"), ""),
+        ("Date", filters.EqualTo(("c",), datetime.date(2024, 1, 2)), "`c` = toDate('2024-01-02')"),
+        ("Date", filters.GreaterThan(("c",), datetime.date(1950, 1, 2)), ""),
+        ("DateTime", filters.GreaterThan(("c",), NOON), "`c` > toDateTime('2024-01-01 12:00:00', 'UTC')"),
+        ("DateTime", filters.GreaterThanOrEqual(("c",), NOON), "`c` >= toDateTime('2024-01-01 12:00:01', 'UTC')"),
+        ("DateTime", filters.LessThan(("c",), NOON), "`c` < toDateTime('2024-01-01 12:00:01', 'UTC')"),
+        ("DateTime", filters.EqualTo(("c",), NOON), ""),
+        ("Bool", filters.EqualTo(("c",), True), "`c` = true"),
+        ("Array(Int8)", filters.EqualTo(("c",), [1]), ""),
+    ],
+)
+def test_only_safe_conditions_are_pushed(type_: str, item: filters.Filter, condition: str) -> None:
+    types: dict[str, DataType] = {"c": parse_type(type_)}
+    assert to_condition([item], types) == condition
+    assert to_condition([item, filters.EqualTo(("other",), 1)], types) == condition
+
+
+def test_a_schema_is_checked_against_what_a_column_is() -> None:
+    from spark_connector.schema import check_read_schema
+
+    schema = StructType([StructField("c", IntegerType(), False)])
+    check_read_schema(schema, [("c", parse_type("UInt16"))])
+    for type_ in ("UInt32", "Nullable(Int32)", "String"):
+        with pytest.raises(UserError):
+            check_read_schema(schema, [("c", parse_type(type_))])
+
+
+# -- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class CuttingProxy:
+    """Passes one connection on, and cuts the answer off after some bytes."""
+
+    def __init__(self, url: str, limit: int) -> None:
+        import socket
+
+        self._target = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self._limit = limit
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.was_cut = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> CuttingProxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        import socket
+
+        client, _ = self._listener.accept()
+        self._listener.close()
+        with client, socket.create_connection(self._target) as server:
+            forward = threading.Thread(target=self._forward, args=(client, server), daemon=True)
+            forward.start()
+            passed = 0
+            while passed < self._limit and (data := server.recv(16_384)):
+                client.sendall(data[: self._limit - passed])
+                passed += len(data)
+            self.was_cut = passed >= self._limit
+            for end in (client, server):
+                end.shutdown(socket.SHUT_RDWR)  # a close alone waits for the thread that reads
+
+    @staticmethod
+    def _forward(client: object, server: object) -> None:
+        try:
+            while data := client.recv(16_384):  # type: ignore[attr-defined]
+                server.sendall(data)  # type: ignore[attr-defined]
+        except OSError:
+            pass
