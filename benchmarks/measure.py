@@ -1,0 +1,69 @@
+"""Timing in alternation: A B A B …, so that a drifting machine hurts both alike; medians are compared."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One comparison. ``ratio`` of 1.0 or more: Pando is at least as fast."""
+
+    name: str
+    peer: str
+    pando_seconds: float
+    peer_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        return self.peer_seconds / self.pando_seconds
+
+
+def seconds(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def alternate(
+    name: str, peer: str, pando: Callable[[], object], other: Callable[[], object], *, runs: int = 5, warm_ups: int = 1
+) -> Figure:
+    """Medians of ``runs`` alternating runs, after warm-ups that are not counted."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for run in range(warm_ups + runs):
+        pair = seconds(pando), seconds(other)
+        if run >= warm_ups:
+            ours.append(pair[0])
+            theirs.append(pair[1])
+    return Figure(name, peer, statistics.median(ours), statistics.median(theirs))
+
+
+def report(figures: list[Figure], file: Path) -> None:
+    """A table on the terminal, and the same as JSON."""
+    table = Table(title="Peer's time ÷ Pando's time: 1.0 or more is at least as fast", title_justify="left")
+    for column in ("benchmark", "peer"):
+        table.add_column(column)
+    for column in ("Pando, ms", "peer, ms", "ratio"):
+        table.add_column(column, justify="right")
+    for figure in figures:
+        colour = "green" if figure.ratio >= 1 else "yellow" if figure.ratio >= 0.5 else "red"
+        table.add_row(
+            figure.name,
+            figure.peer,
+            f"{figure.pando_seconds * 1000:,.1f}",
+            f"{figure.peer_seconds * 1000:,.1f}",
+            f"[{colour}]{figure.ratio:.2f}[/]",
+        )
+    Console(width=110).print(table)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{**asdict(figure), "ratio": round(figure.ratio, 4)} for figure in figures]
+    file.write_text(json.dumps(rows, indent=2) + "\n")

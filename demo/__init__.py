@@ -1,0 +1,1 @@
+"""``make demo``: what Pando does, on real data, in about two minutes."""
