@@ -31,6 +31,15 @@ class Replicas:
     def __getitem__(self, name: str) -> HttpClient:
         return self.clients[name]
 
+    def end_test(self) -> None:
+        """Everybody alive and no table left: work of an earlier test must not meet a failpoint of the next."""
+        for status in self.cluster.status():
+            if not status.is_alive:
+                self.restart(status.name)
+        for client in self.clients.values():
+            for (table,) in client.rows("SELECT name FROM system.tables WHERE database = 'default'"):
+                client.execute(f"DROP TABLE {table} SYNC")
+
     def close(self) -> None:
         for client in self.clients.values():
             client.close()
@@ -66,15 +75,6 @@ class Replicas:
                     f" and {self.explain(name, table)}"
                 ),
             )
-
-    def _wait_rows(self, name: str, table: str, rows: int) -> None:
-        def count() -> object:
-            return self.try_value(name, f"SELECT count() FROM {table}")
-
-        self.wait(
-            lambda: count() == rows,
-            lambda: f"{rows} rows on {name}; it has {count()} and {self.explain(name, table)}",
-        )
 
     def try_value(self, name: str, sql: str) -> object:
         """``None`` while the replica does not answer."""
@@ -117,7 +117,13 @@ class Replicas:
 
 
 @pytest.fixture(scope="module")
-def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+def running_replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     running = Replicas(tmp_path_factory.mktemp("cluster"))
     yield running
     running.close()
+
+
+@pytest.fixture
+def replicas(running_replicas: Replicas) -> Iterator[Replicas]:
+    yield running_replicas
+    running_replicas.end_test()

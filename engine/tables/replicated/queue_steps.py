@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -319,13 +320,18 @@ class QueueSteps:
     def _limits(self) -> Limits:
         settings = self._table.description.settings
         merging = sum(item.is_executing and bool(item.entry.source_parts) for item in self._table.queue.entries())
-        free = max(0, self.slots - 1 - merging)  # one slot is always left for fetches
+        merge_slots = self.slots - 1  # one slot is always left for fetches
+        free = max(0, merge_slots - merging)
         return Limits(
             free_merge_slots=free if self.are_merges_allowed else 0,
             free_fetch_slots=self.slots if self.are_fetches_allowed else 0,
-            max_merge_bytes=max_merge_bytes(
+            # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
+            # idle pool nothing is too large.
+            max_merge_bytes=sys.maxsize
+            if free >= merge_slots
+            else max_merge_bytes(
                 free,
-                self.slots - 1,
+                merge_slots,
                 at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
                 at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
             ),
