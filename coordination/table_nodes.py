@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordination.keeper import (
+    BadVersion,
     Check,
     Create,
     Keeper,
@@ -214,16 +215,19 @@ def replica_exists(keeper: Keeper, replica: ReplicaPaths) -> bool:
 def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_session: bool = True) -> bool:
     """Removes the replica's nodes, and the table's with the last replica (then ``True``). Repeatable.
 
-    ``own_session``: the replica may be active, if by this session. Raises 253-like ``UserError`` otherwise.
+    ``own_session``: the replica may be active, if by this session. Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED)
+    otherwise.
     """
     replica = table.replica(replica_name)
-    _require_not_active_elsewhere(keeper, replica, own_session)
     for _ in range(_ATTEMPTS):
+        host = keeper.exists(replica.host)  # read before is_active: an activation in between changes its version
+        _require_not_active_elsewhere(keeper, replica, own_session)
         try:
-            keeper.delete(replica.host)
+            if host is not None:
+                keeper.delete(replica.host, host.version)
         except NoNode:
             pass
-        except KeeperConnectionLoss:
+        except (BadVersion, KeeperConnectionLoss):
             continue
         keeper.delete_tree(replica.root)
         try:
@@ -239,11 +243,24 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
     raise UnavailableError("KEEPER_EXCEPTION", f"The connection broke {_ATTEMPTS} times while dropping {replica.root}")
 
 
+def drop_dead_replica(keeper: Keeper, table: TablePaths, replica_name: str) -> None:
+    """SYSTEM DROP REPLICA: forgets a replica whose server will not come back.
+
+    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) when it is active or there is none of that name.
+    """
+    if keeper.exists(table.replica(replica_name).root) is None:
+        known = ", ".join(sorted(keeper.children(table.replicas))) if keeper.exists(table.replicas) else "none"
+        raise UserError(
+            "TABLE_WAS_NOT_DROPPED", f"There is no replica {replica_name!r} of {table.root} (there are: {known})"
+        )
+    drop_replica(keeper, table, replica_name, own_session=False)
+
+
 def _require_not_active_elsewhere(keeper: Keeper, replica: ReplicaPaths, own_session: bool) -> None:
     active = keeper.exists(replica.is_active)
     if active is not None and not (own_session and active.ephemeral_owner == keeper.session_id):
         raise UserError(
-            "REPLICA_ALREADY_EXISTS", f"Replica {replica.root} is active on another server; stop that server first"
+            "TABLE_WAS_NOT_DROPPED", f"Replica {replica.root} is active on another server; stop that server first"
         )
 
 

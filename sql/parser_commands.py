@@ -13,6 +13,7 @@ from sql.statements import (
     DescribeQuery,
     DescribeTable,
     DropDatabase,
+    DropReplica,
     DropTable,
     ExistsDatabase,
     ExistsTable,
@@ -255,6 +256,8 @@ def _deduplicate_columns(stream: TokenStream) -> tuple[str, ...]:
 
 def system(stream: TokenStream) -> Statement:
     stream.next()
+    if stream.accept("DROP", "REPLICA"):
+        return _drop_replica(stream)
     for command in _PLAIN_COMMANDS:
         if stream.accept(*command.split()):
             return SystemCommand(command)
@@ -279,6 +282,18 @@ def system(stream: TokenStream) -> Statement:
             words.append(stream.next().upper)
         raise not_implemented(f"SYSTEM {' '.join(words)}")
     return stream.fail(*_TABLE_COMMANDS, *_PLAIN_COMMANDS)
+
+
+def _drop_replica(stream: TokenStream) -> Statement:
+    refuse_on_cluster(stream)
+    replica = stream.string("replica name")
+    if stream.accept("FROM", "TABLE"):
+        return DropReplica(replica, table=table_ref(stream))
+    if stream.accept("FROM", "DATABASE"):
+        return DropReplica(replica, database=stream.identifier("database name"))
+    if stream.accept("FROM", "ZKPATH"):
+        return DropReplica(replica, zookeeper_path=stream.string("path of the table in ZooKeeper"))
+    return DropReplica(replica)
 
 
 def kill(stream: TokenStream) -> Statement:

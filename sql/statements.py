@@ -180,6 +180,19 @@ class SystemCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class DropReplica:
+    """``SYSTEM DROP REPLICA``: of one table, of a database, of the table at ``zookeeper_path``, or of every table here.
+
+    At most one of the three is given.
+    """
+
+    replica: str
+    table: TableRef | None = None
+    database: str | None = None
+    zookeeper_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """INSERT. Exactly one source: ``select`` (SQL text) or ``format`` (``Values`` included).
 
@@ -222,7 +235,7 @@ Statement = (
     CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
     | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | Select | Explain
-    | KillQuery
+    | KillQuery | DropReplica
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.ExistsDatabase: shows.exists_database,
     statements.OptimizeTable: system_commands.optimize,
     statements.SystemCommand: system_commands.system_command,
+    statements.DropReplica: system_commands.drop_replica,
     statements.Insert: inserts.insert,
     statements.Select: queries.select,
     statements.Explain: queries.explain,

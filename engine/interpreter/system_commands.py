@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from coordination.paths import TablePaths
+from coordination.table_nodes import drop_dead_replica
 from engine.interpreter.context import Context
 from engine.session import QueryResult
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import OptimizeOptions, Table
 from parts.errors import UserError
-from sql.statements import OptimizeTable, SystemCommand, TableRef
+from sql.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
 
 
 def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
@@ -30,9 +32,9 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
 def system_command(statement: SystemCommand, context: Context) -> QueryResult:
     timeout = float(str(context.settings["receive_timeout"]))
     if statement.command == "SYNC REPLICA":
-        _replicated(statement, context).sync(timeout)
+        _replicated(statement.table, context).sync(timeout)
     elif statement.command == "RESTART REPLICA":
-        _replicated(statement, context).restart()
+        _replicated(statement.table, context).restart()
     elif statement.command == "RESTART REPLICAS":
         for table in context.engine.catalog.tables():
             if isinstance(table, ReplicatedTable):
@@ -47,14 +49,42 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
     return QueryResult()
 
 
+def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
+    """SYSTEM DROP REPLICA: takes a replica whose server is gone for good out of ZooKeeper.
+
+    Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Without a
+    single table named, tables that have no such replica are passed over.
+    """
+    keeper = context.engine.replication.require_keeper()
+    catalog = context.engine.catalog
+    here = [table for table in catalog.tables() if isinstance(table, ReplicatedTable)]
+    if statement.table is not None:
+        paths = [_replicated(statement.table, context).paths]
+    elif statement.zookeeper_path is not None:
+        paths = [TablePaths(statement.zookeeper_path.rstrip("/"))]
+    else:
+        chosen = [table for table in catalog.tables(statement.database) if isinstance(table, ReplicatedTable)]
+        paths = [table.paths for table in chosen if keeper.exists(table.paths.replica(statement.replica).root)]
+    roots = {path.root for path in paths}
+    for table in here:
+        if table.paths.root in roots and table.replica.name == statement.replica:
+            raise UserError(
+                "TABLE_WAS_NOT_DROPPED",
+                f"Replica {statement.replica!r} of {table.definition.full_name} is this server's own: use DROP TABLE",
+            )
+    for path in paths:
+        drop_dead_replica(keeper, path, statement.replica)
+    return QueryResult()
+
+
 def _table(ref: TableRef, context: Context) -> Table:
     return context.engine.catalog.table(context.database(ref.database), ref.table)
 
 
-def _replicated(statement: SystemCommand, context: Context) -> ReplicatedTable:
-    if statement.table is None:
-        raise UserError("SYNTAX_ERROR", f"SYSTEM {statement.command} needs a table")
-    table = _table(statement.table, context)
+def _replicated(ref: TableRef | None, context: Context) -> ReplicatedTable:
+    if ref is None:
+        raise UserError("SYNTAX_ERROR", "This SYSTEM command needs a table")
+    table = _table(ref, context)
     if not isinstance(table, ReplicatedTable):
         raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
     return table

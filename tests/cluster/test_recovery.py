@@ -137,3 +137,26 @@ def test_zookeeper_away_at_start(replicas: Replicas) -> None:
     )
     replicas["r3"].execute(f"INSERT INTO {table} VALUES (123456, 'y')")
     replicas.wait_rows(table, PARTS * 100 + 1)
+
+
+def test_a_replica_that_will_not_come_back_is_dropped_by_another(replicas: Replicas) -> None:
+    table = filled_table(replicas)
+    path = f"/tables/{table}"
+    drop = f"SYSTEM DROP REPLICA 'r3' FROM TABLE {table}"
+    for refused in (drop, drop.replace("r3", "r1"), drop.replace("r3", "nobody")):  # active, its own, unknown
+        with pytest.raises(PandoError) as raised:
+            replicas["r1"].execute(refused)
+        assert raised.value.code == 305
+    replicas.cluster.kill("r3")
+    listed = f"SELECT name FROM system.zookeeper WHERE path = '{path}/replicas' ORDER BY name"
+    active = f"SELECT active_replicas FROM system.replicas WHERE table = '{table}'"
+    replicas.wait(lambda: replicas["r1"].value(active) == 2, "ZooKeeper to notice")
+    replicas["r1"].execute(f"SYSTEM DROP REPLICA 'r3' FROM ZKPATH '{path}'")
+    assert replicas["r2"].rows(listed) == [["r1"], ["r2"]]
+    replicas["r2"].execute(f"INSERT INTO {table} VALUES (987654, 'z')")
+    replicas.wait_rows(table, PARTS * 100 + 1, ["r1", "r2"])
+    replicas.restart("r3")
+    assert replicas["r3"].value(f"SELECT count() FROM {table}") == PARTS * 100, "what it has stays readable"
+    with pytest.raises(PandoError) as raised:
+        replicas["r3"].execute(f"INSERT INTO {table} VALUES (1, 'y')")
+    assert raised.value.code == 242
