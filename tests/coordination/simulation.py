@@ -140,6 +140,7 @@ class World:
         if replica.is_crashed:
             self.zombies.append(replica.keeper)
             replica.forget()
+            replica.busy.add("recover")  # this very step: a second one beside it would be another process
             replica.keeper = self.ensemble.connect()
         if replica.keeper.state is not SessionState.CONNECTED:
             replica.keeper.reconnect()
