@@ -24,6 +24,7 @@ from coordination.keeper import (
     KeeperConnectionLoss,
     MultiFailed,
     NoNode,
+    Op,
     SetData,
     Stat,
 )
@@ -252,6 +253,11 @@ def _awaited_parts(
 
 
 def _clean_blocks(keeper: Keeper, table: TablePaths, settings: CleanupSettings) -> int:
+    """An id that was dropped and made anew since it was listed must stay, or a repeat would be stored twice. Drops and
+    failures move the log's version, cleaners that of ``blocks``, so the deletion expects both as they were before."""
+    before, log_before = keeper.exists_many([table.blocks, table.log])
+    if before is None or log_before is None:
+        return 0
     names = keeper.children(table.blocks)
     stats = keeper.exists_many([table.block(name) for name in names])
     blocks = [(name, stat) for name, stat in zip(names, stats, strict=True) if stat is not None]
@@ -260,7 +266,18 @@ def _clean_blocks(keeper: Keeper, table: TablePaths, settings: CleanupSettings) 
         window=settings.replicated_deduplication_window,
         window_seconds=settings.replicated_deduplication_window_seconds,
     )
-    return _delete_all(keeper, [table.block(name) for name in surplus])
+    version, deleted = before.version, 0
+    for start in range(0, len(surplus), _BATCH):
+        batch = surplus[start : start + _BATCH]
+        guards: list[Op] = [SetData(table.blocks, b"", version), Check(table.log, log_before.version)]
+        try:
+            results = keeper.multi([*guards, *(Delete(table.block(name)) for name in batch)])
+        except (MultiFailed, KeeperConnectionLoss):
+            break  # somebody else drops or cleans; the next round looks again
+        assert isinstance(results[0], Stat)
+        version = results[0].version
+        deleted += len(batch)
+    return deleted
 
 
 def _delete_all(keeper: Keeper, paths: Sequence[str]) -> int:

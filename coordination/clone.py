@@ -6,6 +6,7 @@ Steps, each safe to repeat, so that a crash anywhere means beginning anew:
 2. own queue cleared
 3. multi{own log_pointer := the source's; check the source's is_lost and log_pointer versions}
 4. the source's queue is read, *then* its list of parts (an entry executed in between shows in both, never in neither)
+   (and the source must not have been lost meanwhile: it would have cleared its queue)
 5. own queue: fetches of the source's parts that are not here, *then* a copy of the source's queue, so that a drop the
    source has not executed yet also drops what was just queued; dropped data does not return
 6. local parts that neither the source nor the log after its pointer know are reported, to be moved to
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from coordination.cleanup import ReplicaPosition, read_positions
 from coordination.keeper import BadVersion, Check, Create, Keeper, KeeperConnectionLoss, MultiFailed, NoNode, SetData
 from coordination.log_entry import LogEntry
+from coordination.packets import packets
 from coordination.part_record import PartRecord
 from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, sequence_number
@@ -33,7 +35,6 @@ from parts.errors import ConflictError, CorruptionError, UnavailableError
 from parts.part_name import PartName
 
 _ATTEMPTS = 20
-_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,10 @@ def clone_replica(
         raise UnavailableError("NO_ACTIVE_REPLICAS", f"No replica to clone {replica.root} from: all others are lost")
     origin = replica.table.replica(source.name)
     _clear_queue(keeper, replica)
-    _take_pointer(keeper, replica, origin)
+    lost_version = _take_pointer(keeper, replica, origin)
     queue = _read_queue(keeper, origin)
     listed = _read_parts(keeper, origin)
+    _require_not_lost(keeper, origin, lost_version)
     coming = [*queue, *_read_log(keeper, replica)]
     virtual = _virtual_parts(listed, coming)
     hashes = {entry.new_part: entry.content_hash for entry in coming if entry.new_part is not None} | listed
@@ -105,7 +107,8 @@ def _clear_queue(keeper: Keeper, replica: ReplicaPaths) -> None:
             continue
 
 
-def _take_pointer(keeper: Keeper, replica: ReplicaPaths, origin: ReplicaPaths) -> None:
+def _take_pointer(keeper: Keeper, replica: ReplicaPaths, origin: ReplicaPaths) -> int:
+    """Returns the version of the source's ``is_lost``."""
     for _ in range(_ATTEMPTS):
         lost, lost_stat = keeper.get(origin.is_lost)
         pointer, pointer_stat = keeper.get(origin.log_pointer)
@@ -119,13 +122,21 @@ def _take_pointer(keeper: Keeper, replica: ReplicaPaths, origin: ReplicaPaths) -
                     Check(origin.log_pointer, pointer_stat.version),
                 ]
             )
-            return
+            return lost_stat.version
         except MultiFailed as error:
             if not isinstance(error.cause, BadVersion):
                 raise error.cause from error
         except KeeperConnectionLoss:
             continue
     raise ConflictError("KEEPER_EXCEPTION", f"The log pointer of {origin.root} moves too fast to be copied; retry")
+
+
+def _require_not_lost(keeper: Keeper, origin: ReplicaPaths, lost_version: int) -> None:
+    """A source that was lost meanwhile may have cleared its queue to become a clone itself, and what stood there was
+    neither copied nor lies behind the pointer."""
+    stat = keeper.exists(origin.is_lost)
+    if stat is None or stat.version != lost_version:
+        raise ConflictError("KEEPER_EXCEPTION", f"The source {origin.root} was lost meanwhile; choose another")
 
 
 def _read_queue(keeper: Keeper, origin: ReplicaPaths) -> list[LogEntry]:
@@ -180,9 +191,9 @@ def _is_known(part: PartName, digest: str, hashes: Mapping[PartName, str], virtu
 
 
 def _append(keeper: Keeper, replica: ReplicaPaths, entries: Sequence[LogEntry]) -> None:
-    for start in range(0, len(entries), _BATCH):
-        batch = entries[start : start + _BATCH]
-        keeper.multi([Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in batch])
+    ops = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
+    for packet in packets(ops, lambda op: len(op.path) + len(op.data)):
+        keeper.multi(packet)
 
 
 def _trim_own_list(keeper: Keeper, replica: ReplicaPaths, kept: set[PartName]) -> None:

@@ -86,8 +86,8 @@ def _log_drop(
     gone = drop_range(lock.partition_id, lock.number)
     entry = LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach)
     for _ in range(_ATTEMPTS):
-        ops = _drop_ops(keeper, table, lock, gone, entry)
         try:
+            ops = _drop_ops(keeper, table, lock, gone, entry)
             return sequence_number(str(keeper.multi(ops)[0]))
         except MultiFailed as error:
             if error.op.path == lock.path:
@@ -122,7 +122,8 @@ def _drop_ops(keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName
     ops += forget_confirmed_ops(keeper, table, gone)
     ids = [path for path in _block_ids(keeper, table, gone) if path not in freed]
     for start in range(_MAX_BLOCK_IDS, len(ids), _MAX_BLOCK_IDS):
-        keeper.multi([Delete(path) for path in ids[start : start + _MAX_BLOCK_IDS]])
+        # The log's version moves, so that a cleaner does not delete an id that an INSERT makes anew after this.
+        keeper.multi([SetData(table.log, b""), *(Delete(path) for path in ids[start : start + _MAX_BLOCK_IDS])])
     return ops + [Delete(path) for path in ids[:_MAX_BLOCK_IDS]]
 
 

@@ -1,4 +1,5 @@
-"""Putting merges into the log: multi{create log/log-…; set log expecting the version the predicate read}.
+"""Putting merges into the log: multi{create log/log-…; set log expecting the version the predicate read}, several of
+them where ZooKeeper would not take one.
 
 The version makes assignments of all replicas one sequence: whoever assigned a merge or a drop since the predicate was
 built wins, and the loser builds a new predicate. Plain inserts do not move it.
@@ -8,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.keeper import BadVersion, Create, Keeper, KeeperConnectionLoss, MultiFailed, SetData
+from coordination.keeper import BadVersion, Create, Keeper, KeeperConnectionLoss, MultiFailed, SetData, Stat
 from coordination.log_entry import EntryType, LogEntry
+from coordination.packets import packets
 from coordination.paths import TablePaths
 from parts.part_name import PartName, merged_name
-
-MAX_IN_ONE_MULTI = 100
 
 
 def merge_entry(
@@ -43,17 +43,17 @@ def merge_entry(
 
 
 def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
-    """Logs the merges, all or none. They must be disjoint, and chosen by one predicate of that ``log_version``.
+    """Logs the merges. They must be disjoint, and chosen by one predicate of that ``log_version``.
 
     ``False``: somebody else assigned meanwhile, or the answer was lost; pull, build a new predicate, choose again
     (merges that were logged after all are then among the virtual parts).
     """
-    assert len(entries) <= MAX_IN_ONE_MULTI
-    if not entries:
-        return True
     ops = [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in entries]
     try:
-        keeper.multi([*ops, SetData(table.log, b"", log_version)])
+        for packet in packets(ops, lambda op: len(op.path) + len(op.data)):
+            stat = keeper.multi([*packet, SetData(table.log, b"", log_version)])[-1]
+            assert isinstance(stat, Stat)
+            log_version = stat.version
         return True
     except MultiFailed as error:
         if isinstance(error.cause, BadVersion):

@@ -143,16 +143,20 @@ def _has_failed(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
 
 
 def agreement_ops(keeper: Keeper, replica: ReplicaPaths, part: PartName, record: PartRecord) -> Sequence[Op] | None:
-    """Operations that hold the agreement on content, ``None`` when another replica's content differs."""
+    """Operations that hold the agreement on content, ``None`` when another replica's content differs.
+
+    A replica without ``host`` is a drop that was cut short: it commits nothing, and may have no list of parts any more.
+    """
     names = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
     paths = [replica.table.replica(name).part(str(part)) for name in names]
-    answers = keeper.get_many(paths)
-    for path, answer in zip(paths, answers, strict=True):
+    answers = keeper.get_many([*paths, *(replica.table.replica(name).host for name in names)])
+    asked = [(path, answer) for path, answer, host in zip(paths, answers, answers[len(paths) :], strict=False) if host]
+    for path, answer in asked:
         if answer is not None:
             if PartRecord.parse(answer[0]).content_hash != record.content_hash:
                 return None
             return [Check(path, answer[1].version)]
-    return [op for path in paths for op in check_not_exists(path)]
+    return [op for path, _ in asked for op in check_not_exists(path)]
 
 
 @dataclass(frozen=True, slots=True)

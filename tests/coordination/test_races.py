@@ -1,0 +1,196 @@
+"""Rare interleavings that once went wrong: each test holds one request back and lets others run in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordination import cleanup, clone, queue_io
+from coordination.cleanup import CleanupSettings, clean_once
+from coordination.clone import clone_replica, finish_clone
+from coordination.drop_range import drop_partition
+from coordination.insert_commit import InsertStatus, resolve_insert
+from coordination.keeper import Op
+from coordination.log_entry import EntryType, LogEntry
+from coordination.memory_keeper import Fault, MemoryEnsemble
+from coordination.merge_assignment import assign_merges, merge_entry
+from coordination.merge_predicate import build_predicate
+from parts.errors import ConflictError
+from parts.part_name import PartName
+from tests.coordination.members import TABLE, Member, fault_once
+
+KEEP_TWO_BLOCKS = CleanupSettings(replicated_deduplication_window=2)
+
+
+def before_multi(ensemble: MemoryEnsemble, member: Member, path_part: str, action: Callable[[], object]) -> None:
+    """Runs ``action`` once, just before the member's next multi whose first path has ``path_part`` in it."""
+
+    def faults(session: int, kind: str, path: str) -> None:
+        if session == member.keeper.session_id and kind == "multi" and path_part in path:
+            ensemble.faults = None
+            action()
+
+    ensemble.faults = faults
+
+
+def merge_all(member: Member) -> PartName:
+    predicate = build_predicate(member.keeper, TABLE, member.queue, member.pull)
+    (run,) = predicate.mergeable_runs("all")
+    entry = merge_entry(run, member.name, 1.0)
+    assert assign_merges(member.keeper, TABLE, predicate.log_version, [entry])
+    assert entry.new_part is not None
+    member.pull()
+    member.drain()
+    assert entry.new_part in member.active
+    return entry.new_part
+
+
+def test_merge_over_an_unused_number_does_not_prove_that_its_block_was_committed(
+    ensemble: MemoryEnsemble, members: list[Member]
+) -> None:
+    """The commit never arrived and the number went with the session; a part merged over it has not its rows."""
+    member = members[0]
+    member.insert("before")
+    lost = member.request("lost")
+    member.insert("after")
+    fault_once(ensemble, Fault.LOSE_REQUEST)
+    assert member.commit(lost).status is InsertStatus.UNKNOWN
+    member.restart()
+    assert merge_all(member).covers(lost.part)
+    assert resolve_insert(member.keeper, lost).status is InsertStatus.RETRY
+
+
+def test_half_dropped_replica_does_not_keep_others_from_committing_merges(members: list[Member]) -> None:
+    """DROP REPLICA was cut short: the node is there, its list of parts is not."""
+    one, two, three = members
+    one.insert("a")
+    one.insert("b")
+    three.expire()
+    two.keeper.delete(three.paths.host)
+    two.keeper.delete_tree(three.paths.parts)
+    assert merge_all(one).level == 1
+
+
+def test_clone_notices_that_its_source_was_lost_and_cleared_its_queue(
+    ensemble: MemoryEnsemble, members: list[Member]
+) -> None:
+    """Between the copy of the pointer and the copy of the queue the source becomes a clone itself."""
+    source, copy, third = members
+    third.keeper.set(third.paths.is_lost, b"1")
+    copy.keeper.set(copy.paths.is_lost, b"1")
+    third.expire()
+    part = third_part(third, source)
+    source.pull()  # the part is in its queue, and nowhere else behind its pointer
+
+    def lose_source(session: int, kind: str, path: str) -> None:
+        if session == copy.keeper.session_id and path == source.paths.queue:
+            ensemble.faults = None
+            source.keeper.set(source.paths.is_lost, b"1")
+            clone._clear_queue(source.keeper, source.paths)
+
+    ensemble.faults = lose_source
+    with pytest.raises(ConflictError):
+        clone_replica(copy.keeper, copy.paths, {})
+    assert copy.keeper.get(copy.paths.is_lost)[0] == b"1"
+    source.keeper.set(source.paths.is_lost, b"0")
+    queue_io.requeue_fetch(source.keeper, source.paths, source.queue, [part], 1.0)
+    clone_replica(copy.keeper, copy.paths, {})
+    finish_clone(copy.keeper, copy.paths)
+    queue_io.load_queue(copy.keeper, copy.paths, copy.queue, [])
+    assert part in copy.queue.virtual_parts()
+
+
+def third_part(third: Member, source: Member) -> PartName:
+    """A block of ``third`` that only the log and ``third``'s list know."""
+    third.keeper.reconnect()
+    third.start()
+    part = third.insert("id")
+    third.keeper.set(third.paths.is_lost, b"1")
+    third.expire()
+    return part
+
+
+def test_window_cleanup_does_not_take_a_block_id_that_was_made_anew(
+    ensemble: MemoryEnsemble, members: list[Member]
+) -> None:
+    """The cleaner saw an old id; it was dropped with its rows, and the same rows came again, before the deletion."""
+    one, two, three = members
+    for name in ("old", "x", "y"):
+        one.insert(name)
+
+    def drop_and_repeat() -> None:
+        assert drop_partition(two.keeper, TABLE, "r2", "all") is not None
+        two.insert("old")
+
+    before_multi(ensemble, three, "/blocks", drop_and_repeat)
+    clean_once(three.keeper, TABLE, KEEP_TWO_BLOCKS)
+    assert two.keeper.exists(TABLE.block("old")) is not None
+
+
+def test_two_cleaners_do_not_take_a_block_id_that_was_made_anew(
+    ensemble: MemoryEnsemble, members: list[Member]
+) -> None:
+    one, two, three = members
+    for name in ("old", "x", "y"):
+        one.insert(name)
+
+    def clean_and_repeat() -> None:
+        clean_once(two.keeper, TABLE, KEEP_TWO_BLOCKS)
+        one.insert("old")
+
+    before_multi(ensemble, three, "/blocks", clean_and_repeat)
+    clean_once(three.keeper, TABLE, KEEP_TWO_BLOCKS)
+    assert two.keeper.exists(TABLE.block("old")) is not None
+
+
+def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup, "_BATCH", 3)
+    for number in range(10):
+        members[0].insert(f"b{number}")
+    assert clean_once(members[1].keeper, TABLE, KEEP_TWO_BLOCKS).blocks == 8
+    assert members[0].keeper.children(TABLE.blocks) == ["b8", "b9"]
+
+
+def test_large_entries_are_cloned_in_packets_that_zookeeper_takes(
+    members: list[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of more than 1 MiB breaks the connection, and would do so for ever."""
+    one, _, three = members
+    sources = tuple(PartName("f" * 32, number, number, 0) for number in range(800))
+    entries = [
+        LogEntry(EntryType.MERGE_PARTS, PartName(f"{n:032}", 0, 800, 1), 1.0, "r1", source_parts=sources)
+        for n in range(40)
+    ]
+    for entry in entries:
+        for name in ("r1", "r2"):
+            one.keeper.create(TABLE.replica(name).queue_prefix, entry.to_bytes(), sequential=True)
+    sizes: list[int] = []
+    _record_sizes(three, sizes, monkeypatch)
+    three.keeper.set(three.paths.is_lost, b"1")
+    clone_replica(three.keeper, three.paths, {})
+    assert len(three.keeper.children(three.paths.queue)) == 40
+    assert max(sizes) < 1024 * 1024
+
+
+def _record_sizes(member: Member, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    multi = member.keeper.multi
+
+    def recording(ops: list[Op]) -> object:
+        sizes.append(sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops))
+        return multi(ops)
+
+    monkeypatch.setattr(member.keeper, "multi", recording)
+
+
+def test_merges_of_many_partitions_are_assigned_in_several_packets(members: list[Member]) -> None:
+    """OPTIMIZE FINAL of a table with many partitions; whoever assigns in between still wins."""
+    one, two, _ = members
+    log = one.keeper.exists(TABLE.log)
+    assert log is not None
+    entries = [merge_entry([PartName(f"p{n}", 0, 0, 0), PartName(f"p{n}", 1, 1, 0)], "r1", 1.0) for n in range(250)]
+    assert assign_merges(one.keeper, TABLE, log.version, entries)
+    assert len(two.keeper.children(TABLE.log)) == 250
+    assert not assign_merges(two.keeper, TABLE, log.version, entries[:1])
+    assert not assign_merges(two.keeper, TABLE, log.version + 1, entries[:1])
+    assert assign_merges(two.keeper, TABLE, log.version + 2, [])
