@@ -26,7 +26,6 @@ from parts.types import (
     NothingType,
     StringType,
     TupleType,
-    UUIDType,
     parse_type,
     strip_nullable,
 )
@@ -145,8 +144,8 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> s
         return _to_enum(value, source, goal)
     if isinstance(goal, IPv4Type) and isinstance(source, IntegerType):
         return cast(value.sql, goal)
-    if isinstance(goal, (UUIDType, IPv6Type)):
-        return None
+    if isinstance(goal, IPv6Type) and isinstance(source, IPv4Type):
+        return f"unhex('00000000000000000000FFFF' || lpad(to_hex({value.sql}), 8, '0'))"
     return None
 
 

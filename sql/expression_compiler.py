@@ -114,7 +114,8 @@ class ExpressionCompiler:
         bare = strip_nullable(value.type)
         if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
             raise UserError(
-                "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of a filter: it must be UInt8 or another number"
+                "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
+                f"Illegal type {value.type} of a filter: it must be UInt8 or another number",
             )
         return value.condition
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, LowCardinalityType, NothingType, TupleType, make_nullable, strip_nullable
 from sql.casts import convert
+from sql.constant_text import constant_text_as
 from sql.syntax_tree import Alias, Function, Identifier, NamedTable, Node, Select, Star, Subquery
 from sql.type_inference import is_date_or_time, is_number, is_string, supertype
 from sql.typed import UINT8, Typed, literal
@@ -98,7 +99,9 @@ def _comparable(compiler: ExpressionCompiler, left: Typed, member: Typed) -> str
         return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
         return convert(member, goal, zone)
-    if is_string(source) or (is_date_or_time(goal) and is_date_or_time(source)):
+    if is_string(source):
+        return constant_text_as(member, goal, zone)
+    if is_date_or_time(goal) and is_date_or_time(source):
         return _cast(member, goal, zone)
     raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
 

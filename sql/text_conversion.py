@@ -21,6 +21,7 @@ from parts.types import (
     FloatType,
     IntegerType,
     IPv4Type,
+    IPv6Type,
     MapType,
     StringType,
     TupleType,
@@ -56,6 +57,8 @@ def to_text(value: Typed, zone: str) -> str:
         case IPv4Type():
             octets = (f"CAST(({sql} >> {shift}) & 255 AS VARCHAR)" for shift in (24, 16, 8, 0))
             return f"concat_ws('.', {', '.join(octets)})"
+        case IPv6Type():
+            return f"pando_ipv6_text({sql})"
         case ArrayType() | TupleType() | MapType():
             return _composite_text(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
@@ -136,6 +139,8 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
             return _enum_number(sql, goal)
         case IPv4Type():
             return f"pando_ipv4({sql})"
+        case IPv6Type():
+            return f"pando_ipv6({sql})"
     return _unsupported(value, target)
 
 
@@ -150,8 +155,43 @@ def _enum_number(sql: str, goal: EnumType) -> str:
     return cast(f"CASE {sql} {arms} WHEN NULL THEN NULL ELSE {failure} END", goal)
 
 
-# The macros the texts above use; the executor creates them once.
+def _first_zeros_elided(groups: str) -> str:
+    """``:``-enclosed groups with their leftmost longest run of two or more zeros as ``::``."""
+    runs = (":" + "0:" * length for length in range(8, 1, -1))
+    arms = " ".join(f"WHEN contains({groups}, '{run}') THEN regexp_replace({groups}, '{run}', '::')" for run in runs)
+    return f"CASE {arms} ELSE {groups} END"
+
+
+# The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
+# names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
 MACROS = (
+    r"""pando_ipv6_words(h) AS ':' || array_to_string(list_transform(range(8), lambda i:
+        coalesce(nullif(ltrim(lower(substr(h, 4 * i + 1, 4)), '0'), ''), '0')), ':') || ':'""",
+    f"pando_ipv6_elided(words) AS list_transform([words], lambda w: {_first_zeros_elided('w')})[1]",
+    r"""pando_ipv6_tail(h) AS array_to_string(list_transform(range(12, 16), lambda i:
+        CAST(CAST('0x' || substr(h, 2 * i + 1, 2) AS UTINYINT) AS VARCHAR)), '.')""",
+    r"""pando_ipv6_text(b) AS list_transform([hex(b)], lambda h: CASE WHEN h IS NULL THEN NULL
+        WHEN starts_with(h, '00000000000000000000FFFF') THEN '::ffff:' || pando_ipv6_tail(h)
+        ELSE regexp_replace(regexp_replace(
+            pando_ipv6_elided(pando_ipv6_words(h)), '^:([^:])', '\1'), '([^:]):$', '\1') END)[1]""",
+    r"""pando_ipv6_hexadecimal(t) AS CASE WHEN contains(t, '.')
+        THEN CASE WHEN contains(t, ':') THEN regexp_replace(t, '[^:]*$', '') ELSE '::ffff:' END
+            || list_transform([pando_ipv4(regexp_extract(t, '[^:]*$'))],
+                lambda v: to_hex(v >> 16) || ':' || to_hex(v & 65535))[1]
+        ELSE t END""",
+    r"pando_ipv6_groups(t) AS list_filter(string_split(t, ':'), lambda g: g <> '' OR contains(t, ':'))",
+    r"""pando_ipv6_filled(l, r) AS
+        list_concat(list_concat(l, list_transform(range(8 - len(l) - len(r)), lambda i: '0')), r)""",
+    r"""pando_ipv6_all(t) AS CASE WHEN contains(t, '::')
+        THEN pando_ipv6_filled(pando_ipv6_groups(split_part(t, '::', 1)), pando_ipv6_groups(split_part(t, '::', 2)))
+        ELSE string_split(t, ':') END""",
+    r"""pando_ipv6_packed(t, groups) AS CASE WHEN t IS NULL THEN NULL
+        WHEN len(string_split(t, '::')) <= 2
+            AND regexp_full_match(array_to_string(groups, ':'), '([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}')
+        THEN unhex(array_to_string(list_transform(groups, lambda g: lpad(g, 4, '0')), ''))
+        ELSE error('pando:676:Cannot parse IPv6 from ''' || t || '''') END""",
+    r"""pando_ipv6(t) AS list_transform([t], lambda s: list_transform([pando_ipv6_hexadecimal(s)], lambda n:
+        list_transform([pando_ipv6_all(n)], lambda g: pando_ipv6_packed(n, g))[1])[1])[1]""",
     r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
     r"""pando_low_signed(x) AS CAST(CASE
         WHEN (x & 18446744073709551615::HUGEINT) > 9223372036854775807::HUGEINT

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from parts.errors import UserError
 from parts.types import DataType, FixedStringType, FloatType, strip_nullable
-from sql.casts import cast_to, convert
+from sql.casts import convert
+from sql.constant_text import constant_text_as
 from sql.functions.registry import Call, define, function
 from sql.text_conversion import to_text
 from sql.type_inference import is_number, is_string, supertype
@@ -28,11 +30,20 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[str, str]:
     if is_string(a) and is_string(b):
         return _as_string(left, a, zone), _as_string(right, b, zone)
     if is_string(b) and right.is_constant:
-        return left.number, cast_to(right, a, zone)
+        return left.number, constant_text_as(right, a, zone)
     if is_string(a) and left.is_constant:
-        return cast_to(left, b, zone), right.number
-    common = supertype([a, b])
+        return constant_text_as(left, b, zone), right.number
+    common = _common(a, b)
     return convert(left, common, zone), convert(right, common, zone)
+
+
+def _common(a: DataType, b: DataType) -> DataType:
+    try:
+        return supertype([a, b])
+    except UserError:
+        if is_string(a) or is_string(b):
+            raise
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {a.name} and {b.name} of a comparison") from None
 
 
 def _as_string(value: Typed, type_: DataType, zone: str) -> str:

@@ -17,6 +17,7 @@ from parts.types import (
     FloatType,
     IntegerType,
     IPv4Type,
+    IPv6Type,
     LowCardinalityType,
     MapType,
     TupleType,
@@ -147,6 +148,7 @@ define("toDate32", _to(Date32Type()), 1)
 define("toBool", _to(BOOL), 1)
 define("toUUID", _to(UUIDType()), 1)
 define("toIPv4", _to(IPv4Type()), 1)
+define("toIPv6", _to(IPv6Type()), 1)
 
 
 @function("toDateTime TIMESTAMP", (1, 2))
@@ -248,6 +250,18 @@ def ipv4_text(call: Call) -> Typed:
 @function("IPv4StringToNum", 1)
 def ipv4_number(call: Call) -> Typed:
     return Typed(f"pando_ipv4({call.args[0].sql})", UINT32)
+
+
+@function("IPv6NumToString", 1)
+def ipv6_text(call: Call) -> Typed:
+    if call.args[0].type not in (IPv6Type(), FixedStringType(16)):
+        raise call.wrong_type(0, "FixedString(16) or IPv6")
+    return Typed(cast_to(Typed(call.args[0].sql, IPv6Type()), STRING), STRING)
+
+
+@function("IPv6StringToNum", 1)
+def ipv6_number(call: Call) -> Typed:
+    return Typed(f"pando_ipv6({call.args[0].sql})", FixedStringType(16))
 
 
 @function("defaultValueOfTypeName", 1)

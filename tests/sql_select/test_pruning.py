@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from sql.analysis import analyse
 from sql.executor import QueryEngine
 from sql.expressions import compile_expressions
-from tests.sql_select.dataset import MemoryCatalog
+from sql.pruning import _without
+from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
 COLUMNS = (
@@ -111,8 +113,8 @@ _CONDITIONS = st.recursive(
 
 
 @settings(max_examples=60, deadline=None)
-@given(condition=_CONDITIONS, number=st.integers(0, len(KEYS) - 1))
-def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int) -> None:
+@given(condition=_CONDITIONS, number=st.integers(0, len(KEYS) - 1), gap_rows=st.sampled_from([0, 5, 4096]))
+def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int, gap_rows: int) -> None:
     table = tables[number]
     schema = table.description.schema
     (compiled,) = compile_expressions([f"({condition}) = 1"], schema)
@@ -129,6 +131,72 @@ def test_no_row_is_lost(tables: list[PartTable], condition: str, number: int) ->
     query = f"SELECT count() FROM t WHERE {condition}"
     result = QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all()
     assert result.column(0)[0].as_py() == wanted
+    for pruned in kept:  # a certain granule has no other rows, and is not read for count()
+        certain = pruned.part.read(columns, _without(pruned.all_ranges, pruned.uncertain_ranges))
+        rows = pa.Table.from_batches(certain, schema.arrow)
+        if pruned.is_whole:
+            assert matching(rows) == rows.num_rows == pruned.certain_rows
+    with patch("sql.pruning._JOIN_GAP_ROWS", gap_rows):
+        needed = [batch for pruned in kept for batch in pruned.part.read_rows(columns, pruned.needed_rows(columns))]
+        assert matching(pa.Table.from_batches(needed, schema.arrow)) == wanted
+        rows = (
+            QueryEngine().select(f"SELECT * FROM t WHERE {condition}", catalog=MemoryCatalog({"t": table})).read_all()
+        )
+        assert rows.num_rows == wanted
+
+
+def test_only_rows_that_can_match_are_decoded(tables: list[PartTable]) -> None:
+    table = tables[0]
+    columns = list(table.description.schema.names)
+    kept = analyse("a >= -3 AND a <= 2 AND d != '2020-01-05'", table.description).prune(table.parts)
+    assert kept
+    with patch("sql.pruning._JOIN_GAP_ROWS", 0):
+        needed = [(pruned, pruned.needed_rows(columns)) for pruned in kept]
+    assert 0 < sum(item.rows for _, rows in needed for item in rows) < sum(pruned.rows for pruned in kept)
+    for pruned, rows in needed:
+        for batch in pruned.part.read_rows(["a"], rows):
+            assert all(-3 <= value <= 2 for value in batch.column(0).to_pylist())
+
+
+def test_the_key_alone_is_not_read_twice(tables: list[PartTable]) -> None:
+    (pruned, *_) = analyse("a = 3", tables[0].description).prune(tables[0].parts)
+    assert sum(item.rows for item in pruned.needed_rows(["a"])) == pruned.rows
+
+
+@pytest.mark.parametrize(
+    ("where", "reads_nothing"),
+    [
+        ("", True), ("WHERE 1", True), ("WHERE a >= -8", True), ("WHERE a > -100 AND a < 100", True),
+        ("WHERE toYYYYMM(d) >= 201912", True), ("WHERE 0", True), ("WHERE a < 0", False), ("WHERE u < 1000", False),
+        ("WHERE a >= -8 AND u % 2 = 0", False), ("PREWHERE a > 3 WHERE d > '2020-01-20'", False),
+    ],
+)  # fmt: skip
+def test_count_needs_no_data_of_whole_granules(tables: list[PartTable], where: str, reads_nothing: bool) -> None:
+    """Counted from the index and the numbers of rows of the granules."""
+    catalog = MemoryCatalog({"t": tables[0]})
+    shown = QueryEngine().select(f"SELECT a, d, u FROM t {where}", catalog=catalog).read_all().num_rows
+    for text in ("count()", "count(*)", "COUNT(1) AS rows"):
+        result = QueryEngine().select(f"SELECT {text} FROM t {where}", catalog=catalog)
+        assert result.read_all().column(0).to_pylist() == [shown]
+        assert (result.statistics.read_rows == 0) == reads_nothing
+        assert result.columns[0][0] == ("rows" if "AS" in text else text)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count() FROM t LIMIT 0", "SELECT count() FROM t HAVING count() > 1000", "SELECT count() + 1 FROM t",
+        "SELECT count() FROM t GROUP BY a > 100", "SELECT count(n) FROM t", "SELECT count(NULL) FROM t",
+        "SELECT DISTINCT count() FROM t", "SELECT count() OVER () FROM t LIMIT 1", "SELECT count(DISTINCT a) FROM t",
+        "SELECT count() FROM t, t AS u WHERE t.a = 3 AND u.a = 3", "SELECT count() FROM (SELECT a FROM t LIMIT 7)",
+    ],
+)  # fmt: skip
+def test_other_counts_are_computed(tables: list[PartTable], query: str) -> None:
+    """They give what they give on the same rows without an index."""
+    rows = QueryEngine().select("SELECT * FROM t", catalog=MemoryCatalog({"t": tables[0]})).read_all()
+    plain = MemoryCatalog({"t": MemoryRelation(tables[0].description.schema, rows)})
+    found = QueryEngine().select(query, catalog=MemoryCatalog({"t": tables[0]})).read_all()
+    assert found.equals(QueryEngine().select(query, catalog=plain).read_all())
 
 
 @pytest.mark.parametrize(

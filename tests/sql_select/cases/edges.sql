@@ -85,3 +85,6 @@ SELECT number FROM numbers(10) ORDER BY number % 2 DESC, number LIMIT 3 OFFSET 1
 SELECT sum(number) AS s, s + 1, s * s FROM numbers(4)
 SELECT t.1 AS a, t.2 AS b FROM (SELECT (number, toString(number)) AS t FROM numbers(2)) ORDER BY a
 SELECT any(x) AS a FROM (SELECT 5 AS x) WHERE x = 5
+-- IPv6
+SELECT arrayJoin(['::1', '::', '2001:db8::1', '1:2:3:4:5:6:7:8', '1:0:0:2:0:0:0:3', '1:0:0:0:2:0:0:0', 'fe80::a:0:0:b', '::ffff:1.2.3.4', '1.2.3.4', '1::', '0:0:1::', 'ABCD:EF01:2345:6789:abcd:ef01:2345:6789', '1:0:2:0:3:0:4:0']) AS t, toIPv6(t) AS a, toString(a), a = '2001:db8::1', a IN ('::', '1::'), a < '2001:db8::', IPv6NumToString(IPv6StringToNum(t)) ORDER BY t
+SELECT toIPv6(toIPv4('10.1.2.3')), CAST('::2' AS IPv6), toIPv6(NULL), max(a), toTypeName(any(a)) FROM (SELECT toIPv6(concat('2001:db8::', toString(u8))) AS a FROM types)
