@@ -19,6 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient, KazooState, KeeperState
@@ -268,10 +269,7 @@ class KazooKeeper:
         if watch is None:
             return None
 
-        def fired(event: WatchedEvent) -> None:
-            watch(self._stripped(event.path) if event.path else path)
-
-        return fired
+        return _Watcher(watch, path, self._stripped)
 
     # --- reads -------------------------------------------------------------------------------------------------
 
@@ -414,6 +412,18 @@ class KazooKeeper:
 
     def sync(self, path: str) -> None:
         self._read(path, lambda: [self._client.sync_async(self._full(path))])
+
+
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    """The client keeps its watchers in sets: as equal ones are one, asking again and again does not pile them up."""
+
+    watch: Watch
+    path: str
+    stripped: Callable[[str], str]
+
+    def __call__(self, event: WatchedEvent) -> None:
+        self.watch(self.stripped(event.path) if event.path else self.path)
 
 
 def _stat(stat: ZnodeStat) -> Stat:

@@ -152,6 +152,9 @@ class ReplicationQueue:
             with self._lock:
                 self._inserting.discard(part)
 
+    def is_inserting(self) -> bool:
+        return bool(self._inserting)
+
     def add_active(self, part: PartName) -> None:
         """A part that this replica committed by itself (INSERT, or one fetched instead of what an entry names)."""
         with self._lock:

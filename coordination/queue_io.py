@@ -6,12 +6,16 @@ behind ZooKeeper, so the next pull first takes up every queue node that memory l
 raise ``IntersectingPartsError``: the replica must stop rather than diverge.
 
 The log is read in the order of its indices; an index that is missing below a live pointer was trimmed, which happens
-only to a replica marked as lost (:class:`LogTrimmedError`: clone).
+only to a replica marked as lost (:class:`LogTrimmedError`: clone). Indices have no gaps, so a pull that goes on from a
+:class:`LogCursor` asks for the entries behind it, and for a watch on the first that is not there yet: neither the
+log, which may be long, nor the queue is listed. Only a pull without a cursor sees that the log was trimmed.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from coordination.keeper import (
     BadVersion,
@@ -33,6 +37,20 @@ from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 
 _BATCH = 200
+
+
+@dataclass(slots=True)
+class LogCursor:
+    """Where the next pull begins, kept from the last. Not known at first, nor while a pull is under way or failed."""
+
+    position: tuple[int, int] | None = None
+    """(index of the next entry, version of ``log_pointer``)."""
+    expected: int = 1
+    """About as many entries as the last pull found; a pull that finds more asks for more."""
+
+    def take(self) -> tuple[int, int] | None:
+        position, self.position = self.position, None
+        return position
 
 
 class LogTrimmedError(ConflictError):
@@ -76,26 +94,61 @@ def log_position(keeper: Keeper, replica: ReplicaPaths) -> tuple[int, int]:
     return pointer, sequence_number(names[-1]) if names else 0
 
 
-def pull_log(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, *, watch: Watch | None = None) -> int:
-    """Copies new log entries to the queue; returns how many. ``watch`` fires when the log changes next.
+def pull_log(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    queue: ReplicationQueue,
+    *,
+    watch: Watch | None = None,
+    cursor: LogCursor | None = None,
+) -> int:
+    """Copies every entry that is in the log now to the queue; returns how many. ``watch`` fires when one comes next.
 
-    Call it from one thread at a time per replica.
+    Call it from one thread at a time per replica. ``cursor`` belongs to one session: nobody else moves the pointer, nor
+    adds to the queue, while the replica is active. The pointer's version would tell.
     """
+    cursor = cursor or LogCursor()
+    known = cursor.take()
+    end = 0
+    if known is None:
+        known, end = _find_position(keeper, replica, queue)
+    index, version = known
+    size, is_end = min(cursor.expected + 1, _BATCH), False
+    while not is_end:
+        entries = _read_log(keeper, replica, index, size)
+        is_end = len(entries) < size
+        if is_end and watch is not None:
+            _watch_for(keeper, replica.table.log_entry(index + len(entries)), watch)
+        if entries:
+            version = _pull_batch(keeper, replica, queue, index, entries, version)
+            index += len(entries)
+        size = min(4 * size, _BATCH)
+    if index < end:
+        raise LogTrimmedError(replica, index)
+    cursor.position, cursor.expected = (index, version), index - known[0]
+    return cursor.expected
+
+
+def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> tuple[tuple[int, int], int]:
+    """The pointer and its version; the index behind the log's newest entry, 0 for none."""
     pointer, version = read_log_pointer(keeper, replica)
     _take_up_unknown(keeper, replica, queue)
-    indices = [sequence_number(name) for name in keeper.children(replica.table.log, watch)]
-    _require_untrimmed(replica, pointer, indices)
-    fresh = [index for index in indices if index >= pointer]
-    for start in range(0, len(fresh), _BATCH):
-        batch = fresh[start : start + _BATCH]
-        version = _pull_batch(keeper, replica, queue, batch, version)
-    return len(fresh)
-
-
-def _require_untrimmed(replica: ReplicaPaths, pointer: int, indices: list[int]) -> None:
-    """Indices have no gaps: the log's nodes are all sequential and trimmed from the front."""
+    indices = [sequence_number(name) for name in keeper.children(replica.table.log)]
     if indices and min(indices) > pointer:
         raise LogTrimmedError(replica, pointer)
+    return (pointer, version), max(indices, default=-1) + 1
+
+
+def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[LogEntry]:
+    """At most ``size`` entries from ``index`` on, up to the first that is not there."""
+    answers = keeper.get_many([replica.table.log_entry(i) for i in range(index, index + size)])
+    return [LogEntry.parse(answer[0]) for answer in itertools.takewhile(lambda a: a is not None, answers) if answer]
+
+
+def _watch_for(keeper: Keeper, path: str, watch: Watch) -> None:
+    """``watch`` fires when the node comes; at once if it has just come."""
+    if keeper.exists(path, watch) is not None:
+        watch(path)
 
 
 def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
@@ -107,17 +160,12 @@ def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQu
 
 
 def _pull_batch(
-    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, indices: list[int], version: int
+    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, index: int, entries: list[LogEntry], version: int
 ) -> int:
-    answers = keeper.get_many([replica.table.log_entry(index) for index in indices])
-    entries: list[LogEntry] = []
-    for index, answer in zip(indices, answers, strict=True):
-        if answer is None:
-            raise LogTrimmedError(replica, index)
-        entries.append(LogEntry.parse(answer[0]))
+    """Takes the entries from ``index`` on; returns the pointer's new version."""
     wanted = [entry for entry in entries if not _is_here(queue, entry)]
     ops: list[Op] = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in wanted]
-    ops.append(SetData(replica.log_pointer, str(indices[-1] + 1).encode(), version))
+    ops.append(SetData(replica.log_pointer, str(index + len(entries)).encode(), version))
     oldest = _oldest_insert(queue, wanted)
     if oldest is not None:
         ops.append(SetData(replica.min_unprocessed_insert_time, str(oldest).encode()))

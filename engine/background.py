@@ -16,7 +16,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 logger = logging.getLogger(__name__)
@@ -38,6 +38,12 @@ class Task:
         """Makes the task run as soon as a thread is free, or so much later. Cheap, never blocks; from any thread."""
         if self.pool is not None:
             self.pool.wake(self, delay_seconds)
+
+
+def wake_one(tasks: Sequence[Task]) -> None:
+    """Wakes one of several tasks of one pool that do the same."""
+    if tasks[0].pool is not None:
+        tasks[0].pool.wake_one(tasks)
 
 
 class BackgroundPool:
@@ -73,6 +79,13 @@ class BackgroundPool:
                 self._rerun[task] = min(at, self._rerun.get(task, at))
             elif task in self._due_at and at < self._due_at[task]:
                 self._schedule(task, at)
+
+    def wake_one(self, tasks: Sequence[Task]) -> None:
+        """Wakes one of the tasks that are not running; when all are, each runs once more after this run."""
+        with self._condition:
+            task = next((task for task in tasks if task not in self._running), None)
+            for one in tasks if task is None else (task,):
+                self.wake(one)
 
     def remove(self, task: Task, timeout_seconds: float = 60.0) -> None:
         """Waits for the running step to end. Not to be called from the task itself."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +56,9 @@ class StepPool:
         return task
 
     def wake(self, task: Task, delay_seconds: float = 0.0) -> None:
+        return
+
+    def wake_one(self, tasks: Sequence[Task]) -> None:
         return
 
     def remove(self, task: Task, timeout_seconds: float = 0.0) -> None:

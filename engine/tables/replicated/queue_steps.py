@@ -16,6 +16,7 @@ from coordination.part_commit import ProducedStatus, commit_produced_part
 from coordination.part_set import IntersectingPartsError
 from coordination.queue import Action, ActionKind, Limits
 from coordination.queue_io import (
+    LogCursor,
     LogTrimmedError,
     discard_entry,
     drop_entries,
@@ -43,6 +44,10 @@ logger = logging.getLogger(__name__)
 
 _PULL_SECONDS = 10.0
 """A watch wakes the pull; this is only for a watch that was lost."""
+_PULL_APART_SECONDS = 0.03
+"""From one pull to the next while entries stream in; what comes after a pause is pulled at once."""
+_OWN_INSERT_SECONDS = 0.02
+"""An INSERT here is soon active, and its log entry then needs no place in the queue."""
 _RETRY_SECONDS = 1.0
 _EXECUTE_IDLE_SECONDS = 1.0
 _RESOLVE_SECONDS = 10.0
@@ -53,6 +58,10 @@ class QueueSteps:
     def __init__(self, table: ReplicatedTable) -> None:
         self._table = table
         self._pull_lock = threading.Lock()
+        self._cursor = LogCursor()
+        self._looked_at = 0.0
+        """When the log was last listed."""
+        self._pulled_at = 0.0
         self.slots = 4
         """How many entries run at a time."""
         self.are_fetches_allowed = True
@@ -83,6 +92,11 @@ class QueueSteps:
             return _RETRY_SECONDS
         return _PULL_SECONDS
 
+    def seconds_until_pull(self) -> float:
+        """How long a pull should wait for more entries to come."""
+        pause = self._pulled_at + _PULL_APART_SECONDS - self._table.services.monotonic()
+        return max(pause, _OWN_INSERT_SECONDS if self._table.queue.is_inserting() else 0.0)
+
     def _save_times(self, keeper: Keeper) -> None:
         """They are for operators: written now and then, not with every block."""
         times, now = self._table.queue.insert_times(), self._table.services.clock()
@@ -90,12 +104,21 @@ class QueueSteps:
             save_insert_times(keeper, self._table.replica, self._table.queue)
             self._saved_times, self._saved_at = times, now
 
+    def begin_session(self, keeper: Keeper) -> None:
+        """The first pull: nothing is known of the log yet."""
+        with self._pull_lock:
+            self._cursor = LogCursor()
+        self.pull(keeper)
+
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue."""
         table = self._table
         try:
             with self._pull_lock:
-                pulled = pull_log(keeper, table.replica, table.queue, watch=lambda _: table.wake_pull())
+                now = self._pulled_at = table.services.monotonic()
+                if now - self._looked_at >= _PULL_SECONDS:
+                    self._cursor, self._looked_at = LogCursor(), now
+                pulled = pull_log(keeper, table.replica, table.queue, watch=table.on_log_change, cursor=self._cursor)
         except LogTrimmedError:
             # The log went on without this replica: it becomes a copy of another at the restart, if there is one.
             if choose_source(read_positions(keeper, table.paths), table.replica.name) is not None:
@@ -133,6 +156,7 @@ class QueueSteps:
                 action = table.queue.next_action(self, self._limits())
                 if action is None:
                     return _EXECUTE_IDLE_SECONDS
+                table.wake_execution()
                 self._run(keeper, action)
         except UnavailableError as error:  # the table has just become read-only
             logger.debug("not executing: %s", error)
@@ -157,8 +181,6 @@ class QueueSteps:
         except Exception as error:
             queue.fail(action.name, repr(error))
             logger.exception("entry %s of %s failed", action.name, self._table.definition.full_name)
-        else:
-            self._table.wake_execution()
 
     def _carry_out(self, keeper: Keeper, action: Action) -> None:
         table, name = self._table, action.entry.new_part

@@ -158,7 +158,7 @@ class ReplicaSession:
                 self._compare_with_disk(keeper)
             active = [part.name for part in table.store.active()]
             load_queue(keeper, table.replica, table.queue, active)
-            table.queue_steps.pull(keeper)
+            table.queue_steps.begin_session(keeper)
             confirm_own_parts(keeper, table.replica, [str(name) for name in active])
         except BaseException:
             deactivate(keeper, activation)

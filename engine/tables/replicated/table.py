@@ -26,6 +26,7 @@ from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.quorum import sequential_hidden_parts
 from coordination.replica_activity import Activation
+from engine.background import wake_one
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertSink
@@ -48,7 +49,6 @@ from sql.ddl_engine import replica_location
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 30.0
-_PULL_TOGETHER_SECONDS = 0.02
 _POLL_SECONDS = 0.01
 
 
@@ -270,13 +270,13 @@ class ReplicatedTable(Table):
             self.queue_steps.are_merges_allowed = self.merge_steps.are_allowed = allowed
         self.wake_execution()
 
-    def wake_pull(self) -> None:
-        """Many small INSERTs are pulled together: each pull is a write to ZooKeeper."""
-        self._pull_task.wake(_PULL_TOGETHER_SECONDS)
+    def on_log_change(self, _: str) -> None:
+        """A watch: only wakes. Many small INSERTs are pulled together, because each pull is a write to ZooKeeper."""
+        self._pull_task.wake(self.queue_steps.seconds_until_pull())
 
     def wake_execution(self) -> None:
-        for task in self._execute_tasks:
-            task.wake()
+        """One is enough: a step that finds something to do wakes the next."""
+        wake_one(self._execute_tasks)
 
     def wait_for(self, condition: Callable[[], bool], timeout_seconds: float, what: str) -> None:
         """Polls ``condition()`` while background work goes on. Raises 159 (TIMEOUT_EXCEEDED), 236 when stopping."""

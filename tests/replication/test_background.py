@@ -1,0 +1,63 @@
+"""The threads that run background tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from engine.background import IDLE_SECONDS, BackgroundPool, Task, wake_one
+
+WAIT_SECONDS = 30.0
+
+
+@pytest.fixture
+def pool() -> Iterator[BackgroundPool]:
+    pool = BackgroundPool("test", 3)
+    yield pool
+    pool.stop()
+
+
+class Sleeper:
+    """A task whose step is held up until ``go``; ``ran`` counts the steps that began."""
+
+    def __init__(self, pool: BackgroundPool) -> None:
+        self.began = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        self.ran = 0
+        self.task = pool.add(Task("sleeper", self.run_once), IDLE_SECONDS)
+
+    def run_once(self) -> float:
+        self.ran += 1
+        self.began.release()
+        assert self.go.acquire(timeout=WAIT_SECONDS)
+        return IDLE_SECONDS
+
+
+def test_one_of_several_tasks_is_woken_and_then_the_next(pool: BackgroundPool) -> None:
+    sleepers = [Sleeper(pool) for _ in range(2)]
+    tasks = [sleeper.task for sleeper in sleepers]
+    wake_one(tasks)
+    assert sleepers[0].began.acquire(timeout=WAIT_SECONDS)
+    assert sleepers[1].ran == 0
+    wake_one(tasks)
+    assert sleepers[1].began.acquire(timeout=WAIT_SECONDS)
+    for sleeper in sleepers:
+        sleeper.go.release()
+
+
+def test_when_all_run_each_runs_once_more(pool: BackgroundPool) -> None:
+    sleepers = [Sleeper(pool) for _ in range(2)]
+    tasks = [sleeper.task for sleeper in sleepers]
+    for sleeper in sleepers:
+        wake_one(tasks)
+        assert sleeper.began.acquire(timeout=WAIT_SECONDS)
+    wake_one(tasks)
+    for sleeper in sleepers:
+        sleeper.go.release(2)
+        assert sleeper.began.acquire(timeout=WAIT_SECONDS)
+
+
+def test_tasks_of_no_pool_are_left_alone() -> None:
+    wake_one([Task("none", lambda: 0.0)])
