@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from parts.errors import UserError
 from parts.schema import Column, Key, MergeTreeSettings, TableDescription, TableSchema
 from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
 from sql.ddl_engine import check_engine, modernize
 from sql.dialect import not_implemented
+from sql.formats.cast_arrays import cast_array
+from sql.formats.options import BadValueError, FormatOptions
 from sql.statements import ColumnClause, CreateTable
+
+if TYPE_CHECKING:
+    from sql.expressions import CompiledExpression
 
 _TABLE_ONLY_SETTINGS = frozenset({"allow_nullable_key"})
 _SETTING_TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(MergeTreeSettings)}
@@ -90,6 +98,7 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
             except UserError as failure:
                 error = failure
                 continue
+            _check_constant(clause.name, compiled, types.get(clause.name))
             types.setdefault(clause.name, compiled.type)
             progress.append(clause)
         pending = [clause for clause in pending if clause not in progress]
@@ -98,6 +107,17 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
         if not progress and error is not None:
             raise UserError(error.name, f"{error.message} (in the default of column {pending[0].name!r})")
     return types
+
+
+def _check_constant(name: str, default: CompiledExpression, type_: DataType | None) -> None:
+    """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
+    if type_ is None or default.columns:
+        return
+    values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
+    try:
+        cast_array(values, default.type, type_, FormatOptions())
+    except BadValueError as error:
+        raise UserError(error.name, f"{error.detail} (in the default of column {name!r})") from None
 
 
 def _check_codec(clause: ColumnClause, type_: DataType) -> None:
