@@ -7,6 +7,11 @@ As in ZooKeeper, a sequential name takes the number of creates its parent has se
 Faults are asked for through ``ensemble.faults``, a function of (session, kind, path) → :class:`Fault` or ``None``
 consulted at every request, or through ``disconnect``, ``expire`` and ``lag``.
 
+A server may *lag*: it shows the past to its client. It never shows less than the client was shown before, and catches
+up at a ``sync`` and at any answered write, a failed one too, since its answer comes in the order of the transactions.
+After a lost answer a client may come to a server that has not seen its own write. A new session never begins in the
+past (``KazooKeeper`` syncs it).
+
 Watches and listeners are called by the thread that caused the event, after the ensemble's lock is released.
 Source: ZooKeeper programmer's guide; the contract suite compares the two implementations.
 """
@@ -46,6 +51,7 @@ class Fault(Enum):
     LOSE_ANSWER = "applied, the answer was lost"
     EXPIRE = "the session expires before the request"
     EXPIRE_AFTER = "applied, then the answer is lost and the session expires"
+    LAG = "the client's server falls behind from here on"
 
 
 FaultSource = Callable[[int, str, str], Fault | None]
@@ -258,6 +264,9 @@ class MemoryKeeper:
         self._data_watches: dict[str, list[tuple[Watch, str]]] = {}
         self._child_watches: dict[str, list[tuple[Watch, str]]] = {}
         self._past: _Tree | None = None
+        """What a server that lags shows."""
+        self._seen: _Tree | None = None
+        """While disconnected: the least that the next server shows."""
 
     # --- session and faults ------------------------------------------------------------------------------------
 
@@ -285,6 +294,8 @@ class MemoryKeeper:
 
     def disconnect(self) -> None:
         """The connection goes; the session lives on until :meth:`reconnect` or :meth:`expire`."""
+        with self._ensemble.lock:
+            self._seen = dict(self._tree)
         self._change(SessionState.SUSPENDED)
         self._drop_watches()
 
@@ -296,17 +307,43 @@ class MemoryKeeper:
         self._change(SessionState.EXPIRED)
         self._drop_watches()
 
-    def reconnect(self) -> None:
+    def reconnect(self, *, lagging: bool = False) -> None:
+        """To a server that is up to date or, ``lagging``, to one that shows what this client last saw."""
         if self._closed:
             raise KeeperSessionExpired("the session was closed")
         if not self._session:
             self._session = self._ensemble.new_session()
+            lagging = False
+        if self._state is not SessionState.CONNECTED and lagging:
+            self._past = self._seen
+        elif not lagging:
+            self.catch_up()
+        self._seen = None
         self._change(SessionState.CONNECTED)
 
     def lag(self) -> None:
         """From now on this client's server shows today's tree, until a ``sync`` or a write of this client."""
         with self._ensemble.lock:
-            self._past = dict(self._ensemble.tree)
+            if self._past is None:
+                self._past = dict(self._ensemble.tree)
+
+    def catch_up(self) -> None:
+        """The server lags no more; watches set on the past fire for what has changed since."""
+        with self._ensemble.lock:
+            past, self._past = self._past, None
+            if past is None:
+                return
+            now = self._ensemble.tree
+            tables = ((self._data_watches, "modified_zxid"), (self._child_watches, "children_version"))
+            fired = [
+                watch
+                for table, fact in tables
+                for path in list(table)
+                if getattr(past.get(path), fact, None) != getattr(now.get(path), fact, None)
+                for watch in table.pop(path)
+            ]
+        for watch, path in fired:
+            watch(path)
 
     def close(self) -> None:
         self.expire()
@@ -342,6 +379,9 @@ class MemoryKeeper:
         if fault is Fault.EXPIRE:
             self.expire()
             raise KeeperSessionExpired("session expired", path)
+        if fault is Fault.LAG:
+            self.lag()
+            return None
         if kind in ("read", "sync"):
             if fault is None:
                 return None
@@ -352,13 +392,16 @@ class MemoryKeeper:
             raise KeeperConnectionLoss(path)
         return fault
 
-    def _leave(self, fault: Fault | None, path: str) -> None:
+    def _leave(self, fault: Fault | None, path: str, seen: _Tree | None) -> None:
+        """``seen``: the tree as it was before a write whose answer is lost."""
         if fault is Fault.LOSE_ANSWER:
             self.disconnect()
+            self._seen = seen
             raise KeeperConnectionLoss(path)
         if fault is Fault.EXPIRE_AFTER:
             self.expire()
             raise KeeperConnectionLoss(path)
+        self.catch_up()
 
     # --- paths -------------------------------------------------------------------------------------------------
 
@@ -424,7 +467,7 @@ class MemoryKeeper:
 
     def sync(self, path: str) -> None:
         self._enter("sync", path)
-        self._past = None
+        self.catch_up()
 
     # --- writes ------------------------------------------------------------------------------------------------
 
@@ -432,15 +475,14 @@ class MemoryKeeper:
         path = ops[0].path
         fault = self._enter(kind, path)
         full = [replace(op, path=self._full(op.path)) for op in ops]
-        results = None
+        seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None
         try:
             results = self._ensemble.run(self._session, full)
-            self._past = None
         except MultiFailed as error:
-            self._leave(fault, path)
+            self._leave(fault, path, seen)
             error.cause.path = self._stripped(error.cause.path)
             raise MultiFailed(error.index, ops[error.index], error.cause) from error
-        self._leave(fault, path)
+        self._leave(fault, path, seen)
         return [self._stripped(result) if isinstance(result, str) else result for result in results]
 
     def _single(self, kind: str, op: Op) -> str | Stat | None:

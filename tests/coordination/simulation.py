@@ -2,8 +2,8 @@
 
 The store of a replica is a set of part names with the rows they hold. Actors (insert, pull, execute, merge, drop,
 clean, recover) run as the server's tasks would; at any request of one actor, others may run (re-entrantly), a
-connection may break before or after the request was applied, a session may expire, a replica may crash and lose its
-memory.
+connection may break before or after the request was applied, a session may expire, a server may show the past, a
+replica may crash and lose its memory.
 After healing, everything must converge and every acknowledged row be there once.
 """
 
@@ -88,7 +88,7 @@ class World:
             owner.is_crashed = True
             raise Crash(owner.name)
         self.count("fault")
-        return self.random.choice([Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER])
+        return self.random.choice(list(Fault))
 
     @contextmanager
     def actor(self, replica: Replica, name: str) -> Iterator[None]:
@@ -115,6 +115,8 @@ class World:
         if self.zombies and self.random.random() < 0.2:
             self.zombies.pop().expire()
         replica = self.random.choice(self.replicas)
+        if self.random.random() < 0.1:
+            replica.keeper.catch_up()
         actors: list[tuple[str, Callable[[Replica], None], float]] = [
             ("insert", self.insert, 3),
             ("pull", self.pull, 2),
@@ -143,7 +145,7 @@ class World:
             replica.busy.add("recover")  # this very step: a second one beside it would be another process
             replica.keeper = self.ensemble.connect()
         if replica.keeper.state is not SessionState.CONNECTED:
-            replica.keeper.reconnect()
+            self.reconnect(replica)
         if replica.activation is not None and replica.keeper.session_id == replica.activation.session_id:
             return
         replica.activation = None
@@ -287,7 +289,11 @@ class World:
 
     def maybe_reconnect(self, replica: Replica) -> None:
         if replica.keeper.state is SessionState.SUSPENDED and self.random.random() < 0.5:
-            replica.keeper.reconnect()
+            self.reconnect(replica)
+
+    def reconnect(self, replica: Replica) -> None:
+        """After healing to a server that is up to date, before perhaps to one that lags."""
+        replica.keeper.reconnect(lagging=self.fault_rate > 0 and self.random.random() < 0.5)
 
     def confirm(self, replica: Replica, block: str, part: PartName, is_quorum: bool, is_parallel: bool) -> None:
         if not is_quorum:
@@ -457,6 +463,8 @@ class World:
 
     def heal(self) -> None:
         self.fault_rate = 0.0
+        for replica in self.replicas:
+            replica.keeper.catch_up()
         for _ in range(400):
             while self.zombies:
                 self.zombies.pop().expire()

@@ -74,12 +74,10 @@ def test_resolution_after_reconnecting_to_a_lagging_server_does_not_read_the_pas
     ensemble: MemoryEnsemble, members: list[Member]
 ) -> None:
     request = members[0].request()
-    members[0].keeper.lag()
-    past = members[0].keeper._past
     fault_once(ensemble, Fault.LOSE_ANSWER)
     assert members[0].commit(request).status is InsertStatus.UNKNOWN
-    members[0].keeper.reconnect()
-    members[0].keeper._past = past
+    members[0].keeper.reconnect(lagging=True)
+    assert members[0].keeper.exists(request.lock.path) is not None
     assert resolve_insert(members[0].keeper, request).status is InsertStatus.COMMITTED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -16,12 +17,14 @@ from coordination.keeper import (
     Create,
     Keeper,
     KeeperConnectionLoss,
+    KeeperError,
     KeeperSessionExpired,
     KeeperUnavailable,
     SessionState,
 )
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from tests.coordination.keeper_contract import Connect, KeeperContract
+from tests.coordination.members import fault_once
 
 
 class TestMemoryKeeper(KeeperContract):
@@ -111,6 +114,40 @@ class TestMemoryFaults:
         assert keeper.exists("/new") is None
         keeper.sync("/")
         assert keeper.exists("/new") is not None
+
+    def test_lagging_server_catches_up_at_an_answered_write(self) -> None:
+        ensemble = MemoryEnsemble()
+        keeper, other = ensemble.connect(), ensemble.connect()
+        for write in (lambda: keeper.create("/mine"), lambda: keeper.create("/mine"), lambda: keeper.delete("/none")):
+            keeper.lag()
+            other.create("/new", sequential=True)
+            assert len(keeper.children("/")) < len(other.children("/"))
+            with contextlib.suppress(KeeperError):
+                write()
+            assert keeper.children("/") == other.children("/")
+
+    def test_watch_on_the_past_fires_when_the_server_catches_up(self) -> None:
+        ensemble = MemoryEnsemble()
+        keeper, other = ensemble.connect(), ensemble.connect()
+        keeper.lag()
+        other.create("/new")
+        seen: list[str] = []
+        keeper.exists("/new", seen.append)
+        keeper.children("/", seen.append)
+        keeper.exists("/other", seen.append)
+        keeper.catch_up()
+        assert sorted(seen) == ["/", "/new"]
+
+    def test_next_server_may_not_have_seen_the_write_whose_answer_was_lost(self) -> None:
+        ensemble = MemoryEnsemble()
+        keeper = ensemble.connect()
+        fault_once(ensemble, Fault.LOSE_ANSWER, "create")
+        with pytest.raises(KeeperConnectionLoss):
+            keeper.create("/mine")
+        keeper.reconnect(lagging=True)
+        assert keeper.exists("/mine") is None
+        keeper.sync("/")
+        assert keeper.exists("/mine") is not None
 
     def test_closed_session_expires_a_request(self) -> None:
         ensemble = MemoryEnsemble()

@@ -76,6 +76,7 @@ class Simulation:
         self.random = self.colony.random
         self._next_key = itertools.count(1)
         self._wiped: Node | None = None
+        self._truncates_under_way = 0
 
     def run(self, rounds: int, steps: int) -> None:
         for _ in range(rounds):
@@ -132,7 +133,8 @@ class Simulation:
         self.counts[f"insert {answer}"] += 1
         if answer == "ok":
             block.expected = Expected.MAYBE if block.was_truncated_meanwhile else Expected.ONCE
-            block.quorum_acknowledged = block.is_always_quorum and not block.was_truncated_meanwhile
+            is_safe = not block.was_truncated_meanwhile and not self._truncates_under_way
+            block.quorum_acknowledged = block.is_always_quorum and is_safe
         elif answer == "unknown" and block.expected is Expected.NEVER:
             block.expected = Expected.MAYBE
         if not block.attempts_under_way:
@@ -196,7 +198,10 @@ class Simulation:
         for block in self.blocks:
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
         attempts = {id(block): block.attempts for block in before}
+        self._promise_nothing()  # already while it runs: others read meanwhile
+        self._truncates_under_way += 1
         answer = self._guarded(node, lambda: node.call(lambda table: table.truncate()))
+        self._truncates_under_way -= 1
         self.counts[f"truncate {answer}"] += 1
         for block in self.blocks:
             if attempts.get(id(block)) == block.attempts and answer == "ok":
@@ -204,6 +209,11 @@ class Simulation:
             elif block.expected is Expected.ONCE:
                 block.expected = Expected.MAYBE
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
+        self._promise_nothing()
+
+    def _promise_nothing(self) -> None:
+        """What sequential reads have shown, or must show, may be truncated."""
+        for block in self.blocks:
             block.quorum_acknowledged = block.seen_sequentially = False
             block.is_truncated = True
 
@@ -269,11 +279,14 @@ class Simulation:
             self.act()
 
     def _reconnect(self) -> None:
+        """Perhaps to a server that lags; one that lagged may catch up."""
         for node in self._up():
             if node.keeper.state is not SessionState.CONNECTED and self.random.random() < 0.4:
                 if self.random.random() < 0.3:
                     node.keeper.expire()
-                node.keeper.reconnect()
+                node.keeper.reconnect(lagging=self.random.random() < 0.5)
+            elif self.random.random() < 0.1:
+                node.keeper.catch_up()
 
     # -- healing and checking ------------------------------------------------------------------------------------
 
