@@ -20,13 +20,16 @@ An absent validity bitmap has raw size and stored size 0 and method chain ff…f
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import xxhash
 
+from parts.array_window import ROW_MULTIPLE, has_windows, rebuild_window
 from parts.arrays import LayoutError, flatten, rebuild
 from parts.codecs import ChainError, Codec, decode
+from parts.codecs.window import decode_window
 from parts.errors import CorruptionError
 
 _HEADER = struct.Struct("<QQIHH")
@@ -100,22 +103,53 @@ def check_frame(data: pa.Buffer, offset: int, part: str, file: str) -> int:
 
 def decode_frame(data: pa.Buffer, offset: int, type_: pa.DataType, part: str, file: str) -> pa.Array:
     """The array of the frame at ``offset`` of a file. Raises ``CorruptionError`` naming part, file and offset."""
+    return decode_rows(data, offset, type_, part, file, 0, None)
+
+
+def decode_rows(
+    data: pa.Buffer, offset: int, type_: pa.DataType, part: str, file: str, first: int, rows: int | None
+) -> pa.Array:
+    """``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on.
+
+    The whole frame's checksum is compared, but only what the rows need is decoded. Raises ``CorruptionError`` naming
+    part, file and offset, also when the frame has fewer rows.
+    """
     check_frame(data, offset, part, file)
-    view = memoryview(data)
-    _, _, rows, node_count, buffer_count = _HEADER.unpack_from(view, offset)
-    directory = offset + HEADER_BYTES
+    _, _, total, node_count, buffer_count = _HEADER.unpack_from(memoryview(data), offset)
+    rows = total - first if rows is None else rows
+    if first + rows > total:
+        message = f"Frame holds {total} rows, {first + rows} are needed"
+        raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA")
     try:
-        numbers = struct.unpack_from(f"<{2 * node_count}I", view, directory)
-        nodes = zip(numbers[::2], numbers[1::2], strict=True)
-        reader = _BufferReader(data, directory + 8 * node_count, buffer_count)
-        array = rebuild(type_, nodes, reader.next)
+        if rows < total and has_windows(type_):
+            return _window(data, offset, type_, node_count, buffer_count, first, rows)
+        nodes, buffers = _content(data, offset, node_count, buffer_count)
+        array = rebuild(type_, nodes, buffers.next)
     except (ChainError, LayoutError, StopIteration, struct.error, pa.ArrowException) as error:
         message = f"Frame cannot be decoded as {type_}: {error}"
         raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA") from error
-    if len(array) != rows:
-        message = f"Frame of {rows} rows holds {len(array)}"
+    if len(array) != total:
+        message = f"Frame of {total} rows holds {len(array)}"
         raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA")
-    return array
+    return array if rows == total else array.slice(first, rows)
+
+
+def _window(
+    data: pa.Buffer, offset: int, type_: pa.DataType, node_count: int, buffer_count: int, first: int, rows: int
+) -> pa.Array:
+    nodes, buffers = _content(data, offset, node_count, buffer_count)
+    skipped = first % ROW_MULTIPLE
+    array = rebuild_window(type_, nodes, buffers, first - skipped, rows + skipped)
+    return array.slice(skipped) if skipped else array
+
+
+def _content(
+    data: pa.Buffer, offset: int, node_count: int, buffer_count: int
+) -> tuple[Iterator[tuple[int, int]], _BufferReader]:
+    directory = offset + HEADER_BYTES
+    numbers = struct.unpack_from(f"<{2 * node_count}I", memoryview(data), directory)
+    nodes = zip(numbers[::2], numbers[1::2], strict=True)
+    return nodes, _BufferReader(data, directory + 8 * node_count, buffer_count)
 
 
 class _BufferReader:
@@ -128,6 +162,15 @@ class _BufferReader:
         self._end = self._position = descriptors + count * _BUFFER.size
 
     def next(self) -> pa.Buffer | None:
+        found = self._take()
+        return None if found is None else decode(*found)
+
+    def next_window(self, begin: int, size: int) -> pa.Buffer | None:
+        found = self._take()
+        return None if found is None else decode_window(*found, begin, size)
+
+    def _take(self) -> tuple[bytes, pa.Buffer, int] | None:
+        """Chain, stored bytes and raw size of the next buffer."""
         if self._descriptor >= self._end:
             raise LayoutError("more buffers are needed than the frame has")
         raw_size, stored_size, chain = _BUFFER.unpack_from(self._view, self._descriptor)
@@ -136,4 +179,4 @@ class _BufferReader:
             return None
         stored = self._data.slice(self._position, stored_size)
         self._position += stored_size + -stored_size % 8
-        return decode(chain.rstrip(b"\x00"), stored, raw_size)
+        return chain.rstrip(b"\x00"), stored, raw_size

@@ -1,4 +1,4 @@
-"""Planning a read: which granules make one batch.
+"""Planning a read: which rows make one batch.
 
 A batch ends where the frames of all columns read begin anew, so that most frames are decoded once and handed over
 without a copy. Neighbouring short runs are joined up to about 64 Ki rows.
@@ -18,42 +18,55 @@ from parts.primary_index import MarkRange
 _JOIN_ROWS = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Granules ``begin`` to ``end - 1``, which hold ``rows`` rows."""
+@dataclass(frozen=True, slots=True, order=True)
+class RowRange:
+    """Rows ``begin`` to ``end - 1`` of a part."""
 
     begin: int
     end: int
-    rows: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.begin <= self.end
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.begin
+
+
+def rows_of(ranges: Sequence[MarkRange], rows: int, granularity: int) -> list[RowRange]:
+    """The rows of granules of a part of ``rows`` rows."""
+    return [RowRange(item.begin * granularity, min(item.end * granularity, rows)) for item in ranges]
 
 
 def plan_batches(
-    ranges: Sequence[MarkRange], rows: int, granularity: int, marks: Sequence[ColumnMarks], max_batch_rows: int
-) -> list[Batch]:
-    """The batches of ``ranges`` in order."""
-    common = _common_starts(marks)
-    most = max(1, max_batch_rows // granularity)
-    batches: list[Batch] = []
+    ranges: Sequence[RowRange], granularity: int, marks: Sequence[ColumnMarks], max_batch_rows: int
+) -> list[RowRange]:
+    """The batches of ``ranges`` in order; whole granules, unless a range or ``max_batch_rows`` cuts them."""
+    starts: np.ndarray | None = None
+    join = max(1, _JOIN_ROWS // granularity) * granularity
+    most = max(1, max_batch_rows // granularity) * granularity
+    batches: list[RowRange] = []
     for item in ranges:
         begin = item.begin
-        while begin < item.end:
-            end = _batch_end(begin, item.end, common, most, granularity)
-            batches.append(Batch(begin, end, min(end * granularity, rows) - begin * granularity))
+        while item.end - begin > min(join, most):
+            if starts is None:
+                starts = _common_starts(marks) * granularity
+            end = min(begin - begin % granularity + most, _joined_end(begin + join, item.end, starts, bool(marks)))
+            batches.append(RowRange(begin, end))
             begin = end
+        if begin < item.end:
+            batches.append(RowRange(begin, item.end))
     return batches
 
 
-def _common_starts(marks: Sequence[ColumnMarks]) -> np.ndarray | None:
-    """Granules at which every column has a new frame; ``None`` without columns."""
+def _joined_end(joined: int, limit: int, starts: np.ndarray, has_columns: bool) -> int:
+    """The first common start that gives a batch of some size."""
+    position = int(np.searchsorted(starts, joined)) if has_columns else len(starts)
+    return min(limit, int(starts[position])) if position < len(starts) else limit
+
+
+def _common_starts(marks: Sequence[ColumnMarks]) -> np.ndarray:
+    """Granules at which every column has a new frame."""
     if not marks:
-        return None
+        return np.empty(0, np.int64)
     return functools.reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), [m.frame_starts for m in marks])
-
-
-def _batch_end(begin: int, limit: int, common: np.ndarray | None, most: int, granularity: int) -> int:
-    if common is None:
-        return min(limit, begin + most)
-    joined = begin + max(1, _JOIN_ROWS // granularity)
-    position = int(np.searchsorted(common, joined))  # the first common start that gives a batch of some size
-    end = int(common[position]) if position < len(common) else limit
-    return min(limit, max(end, begin + 1), begin + most)

@@ -1,8 +1,9 @@
 """Opening and reading parts.
 
 Opening reads the small metadata and compares sizes of the data files; nothing else. Reading plans *batches*, runs of
-granules whose frames begin together, decodes them on the pool's threads ahead of the consumer (decompression
-releases the GIL) from memory-mapped files, and yields them in row order.
+rows whose frames begin together, decodes them from memory-mapped files on the pool's threads ahead of the consumer
+(decompression releases the GIL), and yields them in row order. What is small is decoded by the consumer itself: handing
+it over would cost more. Of a frame only the rows asked for are decoded.
 
 Invariants
 - A :class:`Part` may be used by many threads at once; nothing but its place on disk (:meth:`Part.move`) ever changes.
@@ -13,6 +14,7 @@ Invariants
 
 from __future__ import annotations
 
+import itertools
 import threading
 import uuid
 from collections import deque
@@ -27,7 +29,7 @@ import pyarrow as pa
 from parts.checksums import Checksums, check_bytes
 from parts.disk import map_file
 from parts.errors import CorruptionError
-from parts.frames import check_frame, decode_frame
+from parts.frames import check_frame, decode_rows
 from parts.layout import (
     CHECKSUMS,
     COLUMNS,
@@ -48,15 +50,14 @@ from parts.part_metadata import ColumnsFile, decode_count, python_value
 from parts.part_name import PartName
 from parts.pool import THREADS, submit
 from parts.primary_index import MarkRange, PrimaryIndex, granule_count, normalize_ranges
-from parts.read_plan import Batch, plan_batches
+from parts.read_plan import RowRange, plan_batches, rows_of
 from parts.schema import Column, TableSchema
 from parts.types import DataType
 from parts.value_file import decode_values
 
-__all__ = ["MarkRange", "Part", "PrimaryIndex", "open_part"]
+__all__ = ["MarkRange", "Part", "PrimaryIndex", "RowRange", "open_part"]
 
-_READ_AHEAD = THREADS + 1
-_INLINE_VALUES = 100_000
+_INLINE_VALUES = 300_000
 _VALUES_PER_JOB = 1_000_000
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
 
@@ -129,22 +130,40 @@ class Part:
         return dict(self.checksums.column_bytes)
 
     def read(
-        self, columns: Sequence[str], ranges: Sequence[MarkRange] | None = None, *, max_batch_rows: int = 65536 * 4
+        self,
+        columns: Sequence[str],
+        ranges: Sequence[MarkRange] | None = None,
+        *,
+        max_batch_rows: int = 65536 * 4,
+        max_threads: int = 0,
     ) -> Iterator[pa.RecordBatch]:
         """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
 
         A column the part lacks has its type's default in every row, if the table's schema knows it (else error 16).
         Without columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``.
+        At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
         """
+        chosen = rows_of(normalize_ranges(ranges, self.marks), self.rows, self.granularity)
+        return self.read_rows(columns, chosen, max_batch_rows=max_batch_rows, max_threads=max_threads)
+
+    def read_rows(
+        self,
+        columns: Sequence[str],
+        ranges: Sequence[RowRange],
+        *,
+        max_batch_rows: int = 65536 * 4,
+        max_threads: int = 0,
+    ) -> Iterator[pa.RecordBatch]:
+        """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part."""
         wanted = [self._column(name) for name in columns]
         stored = [column.name for column in wanted if column.name in self._positions]
         marks = [self._marks[self._positions[name]] for name in stored]
-        batches = plan_batches(normalize_ranges(ranges, self.marks), self.rows, self.granularity, marks, max_batch_rows)
+        batches = plan_batches(ranges, self.granularity, marks, max_batch_rows)
         schema = TableSchema(tuple(wanted)).arrow
-        if sum(batch.rows for batch in batches) * len(stored) <= _INLINE_VALUES:
+        if max_threads == 1 or sum(batch.rows for batch in batches) * len(stored) <= _INLINE_VALUES:
             decoded: Iterator[list[pa.Array]] = (self._read_batch(batch, stored) for batch in batches)
         else:
-            decoded = self._read_ahead(batches, stored)
+            decoded = self._read_ahead(batches, stored, min(max_threads or THREADS, THREADS))
         for batch, arrays in zip(batches, decoded, strict=True):
             found = dict(zip(stored, arrays, strict=True))
             filled = [found[c.name] if c.name in found else _defaults(c, batch.rows) for c in wanted]
@@ -219,7 +238,7 @@ class Part:
                 self._maps[file] = map_file(self.path / file, self.checksums.files[file].size, self._label)
             return self._maps[file]
 
-    def _read_ahead(self, batches: list[Batch], stored: list[str]) -> Iterator[list[pa.Array]]:
+    def _read_ahead(self, batches: list[RowRange], stored: list[str], threads: int) -> Iterator[list[pa.Array]]:
         """Decodes some batches ahead.
 
         A job is several small batches, because handing one over costs as much as decoding it; one batch is split by
@@ -227,12 +246,13 @@ class Part:
         """
         per_job = max(1, _VALUES_PER_JOB // (batches[0].rows * len(stored)))
         groups = [stored]
-        if len(batches) < 2 * THREADS:
+        ahead = threads if threads < THREADS else THREADS + 1
+        if len(batches) < 2 * THREADS and threads == THREADS:
             per_job, groups = 1, [[name] for name in stored]
         runs = [batches[i : i + per_job] for i in range(0, len(batches), per_job)]
         waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()
 
-        def start(run: list[Batch], group: list[str]) -> Future[list[list[pa.Array]]]:
+        def start(run: list[RowRange], group: list[str]) -> Future[list[list[pa.Array]]]:
             return submit(lambda: [self._read_batch(batch, group) for batch in run])
 
         def join(futures: list[Future[list[list[pa.Array]]]]) -> Iterator[list[pa.Array]]:
@@ -243,7 +263,7 @@ class Part:
         try:
             for run in runs:
                 waiting.append([start(run, group) for group in groups])
-                if len(waiting) >= _READ_AHEAD:
+                if len(waiting) >= ahead:
                     yield from join(waiting.popleft())
             while waiting:
                 yield from join(waiting.popleft())
@@ -252,25 +272,32 @@ class Part:
                 for future in futures:
                     future.cancel()
 
-    def _read_batch(self, batch: Batch, stored: list[str]) -> list[pa.Array]:
-        return [self._read_column(name, batch.begin, batch.end) for name in stored]
+    def _read_batch(self, batch: RowRange, stored: list[str]) -> list[pa.Array]:
+        return [self._read_column(name, batch) for name in stored]
 
-    def _read_column(self, name: str, begin: int, end: int) -> pa.Array:
-        """The rows of granules ``begin`` to ``end - 1``."""
+    def _read_column(self, name: str, chosen: RowRange) -> pa.Array:
         position = self._positions[name]
-        marks = self._marks[position]
         type_ = self.schema.columns[position].type.arrow
         file = self._file_of(name)
         data = self._mapped(file)
-        offsets = np.unique(marks.offsets[begin:end])
-        frames = [decode_frame(data, int(offset), type_, self._label, file) for offset in offsets]
-        array = frames[0] if len(frames) == 1 else pa.concat_arrays(_same_dictionary(frames))
-        first = int(marks.rows[begin])
-        rows = min(end * self.granularity, self.rows) - begin * self.granularity
-        if first + rows > len(array):
-            message = f"Frames hold {len(array)} rows, {first + rows} are needed"
-            raise CorruptionError(message, part=self._label, file=file, offset=int(offsets[0]), name="CORRUPTED_DATA")
-        return array if first == 0 and rows == len(array) else array.slice(first, rows)
+        pieces = [
+            decode_rows(data, offset, type_, self._label, file, first, rows)
+            for offset, first, rows in self._frames_of(self._marks[position], chosen)
+        ]
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(_same_dictionary(pieces))
+
+    def _frames_of(self, marks: ColumnMarks, chosen: RowRange) -> Iterator[tuple[int, int, int]]:
+        """The frames that hold the rows: offset of the frame, first row in it, number of rows."""
+        granule = chosen.begin // self.granularity
+        end_granule = -(-chosen.end // self.granularity)
+        offsets = marks.offsets[granule:end_granule]
+        begins = [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist(), len(offsets)]
+        row = chosen.begin
+        for begin, end in itertools.pairwise(begins):
+            first = int(marks.rows[granule + begin]) + row - (granule + begin) * self.granularity
+            next_row = min(chosen.end, (granule + end) * self.granularity)
+            yield int(offsets[begin]), first, next_row - row
+            row = next_row
 
     def _verify_data(self, file: str) -> None:
         """Frame by frame first, for the offset; then the whole file against the checksums."""

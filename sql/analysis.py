@@ -7,21 +7,23 @@ Three steps, as in ClickHouse: the extremes of the partition key's columns (MinM
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from parts.reader import MarkRange, Part
-from parts.schema import TableDescription
+from parts.schema import Key, TableDescription, TableSchema
 from sql.condition_builder import ConditionBuilder, key_expressions
 from sql.functions.registry import Environment
-from sql.key_condition import Condition, Constant
+from sql.key_condition import Both, Condition, Constant
 from sql.key_ranges import Bounds, closed, point, rectangles
 from sql.naming import canonical
-from sql.pruning import PrunedPart
+from sql.pruning import PrunedPart, RowFilter
 from sql.query_compiler import Scan
+from sql.query_parser import parse_expression
 from sql.relation import PartsRelation
+from sql.syntax_tree import Identifier
 
 __all__ = ["IndexUse", "PrunedPart", "analyse", "prune"]
 
@@ -47,7 +49,12 @@ class Analysis:
     partition_keys: list[str]
     primary: Condition
     primary_keys: list[str]
+    whole: frozenset[str] = frozenset()
+    """The indexes whose condition is all of the filters, not a part of them."""
+    row_filter: RowFilter | None = None
     uses: list[IndexUse] = field(default_factory=list)
+    _certain: set[int] = field(default_factory=set)
+    """By identity the parts in which every row matches, as their partition shows."""
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
         kept = [part for part in parts if part.rows]
@@ -67,8 +74,10 @@ class Analysis:
             found = bounds_of(parts, keys, number)
             if found is not None:
                 bounds[number] = found
-        mask = condition.evaluate(bounds, len(parts))[0]
+        mask, doubt = condition.evaluate(bounds, len(parts))
         kept = [part for part, keep in zip(parts, mask, strict=True) if keep]
+        if kind in self.whole:
+            self._certain.update(id(part) for part, unsure in zip(parts, doubt, strict=True) if not unsure)
         use.parts, use.granules = (len(kept), len(parts)), (_marks(kept), _marks(parts))
         return kept
 
@@ -80,10 +89,15 @@ class Analysis:
         for part in parts:
             pruned = granules(part, self.primary)
             if pruned is not None:
-                kept.append(pruned)
+                kept.append(self._with_filter(pruned))
         use.parts = (len(kept), len(parts))
         use.granules = (sum(item.marks for item in kept), _marks(parts))
         return kept
+
+    def _with_filter(self, pruned: PrunedPart) -> PrunedPart:
+        if id(pruned.part) in self._certain:
+            return replace(pruned, uncertain=(), is_whole=True)
+        return replace(pruned, is_whole="PrimaryKey" in self.whole, row_filter=self.row_filter)
 
 
 def _marks(parts: Sequence[Part]) -> int:
@@ -91,28 +105,29 @@ def _marks(parts: Sequence[Part]) -> int:
 
 
 def granules(part: Part, condition: Condition) -> PrunedPart | None:
-    """The granules of a part whose key ranges can match; ``None`` if there are none."""
-    if isinstance(condition, Constant) and condition.value:
-        return PrunedPart(part)
+    """The granules of a part whose key ranges can match, and which of them surely do; ``None`` if there are none."""
     used = condition.used
     if not used:
-        return PrunedPart(part) if condition.evaluate({}, 1)[0][0] else None
+        true, false = condition.evaluate({}, 1)
+        return PrunedPart(part, uncertain=None if false[0] else ()) if true[0] else None
     keys = part.primary_index.keys[: max(used) + 1]
     if len(keys) <= max(used):
         return PrunedPart(part)
     # The first column alone leaves few granules out of many; only those are looked at with all columns.
     first = closed(keys[0].slice(0, part.marks), keys[0].slice(1, part.marks))
     chosen = np.flatnonzero(condition.evaluate({0: first}, part.marks)[0])
-    found = np.zeros(len(chosen), bool)
+    found, doubtful = np.zeros(len(chosen), bool), np.zeros(len(chosen), bool)
     for boxes, granules_of in rectangles(keys, chosen) if len(chosen) else ():
-        bounds = {number: boxes[number] for number in used}
-        found |= condition.evaluate(bounds, len(chosen))[0] & granules_of
+        true, false = condition.evaluate({number: boxes[number] for number in used}, len(chosen))
+        found |= true & granules_of
+        doubtful |= false & granules_of
     mask = np.zeros(part.marks, bool)
     mask[chosen[found]] = True
-    if mask.all():
-        return PrunedPart(part)
-    ranges = _runs(mask)
-    return PrunedPart(part, ranges) if ranges else None
+    uncertain = np.zeros(part.marks, bool)
+    uncertain[chosen[found & doubtful]] = True
+    if not mask.any():
+        return None
+    return PrunedPart(part, None if mask.all() else _runs(mask), _runs(uncertain))
 
 
 def _runs(mask: np.ndarray) -> list[MarkRange]:
@@ -150,16 +165,37 @@ def analysis_of(scan: Scan, description: TableDescription, environment: Environm
     columns = [name for name in columns if _has_extremes(schema.column(name).type)]
     texts = [canonical_column(name) for name in columns]
 
-    def build(expressions: Sequence[str], types: Sequence[object]) -> Condition:
+    whole = set()
+
+    def build(kind: str, expressions: Sequence[str], types: Sequence[object]) -> Condition:
         keys = key_expressions(expressions, types)  # type: ignore[arg-type]
-        return ConditionBuilder(scan.source, schema, keys, environment).build(scan.conditions)
+        condition, is_whole = ConditionBuilder(scan.source, schema, keys, environment).build(scan.conditions)
+        if is_whole:
+            whole.add(kind)
+        return condition
 
     partition, sorting = description.partition_key, description.sorting_key
+    minmax = build("MinMax", texts, [schema.column(name).type for name in columns])
+    by_partition = build("Partition", partition.expressions, partition.types)
+    primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return Analysis(
-        build(texts, [schema.column(name).type for name in columns]), columns,
-        build(partition.expressions, partition.types), list(partition.expressions),
-        build(sorting.expressions, sorting.types), list(sorting.expressions),
+        minmax, columns, by_partition, list(partition.expressions), primary, list(sorting.expressions),
+        frozenset(whole), _row_filter(primary, sorting, schema),
     )  # fmt: skip
+
+
+def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> RowFilter | None:
+    """What of the condition rows can be tested with: the conjuncts on key expressions that are plain columns."""
+    columns = {}
+    for number, node in enumerate(parse_expression(text) for text in key.expressions):
+        if isinstance(node, Identifier) and len(node.parts) == 1:
+            columns[number] = (node.parts[0], schema.column(node.parts[0]).type)
+    terms = condition.terms if isinstance(condition, Both) and not condition.either else (condition,)
+    testable = tuple(term for term in terms if term.used and term.used <= columns.keys())
+    if not testable:
+        return None
+    used = frozenset().union(*(term.used for term in testable))
+    return RowFilter(Both(testable), {number: columns[number] for number in sorted(used)})
 
 
 def _has_extremes(type_: object) -> bool:
@@ -169,8 +205,6 @@ def _has_extremes(type_: object) -> bool:
 
 
 def canonical_column(name: str) -> str:
-    from sql.syntax_tree import Identifier
-
     return canonical(Identifier((name,)))
 
 

@@ -78,8 +78,11 @@ class ConditionBuilder:
         self._environment = environment
         self._constants = ExpressionCompiler(Scope(), environment)
 
-    def build(self, filters: Sequence[tuple[object, ExpressionCompiler]]) -> Condition:
-        """The conjunction of the filters, each with the compiler whose scope its names belong to."""
+    def build(self, filters: Sequence[tuple[object, ExpressionCompiler]]) -> tuple[Condition, bool]:
+        """The conjunction of the filters that are understood, and whether all are.
+
+        Each filter comes with the compiler whose scope its names belong to.
+        """
         terms = []
         for node, compiler in filters:
             try:
@@ -87,7 +90,7 @@ class ConditionBuilder:
             except (NotUnderstood, PandoError):
                 continue
         known = [term for term in terms if not isinstance(term, Unknown)]
-        return Both(tuple(known)) if known else Constant(True)
+        return Both(tuple(known)) if known else Constant(True), len(known) == len(filters)
 
     # Names ------------------------------------------------------------------------------------------------------------
 

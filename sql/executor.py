@@ -6,7 +6,7 @@ result is streamed: nothing is read before the first batch is asked for, and clo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,8 +20,10 @@ from sql.pruning import PrunedPart
 from sql.query_compiler import CompiledQuery, QueryCompiler, Scan
 from sql.query_parser import parse_query
 from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
+from sql.row_count import is_row_count, with_more_rows, without_certain
 from sql.scans import ReadStatistics, ScanState, ScanStream, scan_sql
 from sql.storage_arrays import storage_batch, storage_schema
+from sql.syntax_tree import Query
 from sql.type_mapping import output_cast
 
 __all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
@@ -67,8 +69,8 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
     ) -> SelectResult:
         """Starts a query. Errors of the text are raised here, errors of the data while the batches are read."""
-        compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
-        run = _Run(compiler, compiled)
+        tree, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+        run = _Run(compiler, compiled, is_row_count(tree, compiler.scans))
         return SelectResult(compiled.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def describe(
@@ -82,7 +84,7 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
     ) -> tuple[tuple[str, DataType], ...]:
         """Names and types of the columns of the result."""
-        return self._compile(query, catalog, settings, database, parameters, constants)[1].columns
+        return self._compile(query, catalog, settings, database, parameters, constants)[2].columns
 
     def explain(
         self,
@@ -99,7 +101,7 @@ class QueryEngine:
         """EXPLAIN: lines of text in a column ``explain``."""
         from sql.explain import explain_lines
 
-        compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+        _, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
         lines = explain_lines(query, kind, options, compiler, compiled)
         columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
         batch = pa.RecordBatch.from_arrays(
@@ -115,13 +117,13 @@ class QueryEngine:
         database: str,
         parameters: Mapping[str, str] | None,
         constants: Mapping[str, str] | None,
-    ) -> tuple[QueryCompiler, CompiledQuery]:
+    ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         given = dict(constants or {})
         environment = Environment(given.get("timezone", "UTC"), given, time.time())
         tree = rewrite(parse_query(query), parameters or {})
         compiler = QueryCompiler(catalog, environment, database, settings)
         try:
-            return compiler, compiler.compile(tree)
+            return tree, compiler, compiler.compile(tree)
         except RecursionError:
             raise PandoError("NOT_IMPLEMENTED", "The query is nested too deeply") from None
 
@@ -129,20 +131,18 @@ class QueryEngine:
 class _Run:
     """One execution: snapshots, cursor, streams. ``close`` releases all; the last batch closes too."""
 
-    def __init__(self, compiler: QueryCompiler, compiled: CompiledQuery) -> None:
+    def __init__(self, compiler: QueryCompiler, compiled: CompiledQuery, counts_rows: bool = False) -> None:
         self.compiler = compiler
         self.compiled = compiled
         self.state = ScanState()
+        self._counts_rows = counts_rows
         self._snapshots: list[PartsSnapshot] = []
         self._cursor = database.cursor()
         self._closed = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            reader = self._start()
-            for batch in reader:
-                if batch.num_rows:
-                    yield storage_batch(batch, self.compiled.columns)
+            yield from self._result()
         except GeneratorExit:
             raise
         except Exception as error:
@@ -150,13 +150,29 @@ class _Run:
         finally:
             self.close()
 
-    def _start(self) -> pa.RecordBatchReader:
+    def _result(self) -> Iterator[pa.RecordBatch]:
         if self.state.cancelled:
             raise CancelledError()
+        columns = self.compiled.columns
+        parts = [self._parts(scan) for scan in self.compiler.scans]
+        if not self._counts_rows:
+            yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
+            return
+        (only,) = parts
+        certain, left = without_certain(only or [])
+        if left:
+            batches = (storage_batch(batch, columns) for batch in self._run([left]) if batch.num_rows)
+            yield from (with_more_rows(batch, certain) for batch in batches)
+        else:
+            yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
+
+    def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> pa.RecordBatchReader:
+        """The result in DuckDB's types; ``parts`` are those of every scan."""
         sql = final_sql(self.compiled)
-        for scan in self.compiler.scans:
-            parts = self._parts(scan)
-            self._cursor.register(f"s{scan.source.number}", ScanStream(scan, parts, self.state))
+        max_threads = int(str(self.compiler.settings.get("max_threads", 0)))
+        for scan, chosen in zip(self.compiler.scans, parts, strict=True):
+            stream = ScanStream(scan, chosen, self.state, max_threads)
+            self._cursor.register(f"s{scan.source.number}", stream)
             sql = sql.replace(scan.placeholder, scan_sql(scan))
         return self._cursor.sql(sql).to_arrow_reader(_BATCH_ROWS)
 

@@ -109,7 +109,8 @@ class ScanStream:
     ``parts`` are the pruned parts of a MergeTree table.
     """
 
-    def __init__(self, scan: Scan, parts: Sequence[PrunedPart] | None, state: ScanState) -> None:
+    def __init__(self, scan: Scan, parts: Sequence[PrunedPart] | None, state: ScanState, max_threads: int = 0) -> None:
+        self._max_threads = max_threads
         self._scan = scan
         self._parts = parts
         self._state = state
@@ -131,10 +132,32 @@ class ScanStream:
         relation = self._scan.source.relation
         if self._parts is not None:
             assert isinstance(relation, PartsRelation)
-            yield from _part_batches(self._names, self._parts, relation.report_corruption)
+            yield from self._part_batches(self._parts, relation.report_corruption)
         else:
             assert isinstance(relation, ArrowRelation)
             yield from _table_batches(self._names, _read(relation, self._scan, self._names or _smallest(self._scan)))
+
+    def _part_batches(
+        self, parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
+    ) -> Iterator[tuple[list[pa.Array], int]]:
+        stored = [name for name in self._names if name not in VIRTUAL_COLUMNS]
+        for pruned in parts:
+            try:
+                rows = pruned.needed_rows(stored)
+                # Rows that are looked at and left out count as read, as in ClickHouse.
+                self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
+                for batch in pruned.part.read_rows(stored, rows, max_threads=self._max_threads):
+                    arrays = dict(zip(stored, batch.columns, strict=True))
+                    yield (
+                        [
+                            arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows)
+                            for name in self._names
+                        ],
+                        batch.num_rows,
+                    )
+            except CorruptionError as error:
+                report(error)
+                raise
 
 
 def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
@@ -150,23 +173,6 @@ def _smallest(scan: Scan) -> list[str]:
 def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.Array], int]]:
     for batch in table.to_batches(max_chunksize=65536):
         yield [batch.column(name) for name in names], batch.num_rows
-
-
-def _part_batches(
-    names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
-) -> Iterator[tuple[list[pa.Array], int]]:
-    stored = [name for name in names if name not in VIRTUAL_COLUMNS]
-    for pruned in parts:
-        try:
-            for batch in pruned.part.read(stored, pruned.ranges):
-                arrays = dict(zip(stored, batch.columns, strict=True))
-                yield (
-                    [arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows) for name in names],
-                    batch.num_rows,
-                )
-        except CorruptionError as error:
-            report(error)
-            raise
 
 
 def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:

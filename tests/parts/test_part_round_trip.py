@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from parts.content_hash import block_hash
 from parts.errors import UserError
-from parts.reader import MarkRange, Part, open_part
+from parts.reader import MarkRange, Part, RowRange, open_part
 from parts.schema import Column, TableSchema
 from parts.types import LowCardinalityType, parse_type
 from parts.writer import PartWriter, sort_block, write_part
@@ -72,6 +72,33 @@ def test_ranges_and_columns(data: st.DataObject) -> None:
         assert result.column_names == names
         assert all(batch.num_rows <= limit for batch in part.read(names, ranges, max_batch_rows=limit))
         assert same_rows(result, plain(block).select(names).take(pa.array(rows, pa.int64())))
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+@pytest.mark.parametrize("type_", ALL_TYPES)
+@settings(max_examples=7, deadline=None)
+@given(data=st.data())
+def test_some_rows_of_every_type(type_: str, is_wide: bool, data: st.DataObject) -> None:
+    """Any runs of rows, which mostly begin and end inside frames."""
+    codec = data.draw(st.sampled_from(CODECS))
+    description = description_of(
+        [("value", type_, codec), ("number", "UInt32")], **(WIDE if is_wide else {}), **NO_SYNC
+    )
+    few = data.draw(blocks(description, 20))
+    block = pa.concat_tables([few] * data.draw(st.integers(1, 12)))  # long enough for every method to be used
+    bounds = sorted(data.draw(st.lists(st.integers(0, block.num_rows), max_size=6)))
+    ranges = [RowRange(*pair) for pair in zip(bounds[::2], bounds[1::2], strict=False)]
+    limit = data.draw(st.sampled_from([1, 3, 8, 1000]))
+    threads = data.draw(st.sampled_from([0, 1, 2]))
+    with tempfile.TemporaryDirectory() as directory:
+        write_part(pathlib.Path(directory), block, description, ())
+        part = open_part(pathlib.Path(directory))
+        batches = list(part.read_rows(["value", "number"], ranges, max_batch_rows=limit, max_threads=threads))
+        result = pa.Table.from_batches(batches, part.schema.arrow)
+        result.validate(full=True)
+        assert all(batch.num_rows <= limit for batch in batches)
+        rows = [row for item in ranges for row in range(item.begin, item.end)]
+        assert same_rows(result, plain(block).take(pa.array(rows, pa.int64())))
 
 
 @settings(max_examples=30, deadline=None)
@@ -141,6 +168,10 @@ def test_large_part_in_several_windows(tmp_path: pathlib.Path) -> None:
     ))  # fmt: skip
     part.verify()
     assert sum(b.num_rows for b in part.read([])) == rows
+    for begin, end in ((0, 1), (131_071, 131_073), (100_001, 399_999), (399_999, 400_000)):
+        for max_threads in (0, 1):
+            batches = list(part.read_rows(["k", "s", "t"], [RowRange(begin, end)], max_threads=max_threads))
+            assert same_rows(pa.Table.from_batches(batches), block.slice(begin, end - begin))
 
 
 def test_single_granule_is_read_alone(tmp_path: pathlib.Path) -> None:
