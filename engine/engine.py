@@ -260,8 +260,8 @@ def local_engine_path() -> tempfile.TemporaryDirectory[str]:
 
 
 def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
-    """CREATE keeps its SETTINGS with the table and SET with the session; INSERT's and SELECT's are the statement's."""
-    return dict(parsed.statement.settings) if isinstance(parsed.statement, Insert | Select) else {}
+    """CREATE keeps its SETTINGS with the table and SET with the session; all others' are the statement's."""
+    return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | Select) else parsed.settings)
 
 
 def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:

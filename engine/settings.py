@@ -47,6 +47,7 @@ SETTINGS: dict[str, Setting] = _table(
     Setting("max_query_size", "UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data"),
     Setting("readonly", "UInt64", 0, "1: only reading and no change of settings; 2: only reading"),
     # tables and replication
+    Setting("check_query_single_value_result", "Bool", False, "CHECK TABLE answers with one row: whether all is well"),
     Setting("optimize_throw_if_noop", "Bool", False, "OPTIMIZE that had nothing to do is an error (388)"),
     Setting("receive_timeout", "Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits"),
     # the HTTP interface

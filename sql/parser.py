@@ -20,7 +20,6 @@ MAX_STATEMENTS = 100_000
 _UNSUPPORTED = frozenset(
     {
         "ALTER",
-        "CHECK",
         "DELETE",
         "UPDATE",
         "GRANT",
@@ -105,7 +104,7 @@ def _statement(stream: TokenStream) -> ParsedStatement:
             raise not_implemented(f"{keyword} {stream.peek(1).upper}".strip())
         stream.fail(
             "SELECT", "WITH", "INSERT", "CREATE", "DROP", "ATTACH", "DETACH", "RENAME", "TRUNCATE", "EXISTS", "SHOW",
-            "DESCRIBE", "USE", "SET", "OPTIMIZE", "SYSTEM", "EXPLAIN", "KILL",
+            "DESCRIBE", "USE", "SET", "OPTIMIZE", "CHECK", "SYSTEM", "EXPLAIN", "KILL",
         )  # fmt: skip
     statement = handler(stream)
     return _with_output(stream, statement)
@@ -113,9 +112,7 @@ def _statement(stream: TokenStream) -> ParsedStatement:
 
 def _with_output(stream: TokenStream, statement: Statement) -> ParsedStatement:
     clauses = output_clauses(stream)
-    if clauses.settings:
-        raise not_implemented(f"SETTINGS of {type(statement).__name__}")
-    return ParsedStatement(statement, clauses.format, clauses.outfile)
+    return ParsedStatement(statement, clauses.format, clauses.outfile, clauses.settings)
 
 
 def _select(stream: TokenStream) -> ParsedStatement:
@@ -168,6 +165,7 @@ _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
     "USE": parser_commands.use,
     "SET": parser_commands.set_settings,
     "OPTIMIZE": parser_commands.optimize,
+    "CHECK": parser_commands.check,
     "SYSTEM": parser_commands.system,
     "KILL": parser_commands.kill,
 }

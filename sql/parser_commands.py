@@ -10,6 +10,7 @@ from sql.parser_clauses import (
     table_ref,
 )
 from sql.statements import (
+    CheckTable,
     DescribeQuery,
     DescribeTable,
     DropDatabase,
@@ -216,14 +217,7 @@ def optimize(stream: TokenStream) -> Statement:
     stream.expect("TABLE")
     table = table_ref(stream)
     refuse_on_cluster(stream)
-    partition: str | None = None
-    partition_id: str | None = None
-    if stream.accept("PARTITION"):
-        if stream.at("ID") and stream.peek(1).kind == "string":
-            stream.next()
-            partition_id = stream.string()
-        else:
-            partition = stream.slice_until(_partition_ends, "partition value")
+    partition, partition_id = _partition_clause(stream)
     if stream.at("DRY", "RUN"):
         raise not_implemented("OPTIMIZE … DRY RUN")
     final = stream.accept("FINAL") or stream.accept("FORCE")
@@ -234,6 +228,27 @@ def optimize(stream: TokenStream) -> Statement:
     if deduplicate and stream.accept("BY"):
         columns = _deduplicate_columns(stream)
     return OptimizeTable(table, partition, partition_id, final, deduplicate, columns)
+
+
+def check(stream: TokenStream) -> Statement:
+    stream.next()
+    if stream.at("ALL", "TABLES") or stream.at("DATABASE"):
+        raise not_implemented(f"CHECK {stream.peek().upper}")
+    stream.expect("TABLE")
+    table = table_ref(stream)
+    if stream.accept("PART"):
+        return CheckTable(table, part=stream.string("part name"))
+    return CheckTable(table, *_partition_clause(stream))
+
+
+def _partition_clause(stream: TokenStream) -> tuple[str | None, str | None]:
+    """``PARTITION value`` as SQL text, or the id of ``PARTITION ID '…'``."""
+    if not stream.accept("PARTITION"):
+        return None, None
+    if stream.at("ID") and stream.peek(1).kind == "string":
+        stream.next()
+        return None, stream.string()
+    return stream.slice_until(_partition_ends, "partition value"), None
 
 
 def _partition_ends(stream: TokenStream) -> bool:

@@ -5,6 +5,7 @@ Text that is kept as SQL (queries, expressions) is ClickHouse SQL as the user wr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -171,6 +172,16 @@ class OptimizeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckTable:
+    """``CHECK TABLE``: of the whole table, of a partition (as in :class:`OptimizeTable`) or of the part so named."""
+
+    table: TableRef
+    partition: str | None = None
+    partition_id: str | None = None
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SystemCommand:
     """``SYSTEM <command> [table]``: ``command`` is upper case with single spaces (``SYNC REPLICA``)."""
 
@@ -235,14 +246,18 @@ Statement = (
     CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
     | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | Select | Explain
-    | KillQuery | DropReplica
+    | KillQuery | DropReplica | CheckTable
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """One statement with its output format (``None``: the interface's default) and INTO OUTFILE target."""
+    """One statement with its output format (``None``: the interface's default) and INTO OUTFILE target.
+
+    ``settings`` are those of its SETTINGS clause, where the statement does not keep them itself (as CREATE does).
+    """
 
     statement: Statement
     format: str | None = None
     outfile: str | None = None
+    settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)

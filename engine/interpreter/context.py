@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -36,7 +36,10 @@ class Context:
 
 def rows_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:
     """A small answer made here, not read from a table."""
+    return QueryResult(columns=tuple(columns), batches=iter([rows_batch(columns, rows)] if rows else []))
+
+
+def rows_batch(columns: Sequence[tuple[str, DataType]], rows: Sequence[tuple[object, ...]]) -> pa.RecordBatch:
     arrays = [pa.array([row[index] for row in rows], type_.arrow) for index, (_, type_) in enumerate(columns)]
     schema = pa.schema([pa.field(name, type_.arrow, type_.is_nullable) for name, type_ in columns])
-    batch = pa.record_batch(arrays, schema=schema)
-    return QueryResult(columns=tuple(columns), batches=iter([batch] if rows else []))
+    return pa.record_batch(arrays, schema=schema)

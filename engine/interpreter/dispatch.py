@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from engine.interpreter import definitions, inserts, queries, shows, system_commands
+from engine.interpreter import checks, definitions, inserts, queries, shows, system_commands
 from engine.interpreter.context import Context
 from engine.session import QueryResult
 from parts.errors import UserError
@@ -32,6 +32,7 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.DescribeQuery: shows.describe_query,
     statements.ExistsTable: shows.exists_table,
     statements.ExistsDatabase: shows.exists_database,
+    statements.CheckTable: checks.check_table,
     statements.OptimizeTable: system_commands.optimize,
     statements.SystemCommand: system_commands.system_command,
     statements.DropReplica: system_commands.drop_replica,

@@ -119,6 +119,17 @@ def test_a_flipped_byte_is_found_and_mended(replicas: Replicas) -> None:
     assert [f"broken_{victim.parent.name}"] in names
 
 
+def test_check_table_finds_what_no_query_met_and_has_it_mended(replicas: Replicas) -> None:
+    table = filled_table(replicas)
+    victim = part_directories(data_path(replicas, "r3", table))[7] / "data.bin"
+    victim.write_bytes(victim.read_bytes()[:-1] + b"\0\0")
+    check = f"CHECK TABLE {table}"
+    failed = [row for row in replicas["r3"].rows(check) if not row[1]]
+    assert [row[0] for row in failed] == [victim.parent.name]
+    replicas.wait(lambda: all(row[1] for row in replicas["r3"].rows(check)), "a good copy")
+    assert replicas["r3"].value(f"SELECT count() FROM {table}") == PARTS * 100
+
+
 def test_zookeeper_away_at_start(replicas: Replicas) -> None:
     table = filled_table(replicas)
     replicas.cluster.kill("zookeeper")

@@ -155,3 +155,25 @@ def test_many_broken_bytes_are_refused_at_the_start(local: Local) -> None:
     with pytest.raises(PandoError) as raised:
         local.restart()
     assert raised.value.code == 231
+
+
+def test_check_table_reads_every_byte(local: Local) -> None:
+    local.run(CREATE)
+    local.run("INSERT INTO t (d, k) VALUES ('2020-01-01', 2), ('2020-02-01', 1)")
+    names = [name for (name,) in local.run("SELECT name FROM system.parts WHERE table = 't' ORDER BY name")]
+    assert local.run("CHECK TABLE t") == [(name, 1, "") for name in names]
+    data = local.path / "data" / "default" / "t" / names[1] / "data.bin"
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 1
+    data.write_bytes(content)
+    verdicts = local.run("CHECK TABLE t")
+    assert [verdict[:2] for verdict in verdicts] == [(names[0], 1), (names[1], 0)]
+    assert names[1] in verdicts[1][2]
+    assert "CHECKSUM_DOESNT_MATCH" in verdicts[1][2]
+    assert local.run("CHECK TABLE t SETTINGS check_query_single_value_result = 1") == [(0,)]
+    assert local.run("CHECK TABLE t PARTITION 202001") == [(names[0], 1, "")]
+    assert local.run(f"CHECK TABLE t PART '{names[0]}'") == [(names[0], 1, "")]
+    assert code(local, "CHECK TABLE t PART '202001_9_9_0'") == 232
+    assert code(local, "CHECK TABLE t PART 'nonsense'") == 233
+    assert code(local, "CHECK TABLE t SETTINGS nonsense = 1") == 115
+    assert code(local, "CHECK TABLE nowhere") == 60
