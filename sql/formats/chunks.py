@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import Future
+from functools import partial
+from typing import BinaryIO, TypeVar
 
 import pyarrow as pa
 
 from parts.errors import UserError
+from parts.pool import THREADS, submit
 
-CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 2 << 20
+"""Small enough to stay in the caches of a core, and for the first to be parsed while the rest still arrives."""
 MAX_ROW_BYTES = 1 << 30
+_PARSE_INLINE_BYTES = 128 << 10
+_MOST_IN_FLIGHT = THREADS + 1
 
 Cut = Callable[[bytes], int]
+Chunk = TypeVar("Chunk", bound=Sized)
+Parse = Callable[[Chunk, int], pa.Table]
 
 
 def row_chunks(stream: BinaryIO, cut: Cut, *, first: bytes = b"", size: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -39,6 +48,54 @@ def row_chunks(stream: BinaryIO, cut: Cut, *, first: bytes = b"", size: int = CH
             wanted = max(wanted * 2, len(rest) + size)
     if rest:
         yield rest
+
+
+def parse_chunks(chunks: Iterable[Chunk], parse: Parse[Chunk], first_row: int = 1) -> Iterator[pa.Table]:
+    """``parse(chunk, number of its first row)`` of every chunk, in order, several at a time.
+
+    How many rows stand before a chunk is known only when those are parsed, and matters only to errors: a chunk that
+    fails is parsed once more with its right number when its turn comes, and then raises what is wrong with it. An
+    error of ``chunks`` itself comes behind those of the chunks before.
+    """
+    waiting: deque[tuple[Chunk, Future[pa.Table] | None]] = deque()
+
+    def take_first() -> pa.Table:
+        nonlocal first_row
+        chunk, future = waiting.popleft()
+        if future is None or future.exception() is not None:
+            table = parse(chunk, first_row)
+        else:
+            table = future.result()
+        first_row += table.num_rows
+        return table
+
+    source = iter(chunks)
+    try:
+        while True:
+            try:
+                chunk = next(source, None)
+            except Exception:
+                while waiting:
+                    take_first()
+                raise
+            while waiting and (chunk is None or len(waiting) >= _MOST_IN_FLIGHT or _is_done(waiting[0][1])):
+                yield take_first()
+            if chunk is None:
+                return
+            waiting.append((chunk, _start(chunk, parse, first_row)))
+    finally:
+        for _, future in waiting:
+            if future is not None:
+                future.cancel()
+
+
+def _start(chunk: Chunk, parse: Parse[Chunk], first_row: int) -> Future[pa.Table] | None:
+    """``None`` for a small chunk: a hand-over to another thread would cost more than it gains."""
+    return submit(partial(parse, chunk, first_row)) if len(chunk) >= _PARSE_INLINE_BYTES else None
+
+
+def _is_done(future: Future[pa.Table] | None) -> bool:
+    return future is None or future.done()
 
 
 def read_line(stream: BinaryIO, rest: bytes) -> tuple[bytes, bytes]:

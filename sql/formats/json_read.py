@@ -33,7 +33,7 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
-from sql.formats.chunks import row_chunks
+from sql.formats.chunks import parse_chunks, row_chunks
 from sql.formats.filling import MISSING
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, shorten
 from sql.formats.text_values import parse_text
@@ -44,14 +44,13 @@ _SAMPLE_ROWS = 3
 
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    first_row = 1
-    for chunk in row_chunks(stream, _cut):
-        table = None
-        if not _needs_python(columns):
-            table = _read_arrow(chunk, columns, options)
-        if table is None:
-            table = _read_python(chunk, columns, options, first_row)
-        first_row += table.num_rows
+    needs_python = _needs_python(columns)
+
+    def parse(chunk: bytes, first_row: int) -> pa.Table:
+        table = None if needs_python else _read_arrow(chunk, columns, options)
+        return _read_python(chunk, columns, options, first_row) if table is None else table
+
+    for table in parse_chunks(row_chunks(stream, _cut), parse):
         if table.num_rows:
             yield table
 
@@ -102,7 +101,7 @@ def _read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions)
             newlines_in_values=False,
             unexpected_field_behavior="ignore" if options.skip_unknown_fields else "error",
         )
-        read = arrow_json.ReadOptions(block_size=max(len(chunk) // 4, 1 << 20))
+        read = arrow_json.ReadOptions(block_size=len(chunk) + 1, use_threads=False)
         table = arrow_json.read_json(pa.BufferReader(chunk), read, parse)
         if table.num_rows == 0 or table.num_rows != _line_count(chunk):
             return None

@@ -26,7 +26,7 @@ from parts.types import (
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.chunks import MAX_ROW_BYTES
+from sql.formats.chunks import MAX_ROW_BYTES, parse_chunks
 from sql.formats.delimited import decode
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
 from sql.formats.options import BadValueError, FormatOptions, shorten
@@ -34,7 +34,7 @@ from sql.formats.text_values import parse_text
 from sql.formats.values_expressions import evaluate
 from sql.formats.values_split import RowShapeError, SplitRows, split_rows
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 2 << 20
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _PLAIN_NUMBERS = (IntegerType, FloatType, DecimalType)
 _BARE_NUMBERS = (IntegerType, FloatType, DecimalType, BoolType, DateTimeType, DateTime64Type)
@@ -42,6 +42,13 @@ _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
 def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    def parse(split: SplitRows, first_row: int) -> pa.Table:
+        return _table(split, columns, options, first_row)
+
+    return parse_chunks(_splits(stream, columns), parse)
+
+
+def _splits(stream: BinaryIO, columns: Sequence[Column]) -> Iterator[SplitRows]:
     rest = b""
     first_row = 1
     wanted = CHUNK_BYTES
@@ -55,7 +62,7 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
         except RowShapeError as error:
             raise _shape_error(rest, error, columns, first_row) from None
         if split.rows:
-            yield _table(split, columns, options, first_row)
+            yield split
             first_row += split.rows
             rest, wanted = rest[split.end :], CHUNK_BYTES
         else:
