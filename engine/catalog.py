@@ -6,15 +6,15 @@ Layout under the server's ``path``::
     metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
     data/<database>/<table>/          the parts
 
-Names are percent-encoded. A definition is written to a temporary file, fsynced and renamed, so a crash leaves either
-the old or the new one. DDL statements run one at a time (``_ddl``); look-ups never wait for them.
+Names are percent-encoded. A crash or a power cut leaves every table with its old or its new definition
+(``engine.table_files``). DDL statements run one at a time (``_ddl``); look-ups never wait for them.
 Source: ClickHouse's Ordinary database.
 """
 
 from __future__ import annotations
 
 import logging
-import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,8 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
+from engine.table_files import TableMove, finish_move, remove_durably, write_durably
 from engine.tables.definition import TableDefinition
+from engine.tables.renaming import renamed
 from engine.tables.table import Table
+from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.schema import MergeTreeSettings
 from sql.ddl import build_description, merge_tree_settings, with_column_types
@@ -81,7 +84,8 @@ class Catalog:
 
     def load(self) -> None:
         """Starts every table on disk; the first start of a server makes the database ``default``."""
-        self._metadata.mkdir(parents=True, exist_ok=True)
+        make_directories(self._metadata)
+        finish_move(self._metadata)
         for leftover in self._metadata.rglob("*.tmp"):
             leftover.unlink()
         for file in sorted(self._metadata.glob("*.sql")):
@@ -124,8 +128,8 @@ class Catalog:
             if file.exists():  # it was detached
                 self._load_database(name)
                 return
-            self._database_metadata(name).mkdir(exist_ok=True)
-            _write_durably(file, f"CREATE DATABASE `{name}`\n")
+            make_directories(self._database_metadata(name))
+            write_durably(file, f"CREATE DATABASE `{name}`\n")
             self._databases[name] = {}
 
     def drop_database(self, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
@@ -136,7 +140,7 @@ class Catalog:
                 self.drop_table(name, table.definition.name, detach=detach)
             if not detach:
                 directory = self._database_metadata(name)
-                (self._metadata / f"{quote(name, safe='')}.sql").unlink()
+                remove_durably(self._metadata / f"{quote(name, safe='')}.sql")
                 for leftover in directory.glob("*"):
                     leftover.unlink()
                 directory.rmdir()
@@ -158,7 +162,7 @@ class Catalog:
                     "TABLE_ALREADY_EXISTS", f"Table {database}.{name} is detached; ATTACH TABLE or drop it first"
                 )
             definition = self._definition(database, create)
-            if definition.data_path.exists() and any(definition.data_path.iterdir()):
+            if _holds_data(definition.data_path):
                 raise UserError(
                     "TABLE_ALREADY_EXISTS",
                     f"Directory for table data {definition.data_path.name} of {database}.{name} already holds files; "
@@ -167,8 +171,12 @@ class Catalog:
             table = self._factory(definition)
             if not create.attach:
                 table.create()
-            table.start()
-            _write_durably(file, render_create(replace(definition.create, attach=True)) + "\n")
+            try:
+                table.start()
+                write_durably(file, render_create(replace(definition.create, attach=True)) + "\n")
+            except BaseException:
+                table.stop()
+                raise
             self._databases[database][name] = table
             return table
 
@@ -195,7 +203,7 @@ class Catalog:
             table.stop()
             if not detach:
                 table.drop()
-                self._table_metadata(database, name).unlink()
+                remove_durably(self._table_metadata(database, name))
             del self._databases[database][name]
 
     def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
@@ -204,15 +212,23 @@ class Catalog:
             table = self.table(*old)
             if new[1] in self._database(new[0]) or self._table_metadata(*new).exists():
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {new[0]}.{new[1]} already exists")
-            create = replace(table.definition.create, table=TableRef(new[0], new[1]))
+            if _holds_data(self._data_path(*new)):
+                raise UserError(
+                    "TABLE_ALREADY_EXISTS", f"Directory for table data of {new[0]}.{new[1]} already holds files"
+                )
+            create = renamed(table, TableRef(new[0], new[1]))
             definition = replace(
                 table.definition, database=new[0], name=new[1], create=create, data_path=self._data_path(*new)
             )
             table.stop()
-            definition.data_path.parent.mkdir(parents=True, exist_ok=True)
-            table.definition.data_path.rename(definition.data_path)
-            _write_durably(self._table_metadata(*new), render_create(replace(create, attach=True)) + "\n")
-            self._table_metadata(*old).unlink()
+            shutil.rmtree(definition.data_path, ignore_errors=True)  # holds no data
+            TableMove(
+                self._table_metadata(*old),
+                self._table_metadata(*new),
+                table.definition.data_path,
+                definition.data_path,
+                render_create(replace(create, attach=True)) + "\n",
+            ).carry_out(self._metadata)
             del self._databases[old[0]][old[1]]
             self._start(definition)
 
@@ -245,6 +261,14 @@ class Catalog:
         return self._data / quote(database, safe="") / quote(name, safe="")
 
 
+def _holds_data(path: Path) -> bool:
+    """False for what a CREATE leaves that failed or was cut short."""
+    if not path.exists():
+        return False
+    empty = {"replica_identity", *(["detached"] if not any(path.glob("detached/*")) else [])}
+    return any(entry.name not in empty and not entry.name.startswith("tmp_") for entry in path.iterdir())
+
+
 def read_definitions(config: Config) -> Iterator[TableDefinition]:
     """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
     catalog = Catalog(config.path, _no_tables, merge_tree_settings(config.merge_tree, MergeTreeSettings()))
@@ -254,17 +278,3 @@ def read_definitions(config: Config) -> Iterator[TableDefinition]:
 
 def _no_tables(_: TableDefinition) -> Table:
     raise AssertionError("definitions are read, tables are not made")
-
-
-def _write_durably(file: Path, text: str) -> None:
-    temporary = file.with_suffix(".sql.tmp")
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.rename(file)
-    descriptor = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -35,6 +35,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import Table, TableServices
+from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.partition import partition_id
 from parts.schema import MergeTreeSettings, TableSchema
@@ -75,12 +76,13 @@ class Engine:
         On failure everything is stopped again. Raises 76 when another process has the directory.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directories(self.path)
             self._lock_directory()
             self.replication = Replication.from_config(self.config, self.path)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
             self.catalog.load()
+            self.replication.force_restore_all = False  # a table that is attached later was not meant
         except BaseException:
             self.stop()
             raise

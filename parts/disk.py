@@ -96,6 +96,17 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_directories(path: Path) -> None:
+    """Makes ``path`` and its missing ancestors, so that they survive a power cut; what is there already is fine."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
 def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:
     """The file's bytes, mapped. The size is checked first: touching pages past the end would kill the process."""
     try:

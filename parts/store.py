@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from parts.active_names import ActiveNames
-from parts.disk import sync_directory
+from parts.disk import make_directories, sync_directory
 from parts.drop_markers import DropMarkers
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_name import PartName
@@ -62,6 +62,8 @@ class PartStore:
         self._last_blocks: dict[str, int] = {}
         """Partition → the largest block number that was ever seen here."""
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
+        if description.settings.fsync_part_directory:
+            make_directories(self.path / DETACHED)
         (self.path / DETACHED).mkdir(parents=True, exist_ok=True)
 
     # Loading
@@ -367,6 +369,8 @@ class PartStore:
         """
         with self.lock:
             entry = self._entry(part.name, PartState.ACTIVE)
+            if self.description.settings.fsync_part_directory:
+                sync_directory(tmp_dir)
             place = entry.part.path
             detached = self._free_detached_name(place.name, reason)
             entry.part.move(self.path / DETACHED / detached)

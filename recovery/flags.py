@@ -12,6 +12,7 @@ from pathlib import Path
 
 from coordination.keeper import Keeper, NodeExists, NoNode
 from coordination.paths import ReplicaPaths
+from parts.disk import sync_directory
 
 
 def raise_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
@@ -40,4 +41,5 @@ def take_file(file: Path) -> bool:
         file.unlink()
     except FileNotFoundError:
         return False
+    sync_directory(file.parent)  # a flag that comes back with a power cut would force a restore nobody asked for
     return True

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parts.errors import UserError
-from sql.dialect import identifier_if_needed, not_implemented, unquote_identifier, unquote_string
+from sql.dialect import identifier_if_needed, not_implemented, quote_string, unquote_identifier, unquote_string
 from sql.statements import CreateTable, EngineClause
 
 ENGINES = ("MergeTree", "ReplicatedMergeTree")
@@ -171,6 +171,26 @@ def replica_location(
     if not location.replica_name or "/" in location.replica_name:
         raise UserError("NO_REPLICA_NAME_GIVEN", f"Not a replica name: {location.replica_name!r}; it is a znode's name")
     return location
+
+
+def pin_location(
+    create: CreateTable,
+    *,
+    database: str,
+    table: str,
+    default_path: str = "/clickhouse/tables/{uuid}/{shard}",
+    default_name: str = "{replica}",
+) -> CreateTable:
+    """The same table with ``{database}`` and ``{table}`` spelled out in its place in ZooKeeper, for a rename."""
+    if create.engine is None:
+        return create
+    given = create.engine.arguments[:2]
+    before = [_string_argument(text) for text in given] if len(given) == 2 else [default_path, default_name]
+    pinned = [text.replace("{database}", database).replace("{table}", table) for text in before]
+    if pinned == before:
+        return create
+    arguments = (*(quote_string(text) for text in pinned), *create.engine.arguments[2:])
+    return replace(create, engine=EngineClause(create.engine.name, arguments))
 
 
 def _string_argument(text: str) -> str:

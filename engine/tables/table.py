@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
+from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.reader import Part
 from parts.schema import TableDescription
@@ -178,6 +179,7 @@ class Table(ABC):
         while any(entry.references for entry in self.store.entries()) and time.monotonic() < deadline:
             time.sleep(0.02)
         shutil.rmtree(self.definition.data_path, ignore_errors=True)
+        sync_directory(self.definition.data_path.parent)
 
     def clean_up_step(self) -> float:
         """Deletes outdated parts that are old enough and not read by anybody."""
