@@ -3,6 +3,8 @@
 One multi: create ``parts/<part>``, delete the queue entry, add this replica to the part's quorum, and agree on content.
 Agreement: if another replica lists the part, its hash must be ours, else the outcome is DIFFERENT (ours is discarded
 and theirs fetched); if none does, the multi asserts that none does, so two replicas cannot commit different contents.
+Who has read another replica's listing before (to fetch the part) hands it over as an :class:`Agreement`: the multi
+checks that it still holds, and nothing need be read again unless it fails.
 
 The nodes of covered source parts stay until cleanup removes outdated parts (``queue_io.remove_parts``, then the disk):
 a fetcher that looks for a source still finds who has it.
@@ -30,6 +32,7 @@ from coordination.keeper import (
     NodeExists,
     NoNode,
     Op,
+    Stat,
     check_not_exists,
 )
 from coordination.log_entry import LogEntry
@@ -52,6 +55,19 @@ class ProducedStatus(Enum):
     UNKNOWN = "may be committed: keep it pre-active and ask again"
 
 
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Another replica lists the part with this content; ``check`` fails once its listing has changed."""
+
+    check: Check
+    content_hash: str
+
+    @classmethod
+    def read(cls, path: str, answer: tuple[bytes, Stat]) -> Agreement:
+        """From what ``get`` returned for the listing's ``path``. Raises ``CorruptionError``."""
+        return cls(Check(path, answer[1].version), PartRecord.parse(answer[0]).content_hash)
+
+
 def commit_produced_part(
     keeper: Keeper,
     replica: ReplicaPaths,
@@ -61,6 +77,7 @@ def commit_produced_part(
     part: PartName,
     record: PartRecord,
     *,
+    agreement: Agreement | None = None,
     resolve_seconds: float = 10.0,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -74,8 +91,10 @@ def commit_produced_part(
         return ProducedStatus.DROPPED
     deadline = clock() + resolve_seconds
     is_in_doubt = False
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
         try:
+            if attempt == 0 and _commit_agreed(keeper, replica, name, entry, part, record, agreement):
+                return ProducedStatus.COMMITTED
             status = _try_commit(keeper, replica, name, entry, part, record, is_in_doubt=is_in_doubt)
         except KeeperConnectionLoss:
             status, is_in_doubt = None, True
@@ -97,6 +116,26 @@ def commit_produced_part(
     if is_in_doubt:
         return ProducedStatus.UNKNOWN
     raise ConflictError("KEEPER_EXCEPTION", f"Could not commit part {part}: others keep changing its nodes; retry")
+
+
+def _commit_agreed(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    name: str,
+    entry: LogEntry,
+    part: PartName,
+    record: PartRecord,
+    agreement: Agreement | None,
+) -> bool:
+    """The usual case, in one round trip; ``False`` when it is not the usual case."""
+    if agreement is None or agreement.content_hash != record.content_hash or entry.quorum >= 2:
+        return False
+    create = Create(replica.part(str(part)), record.to_bytes())
+    try:
+        keeper.multi([Delete(replica.queue_entry(name)), agreement.check, create])
+        return True
+    except MultiFailed:
+        return False
 
 
 def _try_commit(

@@ -46,7 +46,7 @@ class LogCursor:
     position: tuple[int, int] | None = None
     """(index of the next entry, version of ``log_pointer``)."""
     expected: int = 1
-    """About as many entries as the last pull found; a pull that finds more asks for more."""
+    """As many entries as the last pull found; a pull that finds more asks for more."""
 
     def take(self) -> tuple[int, int] | None:
         position, self.position = self.position, None
@@ -113,20 +113,18 @@ def pull_log(
     if known is None:
         known, end = _find_position(keeper, replica, queue)
     index, version = known
-    size, is_end = min(cursor.expected + 1, _BATCH), False
+    size, is_end = min(cursor.expected, _BATCH), False
     while not is_end:
         entries = _read_log(keeper, replica, index, size)
-        is_end = len(entries) < size
-        if is_end and watch is not None:
-            _watch_for(keeper, replica.table.log_entry(index + len(entries)), watch)
+        is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < size)
         if entries:
             version = _pull_batch(keeper, replica, queue, index, entries, version)
             index += len(entries)
         size = min(4 * size, _BATCH)
     if index < end:
         raise LogTrimmedError(replica, index)
-    cursor.position, cursor.expected = (index, version), index - known[0]
-    return cursor.expected
+    cursor.position, cursor.expected = (index, version), max(1, index - known[0])
+    return index - known[0]
 
 
 def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> tuple[tuple[int, int], int]:
@@ -145,10 +143,14 @@ def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> l
     return [LogEntry.parse(answer[0]) for answer in itertools.takewhile(lambda a: a is not None, answers) if answer]
 
 
-def _watch_for(keeper: Keeper, path: str, watch: Watch) -> None:
-    """``watch`` fires when the node comes; at once if it has just come."""
-    if keeper.exists(path, watch) is not None:
-        watch(path)
+def _is_end(keeper: Keeper, following: str, watch: Watch | None, was_missing: bool) -> bool:
+    """True when the pull has come to the end of the log; ``watch`` fires when ``following`` comes."""
+    if watch is None:
+        return was_missing
+    is_there = keeper.exists(following, watch) is not None
+    if was_missing and is_there:  # it has just come
+        watch(following)
+    return was_missing or not is_there
 
 
 def _take_up_unknown(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:

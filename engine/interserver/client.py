@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Callable, Iterator
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from functools import partial
+from io import BufferedReader, FileIO
 from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
-import httpx
 import xxhash
 
 from engine.failpoints import failpoint
+from engine.interserver.http_head import Head, read_head, request_head
 from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest
 from parts.errors import CancelledError, CorruptionError, UnavailableError, error_from_code
 from parts.part_name import PartName
+from parts.pool import submit
 from parts.reader import open_part
 
-_TIMEOUT = httpx.Timeout(30.0, connect=3.0)
+_CONNECT_SECONDS = 3.0
+_ANSWER_SECONDS = 30.0
+_MOST_IDLE = 8
+_MAX_ERROR_BYTES = 64 * 1024
+_MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
 
 class InterserverClient:
-    """A pool of connections to other replicas; from any thread."""
+    """Keeps a few connections to other replicas open; from any thread."""
 
     def __init__(self, credentials: tuple[str, str] | None) -> None:
-        self._http = httpx.Client(
-            auth=credentials, timeout=_TIMEOUT, trust_env=False, limits=httpx.Limits(max_keepalive_connections=8)
-        )
+        self._headers = {"User-Agent": "pando"}
+        if credentials is not None:
+            self._headers["Authorization"] = f"Basic {base64.b64encode(':'.join(credentials).encode()).decode()}"
+        self._lock = threading.Lock()
+        self._idle: list[_Connection] = []
+        self._is_closed = False
 
     def close(self) -> None:
-        self._http.close()
+        with self._lock:
+            idle, self._idle, self._is_closed = self._idle, [], True
+        for connection in idle:
+            connection.close()
 
     def fetch_part(
         self,
@@ -42,66 +60,138 @@ class InterserverClient:
         Raises ``UnavailableError`` 210 (NETWORK_ERROR) when the other side does not answer or breaks off,
         ``CorruptionError`` when what came does not match its checksums, and the other side's error (232: no such part).
         """
+        target = "/part?" + urlencode({"endpoint": endpoint, "part": str(part)})
         try:
-            with self._http.stream(
-                "GET", f"{base_url}/part", params={"endpoint": endpoint, "part": str(part)}
-            ) as response:
-                if response.status_code >= 400:
-                    message = response.read().decode(errors="replace")
-                    raise error_from_code(int(response.headers.get(EXCEPTION_CODE_HEADER, 1001)), message)
-                hashes = _receive_files(_ByteStream(response.iter_bytes(CHUNK_BYTES)), directory, is_cancelled)
-        except (httpx.HTTPError, EOFError, ValueError) as error:
+            connection, head = self._ask(base_url, target)
+            try:
+                if int(head.words[1]) >= 400:
+                    raise _error(head, connection.stream)
+                hashes = _receive(connection.stream, head.content_length, directory, is_cancelled)
+            except BaseException:
+                connection.close()
+                raise
+        except (OSError, EOFError, ValueError) as error:
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: {error!r}") from error
+        self._keep(connection, head)
         _check(directory, part, hashes)
         failpoint("fetch.after_temporary_part")
 
+    def _ask(self, base_url: str, target: str) -> tuple[_Connection, Head]:
+        """Sends the request and reads the head of the answer. A kept connection that has died is replaced by a new."""
+        kept = self._take(base_url)
+        while kept is not None:
+            try:
+                return kept, kept.ask(target, self._headers)
+            except TimeoutError:
+                kept.close()
+                raise
+            except (OSError, EOFError):
+                kept.close()
+            kept = self._take(base_url)
+        connection = _Connection(base_url)
+        try:
+            return connection, connection.ask(target, self._headers)
+        except BaseException:
+            connection.close()
+            raise
 
-class _ByteStream:
-    """Exact reads from an iterator of chunks."""
+    def _take(self, base_url: str) -> _Connection | None:
+        with self._lock:
+            for position, connection in enumerate(self._idle):
+                if connection.base_url == base_url:
+                    return self._idle.pop(position)
+        return None
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._rest = b""
-
-    def line(self) -> bytes:
-        while b"\n" not in self._rest:
-            self._rest += self._next()
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-    def pieces(self, size: int) -> Iterator[bytes]:
-        """Exactly ``size`` bytes, in pieces. Raises ``EOFError``."""
-        while size:
-            piece = self._rest or self._next()
-            self._rest = piece[size:]
-            piece = piece[:size]
-            size -= len(piece)
-            yield piece
-
-    def _next(self) -> bytes:
-        for chunk in self._chunks:
-            return chunk
-        raise EOFError("the answer ended early")
+    def _keep(self, connection: _Connection, head: Head) -> None:
+        surplus: _Connection | None = connection
+        if not head.is_last:
+            with self._lock:
+                if not self._is_closed:
+                    self._idle.append(connection)
+                    surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
+        if surplus is not None:
+            surplus.close()
 
 
-def _receive_files(
-    stream: _ByteStream, directory: Path, is_cancelled: Callable[[], bool]
+class _Connection:
+    """A connection to ``base_url`` (``http://host:port``), made at once. Raises ``OSError``, ``ValueError``."""
+
+    def __init__(self, base_url: str) -> None:
+        url = urlsplit(base_url)
+        if url.scheme != "http" or url.hostname is None:
+            raise ValueError(f"not an interserver address: {base_url}")
+        self.base_url = base_url
+        self._host = url.netloc
+        self._socket = socket.create_connection((url.hostname, url.port or 80), _CONNECT_SECONDS)
+        self._socket.settimeout(_ANSWER_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.stream = self._socket.makefile("rb")
+
+    def ask(self, target: str, headers: dict[str, str]) -> Head:
+        self._socket.sendall(request_head(target, {"Host": self._host, **headers}))
+        head = read_head(self.stream)
+        if head is None:
+            raise EOFError("the connection was closed")
+        return head
+
+    def close(self) -> None:
+        self.stream.close()
+        self._socket.close()
+
+
+def _error(head: Head, stream: BufferedReader) -> Exception:
+    message = stream.read(min(head.content_length, _MAX_ERROR_BYTES)).decode(errors="replace")
+    return error_from_code(int(head.headers.get(EXCEPTION_CODE_HEADER.lower(), "1001")), message)
+
+
+def _receive(
+    stream: BufferedReader, length: int, directory: Path, is_cancelled: Callable[[], bool]
 ) -> dict[str, tuple[int, str]]:
-    """Writes the files; returns size and XXH3-128 of each."""
+    """Writes the files of an answer of ``length`` bytes, fsynced; returns size and XXH3-128 of each."""
+    line = stream.readline(_MAX_MANIFEST_BYTES)
+    if not line.endswith(b"\n"):
+        raise EOFError("the answer ended early")
+    files = Manifest.from_line(line).files
+    if len(line) + sum(size for _, size in files) != length:
+        raise ValueError("the answer's length is not that of its files")
+    buffer = memoryview(bytearray(min(CHUNK_BYTES, max((size for _, size in files), default=0))))
     received: dict[str, tuple[int, str]] = {}
-    for name, size in Manifest.from_line(stream.line()).files:
-        digest = xxhash.xxh3_128()
-        with open(directory / name, "wb") as file:
-            for piece in stream.pieces(size):
-                file.write(piece)
-                digest.update(piece)
-                if is_cancelled():
-                    raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
-                failpoint("fetch.piece")
-            file.flush()
-            os.fsync(file.fileno())
-        received[name] = (size, digest.hexdigest())
+    syncs: list[Future[None]] = []
+    try:
+        for name, size in files:
+            file = open(directory / name, "wb", buffering=0)  # noqa: SIM115 (closed by _sync)
+            try:
+                received[name] = (size, _receive_file(stream, file, size, buffer, is_cancelled))
+            finally:
+                syncs.append(submit(partial(_sync, file)))  # while the next file is received
+    finally:
+        wait(syncs)
+    for sync in syncs:
+        sync.result()
     return received
+
+
+def _receive_file(
+    stream: BufferedReader, file: FileIO, size: int, buffer: memoryview, is_cancelled: Callable[[], bool]
+) -> str:
+    digest = xxhash.xxh3_128()
+    while size:
+        piece = buffer[: stream.readinto(buffer[: min(size, len(buffer))])]
+        if not piece:
+            raise EOFError("the answer ended early")
+        size -= len(piece)
+        digest.update(piece)
+        while piece:
+            piece = piece[file.write(piece) :]
+        if is_cancelled():
+            raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
+        failpoint("fetch.piece")
+    return digest.hexdigest()
+
+
+def _sync(file: FileIO) -> None:
+    with file:
+        os.fsync(file.fileno())
 
 
 def _check(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:

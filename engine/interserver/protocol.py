@@ -1,9 +1,9 @@
 """What crosses the wire when a replica fetches a part.
 
-``GET /part?endpoint=<replica znode path>&part=<name>``, basic authentication when credentials are set. The answer is
-one line of JSON, ``{"version": 1, "files": [{"name": …, "size": bytes}, …]}``, a line feed, and the files' bytes one
-behind the other in that order. The receiver checks every file against the part's own checksums file, so a cut or
-altered answer is never taken for a part.
+``GET /part?endpoint=<replica znode path>&part=<name>`` over connections that stay open, basic authentication when
+credentials are set. The answer is one line of JSON, ``{"version": 1, "files": [{"name": …, "size": bytes}, …]}``, a
+line feed, and the files' bytes one behind the other in that order. The receiver checks every file against the part's
+own checksums file, so a cut or altered answer is never taken for a part.
 
 Errors are a status of 400 or more with ``X-ClickHouse-Exception-Code`` and the message as text.
 """

@@ -3,54 +3,87 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coordination.keeper import Keeper
-from coordination.replica_activity import addresses, holders_of_part
-from parts.errors import CancelledError, PandoError, UnavailableError
+from coordination.part_commit import Agreement
+from coordination.replica_activity import ReplicaAddress, addresses, holders_of_part
+from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
 
 if TYPE_CHECKING:
     from engine.tables.replicated.table import ReplicatedTable
 
 
+@dataclass(frozen=True)
+class Source:
+    """A replica to fetch a part from."""
+
+    replica_name: str
+    url: str
+    agreement: Agreement | None = None
+    """What it lists the part with, if that was read on the way."""
+
+
 class Fetcher:
     def __init__(self, table: ReplicatedTable) -> None:
         self._table = table
 
-    def holders(self, keeper: Keeper, name: PartName) -> list[str]:
+    def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[Source]]:
+        """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
+        if likely not in ("", self._table.replica.name):
+            yield self._likely_source(keeper, name, likely)
+        yield self.holders(keeper, name)
+
+    def _likely_source(self, keeper: Keeper, name: PartName, replica_name: str) -> list[Source]:
+        replica = self._table.paths.replica(replica_name)
+        listed = replica.part(str(name))
+        active, host, record = keeper.get_many([replica.is_active, replica.host, listed])
+        if active is None or host is None or record is None:
+            return []
+        try:
+            url = ReplicaAddress.parse(host[0]).interserver_url
+            return [Source(replica_name, url, Agreement.read(listed, record))]
+        except CorruptionError:
+            return []
+
+    def holders(self, keeper: Keeper, name: PartName) -> list[Source]:
         """Active replicas that list the part, in random order, so that load spreads."""
-        names = holders_of_part(keeper, self._table.paths, str(name), excluding=self._table.replica.name)
+        paths = self._table.paths
+        names = holders_of_part(keeper, paths, str(name), excluding=self._table.replica.name)
         random.shuffle(names)
-        return names
+        known = addresses(keeper, paths, names)
+        if names and not known:
+            raise UnavailableError("NO_REPLICA_HAS_PART", f"No replica with part {name} has a known address")
+        return [Source(name, known[name].interserver_url) for name in names if name in known]
 
     def fetch(self, keeper: Keeper, name: PartName, is_cancelled: Callable[[], bool]) -> Path:
         """As :meth:`fetch_from`, from whoever has the part. Raises 234 (NO_REPLICA_HAS_PART) when nobody does."""
-        holders = self.holders(keeper, name)
-        if not holders:
+        sources = self.holders(keeper, name)
+        if not sources:
             raise UnavailableError(
                 "NO_REPLICA_HAS_PART", f"No active replica has part {name} of {self._table.definition.full_name}"
             )
-        return self.fetch_from(keeper, name, holders, is_cancelled)
+        return self.fetch_from(name, sources, is_cancelled)[0]
 
-    def fetch_from(self, keeper: Keeper, name: PartName, holders: list[str], is_cancelled: Callable[[], bool]) -> Path:
-        """A temporary directory with the part, from the first holder that gives it; else raises what the last said."""
-        known = addresses(keeper, self._table.paths, holders)
+    def fetch_from(
+        self, name: PartName, sources: list[Source], is_cancelled: Callable[[], bool]
+    ) -> tuple[Path, Source]:
+        """A temporary directory with the part, from the first source that gives it; else raises what the last said."""
         failure: PandoError | None = None
-        for holder in holders:
-            if holder not in known:
-                continue
+        for source in sources:
             directory = self._table.store.create_temporary("tmp_fetch_")
-            endpoint = self._table.paths.replica(holder).root
-            url = known[holder].interserver_url
+            endpoint = self._table.paths.replica(source.replica_name).root
             try:
-                self._table.replication.transport.fetch_part(url, endpoint, name, directory, is_cancelled)
-                return directory
+                self._table.replication.transport.fetch_part(source.url, endpoint, name, directory, is_cancelled)
+                return directory, source
             except BaseException as error:
                 self._table.store.drop_temporary(directory)
                 if not isinstance(error, PandoError) or isinstance(error, CancelledError):
                     raise
                 failure = error
-        raise failure or UnavailableError("NO_REPLICA_HAS_PART", f"No replica with part {name} has a known address")
+        assert failure is not None, "fetch_from needs a source"
+        raise failure

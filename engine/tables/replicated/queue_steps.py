@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from coordination.cleanup import read_positions
 from coordination.clone import choose_source
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError
-from coordination.log_entry import LogEntry
+from coordination.log_entry import EntryType, LogEntry
 from coordination.merge_selector import max_merge_bytes
-from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_commit import Agreement, ProducedStatus, commit_produced_part
 from coordination.part_set import IntersectingPartsError
 from coordination.queue import Action, ActionKind, Limits
 from coordination.queue_io import (
@@ -38,13 +39,14 @@ from parts.reader import Part
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from engine.tables.replicated.fetcher import Source
     from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
 _PULL_SECONDS = 10.0
 """A watch wakes the pull; this is only for a watch that was lost."""
-_PULL_APART_SECONDS = 0.03
+_PULL_APART_SECONDS = 0.05
 """From one pull to the next while entries stream in; what comes after a pause is pulled at once."""
 _OWN_INSERT_SECONDS = 0.02
 """An INSERT here is soon active, and its log entry then needs no place in the queue."""
@@ -224,24 +226,29 @@ class QueueSteps:
         """The part itself or, if nobody has it any more, a part to come that covers it and that somebody has."""
         table = self._table
         failure: PandoError | None = None
-        for wanted in self._acceptable(name):
-            holders = table.fetcher.holders(keeper, wanted)
-            if not holders:
-                continue
+        for wanted, sources in self._sources(keeper, action.entry, name):
             try:
-                directory = table.fetcher.fetch_from(
-                    keeper, wanted, holders, lambda: table.is_cancelled() or table.queue.is_cancelled(action.name)
+                directory, source = table.fetcher.fetch_from(
+                    wanted, sources, lambda: table.is_cancelled() or table.queue.is_cancelled(action.name)
                 )
             except CancelledError:
                 raise
             except PandoError as error:
                 failure = failure or error
                 continue
-            self._commit(keeper, action, wanted, directory)
+            self._commit(keeper, action, wanted, directory, source.agreement)
             return
         if failure is not None:
             raise failure
         self._nobody_has(keeper, action, name)
+
+    def _sources(self, keeper: Keeper, entry: LogEntry, name: PartName) -> Iterator[tuple[PartName, list[Source]]]:
+        """Looked for one after the other, as they are needed. An inserted part is most likely where it was inserted."""
+        for wanted in self._acceptable(name):
+            likely = entry.source_replica if entry.type is EntryType.GET_PART else ""
+            for sources in self._table.fetcher.sources(keeper, wanted, likely):
+                if sources:
+                    yield wanted, sources
 
     def _nobody_has(self, keeper: Keeper, action: Action, name: PartName) -> None:
         table = self._table
@@ -256,7 +263,9 @@ class QueueSteps:
         cover = self._table.queue.has_virtual_cover(name)
         return [name] if cover is None or cover == name else [name, cover]
 
-    def _commit(self, keeper: Keeper, action: Action, name: PartName, directory: Path) -> None:
+    def _commit(
+        self, keeper: Keeper, action: Action, name: PartName, directory: Path, agreement: Agreement | None = None
+    ) -> None:
         """Makes the part in ``directory`` active here and in ZooKeeper, or discards it."""
         table = self._table
         if table.store.covering_active(name) is not None:
@@ -265,7 +274,7 @@ class QueueSteps:
             return
         part = self._name(directory, name)
         failpoint("produced.after_rename")
-        status = self._commit_in_keeper(keeper, action, part)
+        status = self._commit_in_keeper(keeper, action, part, agreement)
         failpoint("produced.after_commit")
         if status is ProducedStatus.COMMITTED:
             table.store.commit(part)
@@ -291,7 +300,9 @@ class QueueSteps:
             store.drop_temporary(directory)
             raise
 
-    def _commit_in_keeper(self, keeper: Keeper, action: Action, part: Part) -> ProducedStatus:
+    def _commit_in_keeper(
+        self, keeper: Keeper, action: Action, part: Part, agreement: Agreement | None
+    ) -> ProducedStatus:
         """An outcome that stays UNKNOWN is settled by the next session, which compares disk and ZooKeeper."""
         table = self._table
         try:
@@ -303,6 +314,7 @@ class QueueSteps:
                 action.entry,
                 part.name,
                 part_record(part),
+                agreement=agreement,
                 resolve_seconds=_RESOLVE_SECONDS,
                 clock=table.services.monotonic,
                 sleep=table.sleep,

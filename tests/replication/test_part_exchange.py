@@ -1,0 +1,242 @@
+"""Replicas give each other parts over real sockets: whole and checked, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from engine.interserver.client import InterserverClient
+from engine.interserver.http_head import read_head
+from engine.interserver.server import InterserverServer
+from parts.errors import CancelledError, CorruptionError, PandoError, UserError
+from parts.part_name import PartName
+from parts.schema import MergeTreeSettings, TableDescription, column_key
+from parts.store import PartStore, Snapshot
+from parts.writer import write_part
+from tests.replication.colony import SCHEMA
+
+NAME = PartName.parse("1_0_0_0")
+_ENDPOINT = "/tables/t/replicas/ä&b"
+
+
+class Owner:
+    """One part on disk and a server that lends it."""
+
+    def __init__(self, root: Path, rows: int, credentials: tuple[str, str] | None, **settings: object) -> None:
+        key = column_key(SCHEMA, ["k"])
+        partition, none = column_key(SCHEMA, ["p"]), column_key(SCHEMA, [])
+        description = TableDescription(SCHEMA, key, key, partition, none, MergeTreeSettings(**settings))  # type: ignore[arg-type]
+        self.store = PartStore(root, description)
+        block = pa.table(
+            {"p": [1] * rows, "k": range(rows), "v": [os.urandom(20).hex() for _ in range(rows)]}, schema=SCHEMA.arrow
+        )
+        directory = self.store.create_temporary("tmp_insert_")
+        write_part(directory, block, description, [1])
+        self.part = self.store.add_preactive(directory, NAME)
+        self.store.commit(self.part)
+        self.server = InterserverServer("127.0.0.1", 0, credentials, self.lend)
+        self.server.start()
+        self.url = f"http://127.0.0.1:{self.server.port}"
+
+    def lend(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
+        if endpoint != _ENDPOINT:
+            raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoint} on this server")
+        snapshot = self.store.hold([name])
+        return snapshot, snapshot.parts[0].path
+
+    def files(self) -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in self.part.path.iterdir()}
+
+    def is_lending(self) -> bool:
+        return any(entry.references for entry in self.store.entries())
+
+
+MakeOwner = Callable[..., Owner]
+
+
+@pytest.fixture
+def make_owner(tmp_path: Path) -> Iterator[MakeOwner]:
+    owners: list[Owner] = []
+
+    def make(rows: int = 10, credentials: tuple[str, str] | None = None, **settings: object) -> Owner:
+        owners.append(Owner(tmp_path / f"owner{len(owners)}", rows, credentials, **settings))
+        return owners[-1]
+
+    yield make
+    for owner in owners:
+        owner.server.stop()
+
+
+@pytest.fixture
+def client() -> Iterator[InterserverClient]:
+    client = InterserverClient(None)
+    yield client
+    client.close()
+
+
+def _read(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+
+def _fetch(client: InterserverClient, owner: Owner, directory: Path, name: PartName = NAME) -> None:
+    directory.mkdir()
+    client.fetch_part(owner.url, _ENDPOINT, name, directory)
+
+
+@pytest.mark.parametrize(("rows", "wide_bytes"), [(10, 1 << 20), (10, 0), (60_000, 1 << 30), (60_000, 0)])
+def test_a_part_arrives_whole_small_or_large_packed_or_wide(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path, rows: int, wide_bytes: int
+) -> None:
+    owner = make_owner(rows, min_bytes_for_wide_part=wide_bytes)
+    _fetch(client, owner, tmp_path / "fetched")
+    assert _read(tmp_path / "fetched") == owner.files()
+    assert not owner.is_lending()
+
+
+def test_one_connection_serves_many_fetches_and_is_replaced_when_it_has_died(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    owner = make_owner()
+    for number in range(3):
+        _fetch(client, owner, tmp_path / f"fetched{number}")
+    (connection,) = owner.server._connections
+    connection.shutdown(socket.SHUT_RDWR)
+    _fetch(client, owner, tmp_path / "again")
+    assert _read(tmp_path / "again") == owner.files()
+
+
+def test_what_is_not_there_is_said_and_the_next_fetch_works(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    owner = make_owner()
+    with pytest.raises(UserError, match="1_5_5_0") as refused:
+        _fetch(client, owner, tmp_path / "none", PartName.parse("1_5_5_0"))
+    assert refused.value.code == 232
+    _fetch(client, owner, tmp_path / "some")
+
+
+def test_credentials_are_asked_for(make_owner: MakeOwner, tmp_path: Path) -> None:
+    owner = make_owner(credentials=("user", "right:word"))
+    for number, credentials in enumerate([None, ("user", "wrong"), ("user", "right:word")]):
+        client = InterserverClient(credentials)
+        with contextlib.closing(client):
+            if number < 2:
+                with pytest.raises(UserError, match="Wrong interserver credentials"):
+                    _fetch(client, owner, tmp_path / str(number))
+            else:
+                _fetch(client, owner, tmp_path / str(number))
+
+
+def test_other_http_clients_are_understood(make_owner: MakeOwner) -> None:
+    owner = make_owner()
+    with httpx.Client(trust_env=False) as http:
+        assert http.get(f"{owner.url}/ping").text == "Ok.\n"
+        answer = http.get(f"{owner.url}/part", params={"endpoint": _ENDPOINT, "part": str(NAME)})
+        assert answer.content.endswith(b"".join(content for _, content in sorted(owner.files().items())))
+        assert http.get(f"{owner.url}/part", params={"part": "nonsense"}).status_code == 404
+        assert http.get(f"{owner.url}/other").status_code == 404
+        assert http.post(f"{owner.url}/part", content=b"x").status_code == 405
+        assert http.get(f"{owner.url}/ping", headers={"Connection": "close"}).text == "Ok.\n"
+
+
+@pytest.mark.parametrize(
+    "request_bytes", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"GET /" + b"a" * 70_000]
+)
+def test_what_is_not_http_ends_the_connection(make_owner: MakeOwner, request_bytes: bytes) -> None:
+    owner = make_owner()
+    with socket.create_connection(("127.0.0.1", owner.server.port), 30) as connection:
+        connection.sendall(request_bytes)
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(100) == b""
+    assert httpx.get(f"{owner.url}/ping", trust_env=False).status_code == 200
+
+
+class _Liar:
+    """Answers every request with the given bytes and closes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._answer = answer
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                with connection, connection.makefile("rb") as stream:
+                    read_head(stream)
+                    connection.sendall(self._answer)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(30)
+
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+_MANIFEST = b'{"version":1,"files":[{"name":"data.bin","size":100}]}\n'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200",
+        b"SPDY\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        _HEAD % 9 + _MANIFEST,
+        _HEAD % (len(_MANIFEST) + 100) + _MANIFEST,
+        _HEAD % (len(_MANIFEST) + 100) + _MANIFEST + b"x" * 99,
+        _HEAD % 100 + b'{"version":1,"files":[{"name":"../up","size":1}]}\n' + b"x",
+        _HEAD % 20 + b'{"version":2}',
+    ],
+)
+def test_a_cut_or_strange_answer_is_a_network_error(client: InterserverClient, tmp_path: Path, answer: bytes) -> None:
+    with contextlib.closing(_Liar(answer)) as liar, pytest.raises(PandoError) as error:
+        client.fetch_part(liar.url, _ENDPOINT, NAME, tmp_path)
+    assert error.value.code == 210
+    assert not client._idle
+
+
+def test_altered_bytes_are_not_taken(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
+    owner = make_owner()
+    data = owner.part.path / "data.bin"
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 1
+    data.write_bytes(content)
+    with pytest.raises(CorruptionError, match=r"data\.bin"):
+        _fetch(client, owner, tmp_path / "fetched")
+
+
+def test_a_fetch_is_cancelled_on_the_way(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
+    owner = make_owner(60_000)
+    with pytest.raises(CancelledError):
+        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, lambda: True)
+    assert not client._idle
+
+
+def test_a_stop_cuts_what_is_being_sent(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
+    owner = make_owner(400_000, min_bytes_for_wide_part=0)
+    stopped = []
+
+    def stop_once() -> bool:
+        if not stopped:
+            stopped.append(True)
+            owner.server.stop()
+        return False
+
+    with pytest.raises(PandoError) as error:
+        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, stop_once)
+    assert error.value.code == 210
+    assert not owner.is_lending()
