@@ -30,6 +30,7 @@ from coordination.keeper import (
     Watch,
 )
 from coordination.log_entry import EntryType, LogEntry
+from coordination.packets import packets
 from coordination.paths import ReplicaPaths, log_name, sequence_number
 from coordination.queue import ReplicationQueue
 from coordination.quorum import confirm_own_parts, fetch_entries
@@ -117,9 +118,9 @@ def pull_log(
     while not is_end:
         entries = _read_log(keeper, replica, index, size)
         is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < size)
-        if entries:
-            version = _pull_batch(keeper, replica, queue, index, entries, version)
-            index += len(entries)
+        for packet in packets(entries, lambda entry: len(entry.to_bytes())):
+            version = _pull_batch(keeper, replica, queue, index, packet, version)
+            index += len(packet)
         size = min(4 * size, _BATCH)
     if index < end:
         raise LogTrimmedError(replica, index)

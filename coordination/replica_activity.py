@@ -216,6 +216,13 @@ def replica_names(keeper: Keeper, table: TablePaths) -> list[str]:
     return keeper.children(table.replicas)
 
 
+def registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
+    """The replicas but for those whose drop was cut short: these have no ``host``, and perhaps no list of parts."""
+    names = keeper.children(table.replicas)
+    hosts = keeper.exists_many([table.replica(name).host for name in names])
+    return [name for name, host in zip(names, hosts, strict=True) if host is not None]
+
+
 def active_replicas(keeper: Keeper, table: TablePaths) -> dict[str, bool]:
     """Every replica of the table, and whether it is active now."""
     names = keeper.children(table.replicas)

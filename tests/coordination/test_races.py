@@ -152,17 +152,28 @@ def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: p
     assert members[0].keeper.children(TABLE.blocks) == ["b8", "b9"]
 
 
+def test_large_entries_are_pulled_in_packets_that_zookeeper_takes(
+    members: list[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of more than 1 MiB breaks the connection, and would do so for ever."""
+    one, two, _ = members
+    for entry in _large_entries():
+        one.keeper.create(TABLE.log_prefix, entry.to_bytes(), sequential=True)
+    sizes: list[int] = []
+    _record_sizes(two, sizes, monkeypatch)
+    assert two.pull() == 40
+    assert len(two.keeper.children(two.paths.queue)) == 40
+    assert queue_io.read_log_pointer(two.keeper, two.paths)[0] == 40
+    assert max(sizes) < 1024 * 1024
+    assert two.pull() == 0
+
+
 def test_large_entries_are_cloned_in_packets_that_zookeeper_takes(
     members: list[Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request of more than 1 MiB breaks the connection, and would do so for ever."""
     one, _, three = members
-    sources = tuple(PartName("f" * 32, number, number, 0) for number in range(800))
-    entries = [
-        LogEntry(EntryType.MERGE_PARTS, PartName(f"{n:032}", 0, 800, 1), 1.0, "r1", source_parts=sources)
-        for n in range(40)
-    ]
-    for entry in entries:
+    for entry in _large_entries():
         for name in ("r1", "r2"):
             one.keeper.create(TABLE.replica(name).queue_prefix, entry.to_bytes(), sequential=True)
     sizes: list[int] = []
@@ -171,6 +182,13 @@ def test_large_entries_are_cloned_in_packets_that_zookeeper_takes(
     clone_replica(three.keeper, three.paths, {})
     assert len(three.keeper.children(three.paths.queue)) == 40
     assert max(sizes) < 1024 * 1024
+
+
+def _large_entries() -> list[LogEntry]:
+    """Some 1.4 MiB."""
+    sources = tuple(PartName("f" * 32, number, number, 0) for number in range(800))
+    names = [PartName(f"{number:032}", 0, 800, 1) for number in range(40)]
+    return [LogEntry(EntryType.MERGE_PARTS, name, 1.0, "r1", source_parts=sources) for name in names]
 
 
 def _record_sizes(member: Member, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 An entry is given up only after several vain fetches, and only if no replica, alive or not, lists the part or one that
 covers it, and (for a merge) nobody can make it either. One multi removes the entry and frees the block id, so that the
-rows can be inserted again, and checks that the log's version stayed: no drop or merge was assigned meanwhile.
+rows can be inserted again, and moves the log's version: no drop or merge was assigned since it was read, and none
+that was chosen before is assigned after.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordination.keeper import Check, Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
+from coordination.keeper import Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_set import PartSet
 from coordination.quorum import forget_confirmed_ops
+from coordination.replica_activity import registered_replicas
 from parts.part_name import PartName
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class LostParts:
 
     def _look(self, keeper: Keeper, part: PartName) -> _View:
         paths = self._table.paths
-        replicas = keeper.children(paths.replicas)
+        replicas = registered_replicas(keeper, paths)
         # Queues before lists: a part that is committed in between has left a queue and is on a list.
         queued = _queued_products(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
@@ -72,11 +74,11 @@ class LostParts:
         table = self._table
         count, count_stat = keeper.get(table.paths.lost_part_count)
         ops: list[Op] = [
-            Check(table.paths.log, log_version),
+            SetData(table.paths.log, b"", log_version),
             Delete(table.replica.queue_entry(name)),
             SetData(table.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
         ]
-        for replica in keeper.children(table.paths.replicas):
+        for replica in registered_replicas(keeper, table.paths):
             ops += check_not_exists(table.paths.replica(replica).part(str(part)))
         ops += [Delete(path) for path in self._block_ids(keeper, str(part))]
         ops += forget_confirmed_ops(keeper, table.paths, part)

@@ -1,0 +1,130 @@
+"""Rare interleavings on real tables, each of which would cost rows or stop a table for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from coordination.memory_keeper import Fault
+from engine.tables.table import OptimizeOptions
+from parts.errors import PandoError
+from tests.replication.colony import Colony, Node
+
+MakeColony = Callable[..., Colony]
+
+
+def half_drop(colony: Colony, name: str) -> None:
+    """DROP REPLICA of a dead one, cut short in its middle."""
+    node = colony.nodes.pop(name)
+    node.crash()
+    colony.end_zombies()
+    keeper = colony.nodes["r1"].keeper
+    keeper.delete(node.table.replica.host)
+    keeper.delete_tree(node.table.replica.queue)
+    keeper.delete_tree(node.table.replica.parts)
+
+
+def test_lost_part_is_given_up_beside_a_replica_whose_drop_was_cut_short(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, _ = colony
+    for key in range(3):
+        one.insert(1, [key])
+    colony.settle()
+    half_drop(colony, "r3")
+    two.is_frozen = True
+    one.insert(1, [100])
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    two.is_frozen = False
+    colony.end_zombies()
+    one.start()
+    colony.settle(200)
+    colony.check_equal()
+    assert one.keys() == two.keys() == [0, 1, 2]
+    two.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    assert len(one.parts()) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER])
+@pytest.mark.parametrize("is_overtaken", [False, True])
+def test_repeat_on_another_replica_while_the_first_attempt_is_undecided(
+    make_colony: MakeColony, fault: Fault, is_overtaken: bool
+) -> None:
+    """The commit is lost, or only its answer; the client turns to the second replica at once, or even before."""
+    colony = make_colony(2)
+    one, two = colony
+    written = []
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if node is not one or kind != "multi" or "/log/" not in path:
+            return None
+        colony.on_request = lambda *_: None
+        if is_overtaken:
+            written.append(two.insert(1, [1, 2]))
+        return fault
+
+    colony.on_request = on_request
+    with contextlib.suppress(PandoError):
+        written.append(one.insert(1, [1, 2]))
+    written.append(two.insert(1, [1, 2]))
+    one.keeper.reconnect()
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == two.keys() == [1, 2]
+    assert sum(written) in (0, 2)
+
+
+@pytest.mark.parametrize("action", ["truncate", "optimize", "insert"])
+def test_restart_of_a_replica_while_others_act(make_colony: MakeColony, action: str) -> None:
+    """SYSTEM RESTART REPLICA, as often as there are requests in between."""
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(4):
+        one.insert(1, [key])
+    colony.settle()
+    count = [0]
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        count[0] += 1
+        if node is one and count[0] % 5 == 0:
+            one.table.restart()
+            two.step_random()
+        return
+
+    colony.on_request = on_request
+    if action == "truncate":
+        one.call(lambda table: table.truncate())
+    elif action == "optimize":
+        one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    else:
+        one.insert(1, [10])
+    colony.on_request = lambda *_: None
+    colony.settle()
+    colony.check_equal()
+    expected = {"truncate": [], "optimize": [0, 1, 2, 3], "insert": [0, 1, 2, 3, 10]}
+    assert one.keys() == two.keys() == expected[action]
+
+
+def test_part_listed_with_other_content_is_kept_aside_and_fetched(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    for key in range(4):
+        one.insert(1, [key])
+    colony.settle()
+    one.crash()
+    two_parts = {directory.name: directory for directory in two.directories()}
+    directories = one.directories()
+    shutil.rmtree(directories[0])
+    shutil.copytree(two_parts[directories[1].name], directories[0])
+    colony.end_zombies()
+    one.start()
+    assert one.table.readonly_reason == ""
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == three.keys() == [0, 1, 2, 3]
+    assert [name.partition("_")[0] for name in one.table.store.detached()] == ["broken"]
