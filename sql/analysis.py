@@ -116,11 +116,13 @@ def granules(part: Part, condition: Condition) -> PrunedPart | None:
     # The first column alone leaves few granules out of many; only those are looked at with all columns.
     first = closed(keys[0].slice(0, part.marks), keys[0].slice(1, part.marks))
     chosen = np.flatnonzero(condition.evaluate({0: first}, part.marks)[0])
+    if not len(chosen):
+        return None
+    boxes, owners = rectangles(keys, chosen)
+    true, false = condition.evaluate({number: boxes[number] for number in used}, len(owners))
     found, doubtful = np.zeros(len(chosen), bool), np.zeros(len(chosen), bool)
-    for boxes, granules_of in rectangles(keys, chosen) if len(chosen) else ():
-        true, false = condition.evaluate({number: boxes[number] for number in used}, len(chosen))
-        found |= true & granules_of
-        doubtful |= false & granules_of
+    found[owners[true]] = True
+    doubtful[owners[false]] = True
     mask = np.zeros(part.marks, bool)
     mask[chosen[found]] = True
     uncertain = np.zeros(part.marks, bool)
@@ -165,9 +167,11 @@ def analysis_of(scan: Scan, description: TableDescription, environment: Environm
     columns = [name for name in columns if _has_extremes(schema.column(name).type)]
     texts = [canonical_column(name) for name in columns]
 
-    whole = set()
+    whole = set() if scan.conditions else {"MinMax", "Partition", "PrimaryKey"}
 
     def build(kind: str, expressions: Sequence[str], types: Sequence[object]) -> Condition:
+        if not expressions:
+            return Constant(True)
         keys = key_expressions(expressions, types)  # type: ignore[arg-type]
         condition, is_whole = ConditionBuilder(scan.source, schema, keys, environment).build(scan.conditions)
         if is_whole:

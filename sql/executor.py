@@ -5,6 +5,7 @@ result is streamed: nothing is read before the first batch is asked for, and clo
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from sql.query_parser import parse_query
 from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
 from sql.row_count import is_row_count, with_more_rows, without_certain
 from sql.scans import ReadStatistics, ScanState, ScanStream, scan_sql
+from sql.statement_pool import Lease, StatementPool
 from sql.storage_arrays import storage_batch, storage_schema
 from sql.syntax_tree import Query
 from sql.type_mapping import output_cast
@@ -29,6 +31,7 @@ from sql.type_mapping import output_cast
 __all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
 
 _BATCH_ROWS = 65536
+_statements = StatementPool()
 
 
 @dataclass
@@ -129,7 +132,7 @@ class QueryEngine:
 
 
 class _Run:
-    """One execution: snapshots, cursor, streams. ``close`` releases all; the last batch closes too."""
+    """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
     def __init__(self, compiler: QueryCompiler, compiled: CompiledQuery, counts_rows: bool = False) -> None:
         self.compiler = compiler
@@ -137,7 +140,8 @@ class _Run:
         self.state = ScanState()
         self._counts_rows = counts_rows
         self._snapshots: list[PartsSnapshot] = []
-        self._cursor = database.cursor()
+        self._lock = threading.Lock()  # a statement given back must not be interrupted
+        self._lease: Lease | None = None
         self._closed = False
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -166,15 +170,21 @@ class _Run:
         else:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
-    def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> pa.RecordBatchReader:
+    def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
         """The result in DuckDB's types; ``parts`` are those of every scan."""
         sql = final_sql(self.compiled)
         max_threads = int(str(self.compiler.settings.get("max_threads", 0)))
+        streams = {}
         for scan, chosen in zip(self.compiler.scans, parts, strict=True):
-            stream = ScanStream(scan, chosen, self.state, max_threads)
-            self._cursor.register(f"s{scan.source.number}", stream)
+            streams[f"s{scan.source.number}"] = ScanStream(scan, chosen, self.state, max_threads)
             sql = sql.replace(scan.placeholder, scan_sql(scan))
-        return self._cursor.sql(sql).to_arrow_reader(_BATCH_ROWS)
+        lease = _statements.lease(sql, streams)
+        with self._lock:
+            if self._closed:
+                lease.close()
+                raise CancelledError()
+            self._lease = lease
+        yield from lease.batches(_BATCH_ROWS)
 
     def _parts(self, scan: Scan) -> list[PrunedPart] | None:
         relation = scan.source.relation
@@ -197,15 +207,19 @@ class _Run:
 
     def cancel(self) -> None:
         self.state.cancelled = True
-        if not self._closed:
-            self._cursor.interrupt()
+        with self._lock:
+            if self._lease is not None and not self._closed:
+                self._lease.interrupt()
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            lease = self._lease
         self.state.cancelled = True
-        self._cursor.close()
+        if lease is not None:
+            lease.close()
         for snapshot in self._snapshots:
             snapshot.release()
 

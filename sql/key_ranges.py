@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,17 @@ Mask = np.ndarray
 
 @dataclass(frozen=True)
 class Bounds:
-    """For each place the range from ``low`` to ``high``; an infinite end ignores its value, an open one excludes it."""
+    """For each place the range from ``low`` to ``high``; an infinite end ignores its value, an open one excludes it.
+
+    Without masks of open ends all are closed.
+    """
 
     low: pa.Array
     high: pa.Array
     low_infinite: Mask
     high_infinite: Mask
-    low_open: bool = False
-    high_open: bool = False
+    low_open: Mask | None = None
+    high_open: Mask | None = None
 
     def __len__(self) -> int:
         return len(self.low)
@@ -50,34 +53,18 @@ def point(values: pa.Array) -> Bounds:
     return Bounds(values, values, unknown, unknown)
 
 
-def everything(values: pa.Array) -> Bounds:
-    always = np.ones(len(values), bool)
-    return Bounds(values, values, always, always)
-
-
-def between_open(low: pa.Array, high: pa.Array) -> Bounds:
-    return replace(closed(low, high), low_open=True, high_open=True)
-
-
-def above(low: pa.Array) -> Bounds:
-    return Bounds(low, low, unknown_values(low), np.ones(len(low), bool), low_open=True)
-
-
-def below(high: pa.Array) -> Bounds:
-    return Bounds(high, high, np.ones(len(high), bool), unknown_values(high), high_open=True)
-
-
 def _mask(result: pa.Array) -> Mask:
     return pc.fill_null(result, False).to_numpy(zero_copy_only=False)
 
 
-_ARROW: dict[Callable[[Any, Any], Any], Callable[[Any, Any], pa.Array]] = {
+_Operator = Callable[[Any, Any], Any]
+_ARROW: dict[_Operator, Callable[[Any, Any], pa.Array]] = {
     operator.eq: pc.equal, operator.lt: pc.less, operator.le: pc.less_equal, operator.gt: pc.greater,
     operator.ge: pc.greater_equal,
 }  # fmt: skip
 
 
-def _compare(compare: Callable[[Any, Any], Any], values: pa.Array, other: pa.Array | pa.Scalar) -> Mask:
+def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) -> Mask:
     """``values compare other``, false where NULL. Most keys are integers inside: NumPy compares those much faster."""
     numbers = _numbers(values)
     if numbers is not None and values.type == other.type:
@@ -116,52 +103,113 @@ class Wanted:
     def intersects(self, bounds: Bounds) -> Mask:
         result = np.ones(len(bounds), bool)
         if self.low is not None:
-            reaches = operator.ge if self.low_closed and not bounds.high_open else operator.gt
-            result &= _compare(reaches, bounds.high, self.low) | bounds.high_infinite
+            reached = _beyond(operator.gt, operator.ge, bounds.high, self.low, self.low_closed, bounds.high_open)
+            result &= reached | bounds.high_infinite
         if self.high is not None:
-            reaches = operator.le if self.high_closed and not bounds.low_open else operator.lt
-            result &= _compare(reaches, bounds.low, self.high) | bounds.low_infinite
+            reached = _beyond(operator.lt, operator.le, bounds.low, self.high, self.high_closed, bounds.low_open)
+            result &= reached | bounds.low_infinite
         return result
 
     def contains(self, bounds: Bounds) -> Mask:
         """Where every value of the range is wanted."""
         result = np.ones(len(bounds), bool)
         if self.low is not None:
-            inside = operator.ge if self.low_closed or bounds.low_open else operator.gt
-            result &= _compare(inside, bounds.low, self.low) & ~bounds.low_infinite
+            inside = _inside(operator.gt, operator.ge, bounds.low, self.low, self.low_closed, bounds.low_open)
+            result &= inside & ~bounds.low_infinite
         if self.high is not None:
-            inside = operator.le if self.high_closed or bounds.high_open else operator.lt
-            result &= _compare(inside, bounds.high, self.high) & ~bounds.high_infinite
+            inside = _inside(operator.lt, operator.le, bounds.high, self.high, self.high_closed, bounds.high_open)
+            result &= inside & ~bounds.high_infinite
         return result
 
 
-def rectangles(keys: Sequence[pa.Array], chosen: np.ndarray) -> list[tuple[list[Bounds], Mask]]:
+def _beyond(
+    strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
+) -> Mask:
+    """Where a range reaches the limit: it meets a closed limit only with a closed end."""
+    if not is_closed:
+        return _compare(strict, ends, limit)
+    reached = _compare(loose, ends, limit)
+    return reached if is_open is None else np.where(is_open, _compare(strict, ends, limit), reached)
+
+
+def _inside(
+    strict: _Operator, loose: _Operator, ends: pa.Array, limit: pa.Scalar, is_closed: bool, is_open: Mask | None
+) -> Mask:
+    """Where a range stays within the limit: an open limit may be met with an open end."""
+    if is_closed:
+        return _compare(loose, ends, limit)
+    within = _compare(strict, ends, limit)
+    return within if is_open is None else np.where(is_open, _compare(loose, ends, limit), within)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One key's range in a box, between the left and the right tuple of a granule."""
+
+    low_is_right: bool = False
+    high_is_right: bool = False
+    low_infinite: bool = False
+    high_infinite: bool = False
+    is_open: bool = False
+
+
+_LEFT, _RIGHT = _Side(), _Side(low_is_right=True, high_is_right=True)
+_BETWEEN = _Side(high_is_right=True, is_open=True)
+_ABOVE_LEFT = _Side(high_infinite=True, is_open=True)
+_BELOW_RIGHT = _Side(low_is_right=True, high_is_right=True, low_infinite=True, is_open=True)
+_EVERYTHING = _Side(low_infinite=True, high_infinite=True)
+
+
+def rectangles(keys: Sequence[pa.Array], chosen: np.ndarray) -> tuple[list[Bounds], np.ndarray]:
     """The key tuples from entry i to entry i + 1, for every chosen granule i, as boxes of independent ranges.
 
     A run of tuples in lexicographic order is not a box. Up to the first column ``k`` in which the ends differ it is a
     point; then come the tuples strictly between in column k (anything behind), those equal to the left end in k and
-    beyond it further right, and likewise those at the right end. Each box comes with the mask of granules it is for.
+    beyond it further right, and likewise those at the right end. The answer has the ranges of all boxes by key, and
+    for every box the position in ``chosen`` of its granule.
     """
     granules = len(chosen)
-    left = [key.take(pa.array(chosen)) for key in keys]
-    right = [key.take(pa.array(chosen + 1)) for key in keys]
-    equal = [_compare(operator.eq, a, b) for a, b in zip(left, right, strict=True)]
-    count = len(keys)
-    result: list[tuple[list[Bounds], Mask]] = []
+    both = [key.take(pa.array(np.concatenate((chosen, chosen + 1)))) for key in keys]
+    equal = [_compare(operator.eq, values.slice(0, granules), values.slice(granules)) for values in both]
+    boxes: list[tuple[np.ndarray, list[_Side]]] = []
     prefix = np.ones(granules, bool)
-    for k in range(count):
-        mask = prefix & ~equal[k]
-        if mask.any():
-            points = [point(array) for array in left[:k]]
-            rest = [everything(array) for array in left[k + 1 :]]
-            result.append(([*points, between_open(left[k], right[k]), *rest], mask))
-            for ends, beyond in ((left, above), (right, below)):
-                for m in range(k + 1, count):
-                    fixed = [point(array) for array in ends[k:m]]
-                    behind = [everything(array) for array in left[m + 1 :]]
-                    result.append(([*points, *fixed, beyond(ends[m]), *behind], mask))
-                result.append(([*points, *(point(array) for array in ends[k:])], mask))
-        prefix = prefix & equal[k]
-    if prefix.any():
-        result.append(([point(array) for array in left], prefix))
-    return result
+    for k in range(len(keys)):
+        places = np.flatnonzero(prefix & ~equal[k])
+        if len(places):
+            boxes.extend((places, box) for box in _boxes_from(k, len(keys)))
+        prefix &= equal[k]
+    places = np.flatnonzero(prefix)
+    if len(places):
+        boxes.append((places, [_LEFT] * len(keys)))
+    owners = np.concatenate([places for places, _ in boxes]) if boxes else np.empty(0, np.int64)
+    counts = [len(places) for places, _ in boxes]
+    sides = ([box[k] for _, box in boxes] for k in range(len(keys)))
+    return [_stacked(values, owners, counts, side) for values, side in zip(both, sides, strict=True)], owners
+
+
+def _boxes_from(k: int, count: int) -> list[list[_Side]]:
+    """The boxes of a granule whose ends differ first in key ``k`` of ``count``."""
+    boxes = [[*[_LEFT] * k, _BETWEEN, *[_EVERYTHING] * (count - k - 1)]]
+    for end, beyond in ((_LEFT, _ABOVE_LEFT), (_RIGHT, _BELOW_RIGHT)):
+        for m in range(k + 1, count):
+            boxes.append([*[_LEFT] * k, *[end] * (m - k), beyond, *[_EVERYTHING] * (count - m - 1)])
+        boxes.append([*[_LEFT] * k, *[end] * (count - k)])
+    return boxes
+
+
+def _stacked(both: pa.Array, owners: np.ndarray, counts: list[int], sides: list[_Side]) -> Bounds:
+    """One key's ranges in all boxes; ``both`` are the left values of the granules, then the right ones."""
+
+    def each(flags: list[bool]) -> Mask:
+        return np.repeat(np.array(flags, bool), counts)
+
+    granules = len(both) // 2
+    low = both.take(pa.array(owners + granules * each([side.low_is_right for side in sides])))
+    high = both.take(pa.array(owners + granules * each([side.high_is_right for side in sides])))
+    is_open = each([side.is_open for side in sides])
+    return Bounds(
+        low, high,
+        unknown_values(low) | each([side.low_infinite for side in sides]),
+        unknown_values(high) | each([side.high_infinite for side in sides]),
+        is_open, is_open,
+    )  # fmt: skip

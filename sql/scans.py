@@ -119,13 +119,13 @@ class ScanStream:
         for name in self._names:
             definition = scan.definitions[name]
             fields.append(pa.field(f"{scan.source.number}.{name}", definition.type.arrow))
-        self._schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
+        self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
 
     def __arrow_c_schema__(self) -> object:
-        return self._schema.__arrow_c_schema__()
+        return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self._schema, _counted(self._batches(), self._schema, self._state))
+        reader = pa.RecordBatchReader.from_batches(self.schema, _counted(self._batches(), self.schema, self._state))
         return reader.__arrow_c_stream__()
 
     def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
