@@ -25,13 +25,15 @@ class AfterAggregation(ExpressionCompiler):
     ) -> None:
         super().__init__(rows.scope, rows.environment, rows.query)
         self.rows = rows
-        self._number = number
+        self.number = number
         self._grouped = grouped
         self._rollup = rollup
         self.keys: dict[str, Typed] = {}
         self.key_sql: list[str] = []
         self.aggregates: dict[str, Typed] = {}
         self.aggregate_sql: list[str] = []
+        self.calls: list[tuple[Function, Typed]] = []
+        """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
         self._expanding = rows._expanding
         self._lambda_names = rows._lambda_names
         self.windows = rows.windows
@@ -42,7 +44,7 @@ class AfterAggregation(ExpressionCompiler):
     def _add_key(self, key: Typed) -> None:
         if key.number in self.keys:
             return
-        name = f'"k{self._number}_{len(self.key_sql)}"'
+        name = f'"k{self.number}_{len(self.key_sql)}"'
         reference = name
         if self._rollup and not key.type.is_nullable:
             # A key that is rolled up has its type's default, not NULL.
@@ -90,8 +92,9 @@ class AfterAggregation(ExpressionCompiler):
         value = compile_aggregate(self.rows, node, empty_possible=not self._grouped)
         known = self.aggregates.get(value.sql)
         if known is None:
-            name = f'"a{self._number}_{len(self.aggregate_sql)}"'
+            name = f'"a{self.number}_{len(self.aggregate_sql)}"'
             self.aggregate_sql.append(f"{value.number} AS {name}")
+            self.calls.append((node, value))
             known = Typed(name, value.type)
             self.aggregates[value.sql] = known
         return Typed(known.sql, value.type)

@@ -17,6 +17,7 @@ from sql.query_compiler import CompiledQuery, QueryCompiler, constant_number
 from sql.scope import Scope, collect_aliases
 from sql.stars import expand_stars
 from sql.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
+from sql.two_steps import two_steps
 from sql.typed import IntervalType, Typed
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ class SelectCompiler:
         return node
 
     def _group_sql(self, current: AfterAggregation, rows_sql: str) -> str:
+        in_two = two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
+        if in_two is not None:
+            return f" FROM ({in_two})"
         columns = ", ".join([*current.key_sql, *current.aggregate_sql]) or "1 AS one"
         keys = [text.rsplit(" AS ", 1)[0] for text in current.key_sql]
         grouping = self.select.grouping if self.select.grouping in ("ROLLUP", "CUBE") else ""

@@ -7,6 +7,7 @@ type's default (0, ``''``) or NaN, never NULL, unless the result is Nullable."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -72,20 +73,32 @@ def compile_aggregate(rows: ExpressionCompiler, node: Function, *, empty_possibl
         filters.append(args.pop().condition)
     check_arity(rule, len(args))
     params = tuple(rows.compile(param) for param in node.params or ())
-    return _finish(rows, rule, args, params, filters, distinct, combined.or_null, empty_possible, over)
+    return build_aggregate(
+        rows,
+        rule,
+        args,
+        params,
+        filters=filters,
+        distinct=distinct,
+        or_null=combined.or_null,
+        empty_possible=empty_possible,
+        over=over,
+    )
 
 
-def _finish(
+def build_aggregate(
     rows: ExpressionCompiler,
     rule: Rule,
     args: list[Typed],
-    params: tuple[Typed, ...],
-    filters: list[str],
-    distinct: bool,
-    or_null: bool,
-    empty_possible: bool,
-    over: str,
+    params: tuple[Typed, ...] = (),
+    *,
+    filters: Sequence[str] = (),
+    distinct: bool = False,
+    or_null: bool = False,
+    empty_possible: bool = False,
+    over: str = "",
 ) -> Typed:
+    """The aggregate of compiled arguments as DuckDB text, under the common rules of NULL and of nothing aggregated."""
     plain = tuple(arg.plain for arg in args)
     if any(strip_nullable(arg.type) == NOTHING for arg in plain):
         if rule.name in ("count", "uniq", "uniqExact"):
