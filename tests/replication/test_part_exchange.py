@@ -16,11 +16,13 @@ import pytest
 from engine.interserver.client import InterserverClient
 from engine.interserver.http_head import read_head
 from engine.interserver.server import InterserverServer
+from parts.disk import sync_directory
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.schema import MergeTreeSettings, TableDescription, column_key
 from parts.store import PartStore, Snapshot
 from parts.writer import write_part
+from tests.power_cut import power_cut
 from tests.replication.colony import SCHEMA
 
 NAME = PartName.parse("1_0_0_0")
@@ -240,3 +242,28 @@ def test_a_stop_cuts_what_is_being_sent(make_owner: MakeOwner, client: Interserv
         client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, stop_once)
     assert error.value.code == 210
     assert not owner.is_lending()
+
+
+def test_part_that_lacks_a_file_at_its_owner_is_not_taken(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    """It would be listed, and counted for a quorum, and could not be read."""
+    owner = make_owner(min_bytes_for_wide_part=0)
+    for number, name in enumerate(sorted(owner.files())):
+        content = (owner.part.path / name).read_bytes()
+        (owner.part.path / name).unlink()
+        with pytest.raises(CorruptionError):
+            _fetch(client, owner, tmp_path / f"fetched{number}")
+        (owner.part.path / name).write_bytes(content)
+
+
+def test_fetched_part_survives_a_power_cut(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = make_owner(60_000, min_bytes_for_wide_part=0)
+    (tmp_path / "disk").mkdir()
+    with power_cut(tmp_path / "disk", tmp_path / "image", monkeypatch) as image:
+        _fetch(client, owner, tmp_path / "disk" / "fetched")
+        sync_directory(tmp_path / "disk" / "fetched")  # as the store does before it gives the part its name
+        sync_directory(tmp_path / "disk")
+    assert _read(image / "fetched") == owner.files()
