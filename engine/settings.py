@@ -41,7 +41,7 @@ SETTINGS: dict[str, Setting] = _table(
     Setting("min_insert_block_size_bytes", "UInt64", 268_402_944, "INSERT joins smaller blocks up to this size"),
     # reading
     Setting("max_block_size", "UInt64", 65_409, "Rows in a block of a result"),
-    Setting("max_threads", "UInt64", 0, "Threads that decode what a query reads (0: the whole pool); grouping and sorting go on"),
+    Setting("max_threads", "UInt64", 0, "Threads that decode what a query reads (0: the whole pool)"),
     Setting("max_execution_time", "Seconds", 0.0, "Seconds after which a query is ended (159); 0: none"),
     Setting("join_use_nulls", "Bool", False, "Missing cells of outer joins are NULL, not the type's default"),
     Setting("max_query_size", "UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data"),
