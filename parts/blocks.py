@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.partition import group_rows, partition_id
@@ -15,6 +16,7 @@ from parts.sorting import sort_permutation
 from parts.value_file import plain_array
 
 _PARALLEL_ROWS = 20_000
+_EVEN_WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def sort_by_key(block: pa.Table, key: Key) -> pa.Table:
 
 
 def take_rows(block: pa.Table, rows: np.ndarray) -> pa.Table:
-    """``block.take(rows)`` with one job a column."""
-    indices = pa.array(rows)
+    """``block.take(rows)`` with one job a column. The row numbers must be those of the block: they are not checked."""
+    indices = pa.array(rows.astype(np.uint32) if block.num_rows < 1 << 32 else rows)
     if len(rows) < _PARALLEL_ROWS:
         return block.take(indices)
 
@@ -95,8 +97,25 @@ def take_rows(block: pa.Table, rows: np.ndarray) -> pa.Table:
             column = column.unify_dictionaries()
         if column.num_chunks > 1:  # one gather is faster than one a chunk
             column = column.combine_chunks()
-        return column.take(indices)
+        array = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1 else column
+        taken = _take_even_texts(array, rows)
+        return pc.take(array, indices, boundscheck=False) if taken is None else taken
 
     columns = map_parallel(take, block.columns)
     columns = [c if isinstance(c, pa.ChunkedArray) else pa.chunked_array([c]) for c in columns]
     return pa.Table.from_arrays(columns, schema=block.schema)
+
+
+def _take_even_texts(array: pa.Array | pa.ChunkedArray, rows: np.ndarray) -> pa.Array | None:
+    """Short texts that are all of one length are fixed-width values: several times faster; ``None`` for others."""
+    if not isinstance(array, pa.StringArray) or array.null_count:
+        return None
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
+    width = int(offsets[1]) - int(offsets[0])
+    dtype = _EVEN_WIDTHS.get(width)
+    if dtype is None or int(offsets[-1]) - int(offsets[0]) != width * len(array) or (np.diff(offsets) != width).any():
+        return None
+    texts = np.frombuffer(array.buffers()[2], dtype, len(array), int(offsets[0]))
+    taken = pa.py_buffer(np.take(texts, rows))
+    even = pa.py_buffer(np.arange(0, width * len(rows) + 1, width, dtype=np.int32))
+    return pa.Array.from_buffers(pa.string(), len(rows), [None, even, taken])

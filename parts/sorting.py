@@ -4,8 +4,8 @@ Order: NULLs last, before them NaN, text and fixed strings bytewise, LowCardinal
 bytes, tuples element by element. Arrays and maps in keys are refused.
 
 Each key column becomes one :class:`KeyCodes`: uint64 codes that use ``bits`` bits. When the bits of all key columns
-and of the row number fit 64, one ``np.sort`` of packed integers (several times faster than any argsort) gives the
-stable order; else a lexicographic sort of the codes does. Text whose first bytes do not tell rows apart is ranked by
+and of the row number fit 64, one sort of packed integers (several times faster than any argsort) gives the stable
+order; else a lexicographic sort of the codes does. Text whose first bytes do not tell rows apart is ranked by
 a real sort. Codes are comparable only within one call.
 """
 
@@ -26,6 +26,8 @@ from parts.pool import map_parallel
 _WORD = 64
 _PARALLEL_ROWS = 50_000
 _SAMPLE_ROWS = 4096
+_RADIX_BITS = 16
+"""NumPy sorts integers of so many bits by their digits, in a few passes."""
 
 
 Word = np.ndarray | np.uint64
@@ -43,10 +45,14 @@ def sort_permutation(keys: Sequence[pa.ChunkedArray], rows: int) -> np.ndarray |
     """Row numbers in stable sorting order, or ``None`` when the rows are in order already."""
     if not keys or rows < 2:
         return None
-    words = pack(key_codes(keys, rows), rows)
-    if is_sorted(words):
+    columns = key_codes(keys, rows)
+    # A stable order needs no key column that only repeats the order in which the rows came.
+    while columns and _never_falls(columns[-1].codes):
+        columns.pop()
+    if not columns:
         return None
-    return _stable_order(words, rows)
+    words = pack(columns, rows)
+    return None if is_sorted(words) else _stable_order(words, rows)
 
 
 def key_codes(keys: Sequence[pa.ChunkedArray], rows: int) -> list[KeyCodes]:
@@ -75,10 +81,13 @@ def pack(columns: Sequence[KeyCodes], rows: int) -> list[KeyCodes]:
 def is_sorted(words: Sequence[KeyCodes]) -> bool:
     """True when the rows are in order."""
     if len(words) == 1:
-        codes = words[0].codes
-        return bool(np.all(codes[1:] >= codes[:-1]))
+        return _never_falls(words[0].codes)
     later = less_than([w.codes[1:] for w in words], [w.codes[:-1] for w in words])
     return not later.any()
+
+
+def _never_falls(codes: np.ndarray) -> bool:
+    return bool(np.all(codes[1:] >= codes[:-1]))
 
 
 def less_than(left: Sequence[Word], right: Sequence[Word]) -> np.ndarray:
@@ -91,12 +100,13 @@ def less_than(left: Sequence[Word], right: Sequence[Word]) -> np.ndarray:
 
 def _stable_order(words: list[KeyCodes], rows: int) -> np.ndarray:
     row_bits = (rows - 1).bit_length()
+    if len(words) == 1 and words[0].bits <= _RADIX_BITS:
+        return np.argsort(words[0].codes.astype(np.uint16), kind="stable")
     if len(words) == 1 and words[0].bits + row_bits <= _WORD:
         packed = words[0].codes << np.uint64(row_bits)
         packed |= np.arange(rows, dtype=np.uint64)
-        packed.sort()
-        packed &= np.uint64((1 << row_bits) - 1)
-        return packed.view(np.int64)
+        in_order = pl.Series(packed).sort().to_numpy()
+        return (in_order & np.uint64((1 << row_bits) - 1)).view(np.int64)
     if len(words) == 1:
         return np.argsort(words[0].codes, kind="stable")
     frame = pl.DataFrame({str(i): word.codes for i, word in enumerate(words)})

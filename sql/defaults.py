@@ -17,6 +17,7 @@ from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, StringType, strip_nullable
 from sql.formats.cast_arrays import cast_array
+from sql.formats.escapes import is_text
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
 
@@ -210,9 +211,7 @@ def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None
     row = first_row
     for chunk in values.chunks:
         texts = chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk
-        try:
-            texts.validate(full=True)
-        except pa.ArrowInvalid:
+        if not is_text(texts):
             decoded = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
             for index, value in enumerate(decoded.cast(pa.binary()).to_pylist()):
                 if value is not None and not _is_utf8(value):
@@ -220,7 +219,7 @@ def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None
                         "INCORRECT_DATA",
                         f"Invalid UTF-8 in column {column.name} at row {row + index}: {value[:40]!r}: "
                         "String columns hold valid UTF-8",
-                    ) from None
+                    )
         row += len(chunk)
 
 

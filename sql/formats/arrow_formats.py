@@ -38,7 +38,7 @@ def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOpt
 def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     with _seekable(stream) as source:
         try:
-            reader = pa.ipc.open_file(pa.PythonFile(source, mode="r"))
+            reader = pa.ipc.open_file(_arrow_file(source))
         except (pa.ArrowInvalid, OSError) as error:
             raise UserError("INCORRECT_DATA", f"Not an Arrow file: {error}") from error
         _names(reader.schema, columns, options, "Arrow")
@@ -48,11 +48,16 @@ def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptio
 
 def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     try:
-        reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+        reader = pa.ipc.open_stream(_arrow_file(stream))
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError("INCORRECT_DATA", f"Not an Arrow stream: {error}") from error
     _names(reader.schema, columns, options, "ArrowStream")
     yield from _tables(iter(reader), columns, options, "ArrowStream")
+
+
+def _arrow_file(stream: BinaryIO) -> pa.NativeFile:
+    """Data that is in memory already is not copied: the batches are slices of it."""
+    return pa.BufferReader(stream.read()) if isinstance(stream, io.BytesIO) else pa.PythonFile(stream, mode="r")
 
 
 def _seekable(stream: BinaryIO) -> BinaryIO:

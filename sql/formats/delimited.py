@@ -21,7 +21,7 @@ from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks
-from sql.formats.escapes import unescape, unescape_bytes
+from sql.formats.escapes import is_text, unchecked_text, unescape, unescape_bytes
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
 from sql.formats.options import BadValueError, FormatOptions, shorten
@@ -208,19 +208,18 @@ def convert(texts: pa.Array, field: Column, first_row: int, options: FormatOptio
 
 def decode(values: pa.Array, field: Column, first_row: int) -> pa.Array:
     """Bytes as text; 117 naming the first row that is not UTF-8."""
-    try:
-        return pc.cast(values, pa.string())
-    except pa.ArrowInvalid:
-        for index, value in enumerate(values.to_pylist()):
-            try:
-                (value or b"").decode()
-            except UnicodeDecodeError as error:
-                raise UserError(
-                    "INCORRECT_DATA",
-                    f"Invalid UTF-8 in column {field.name} at row {first_row + index}, byte {error.start} of "
-                    f"{shorten(repr(value))}: String columns hold valid UTF-8",
-                ) from None
-        raise
+    if is_text(values):
+        return unchecked_text(values)
+    for index, value in enumerate(values.to_pylist()):
+        try:
+            (value or b"").decode()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                "INCORRECT_DATA",
+                f"Invalid UTF-8 in column {field.name} at row {first_row + index}, byte {error.start} of "
+                f"{shorten(repr(value))}: String columns hold valid UTF-8",
+            ) from None
+    raise AssertionError("is_text found a value that is not UTF-8")
 
 
 def _split_fields(

@@ -19,6 +19,9 @@ _UNESCAPES = {f"\\{letter}": char for letter, char in _KNOWN.items()} | {"\\N": 
 TSV_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
 }  # fmt: skip
+_FIRST_NOT_ASCII = 0x80
+_CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
+"""Bytes of UTF-8 inside a character are 10xxxxxx."""
 
 
 def raw_bytes(texts: pa.Array) -> bytes:
@@ -82,7 +85,7 @@ def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
     needed = {char: escaped for char, escaped in mapping.items() if char.encode() in data}
     if not needed:
         return texts
-    if data.isascii() or _is_text(texts):
+    if is_text(texts):
         return replace_many(texts, needed)
     # Bytes of a FixedString that are no text: byte by byte, the backslash first so that none is escaped twice.
     for char in sorted(needed, key="\\".__ne__):
@@ -90,9 +93,38 @@ def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:
     return texts
 
 
-def _is_text(texts: pa.Array) -> bool:
+def is_text(values: pa.Array) -> bool:
+    """Whether every value (binary, or called a string) is UTF-8, and the offsets lie in order inside the data.
+
+    All values are looked at as one text; that they begin between characters makes each of them one. Only where this
+    does not hold (nulls may have anything under them) they are looked at one by one.
+    """
+    if len(values) and _is_text_at_once(values):
+        return True
     try:
-        texts.validate(full=True)
+        unchecked_text(values).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_text_at_once(values: pa.Array) -> bool:
+    _, offset_buffer, data = values.buffers()
+    if data is None or offset_buffer is None or offset_buffer.size < 4 * (values.offset + len(values) + 1):
+        return False
+    offsets = np.frombuffer(offset_buffer, np.int32, len(values) + 1, 4 * values.offset)
+    start, end = int(offsets[0]), int(offsets[-1])
+    if start < 0 or end > data.size or not (offsets[1:] >= offsets[:-1]).all():
+        return False
+    whole = np.frombuffer(data, np.uint8, end - start, start)
+    if not len(whole) or whole.max() < _FIRST_NOT_ASCII:
+        return True
+    inner = offsets[:-1][offsets[:-1] < end]
+    if (np.frombuffer(data, np.uint8)[inner] & _CONTINUATION_MASK == _CONTINUATION).any():
+        return False
+    bounds = pa.py_buffer(np.array([start, end], np.int32))
+    try:
+        pa.Array.from_buffers(pa.string(), 1, [None, bounds, data]).validate(full=True)
     except pa.ArrowInvalid:
         return False
     return True

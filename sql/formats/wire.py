@@ -25,6 +25,7 @@ from parts.types import (
     NullableType,
     TupleType,
 )
+from sql.formats.escapes import is_text
 from sql.formats.options import BadValueError, FormatOptions, out_of_range
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
@@ -265,17 +266,23 @@ def _validated(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def _valid_utf8(array: pa.Array) -> pa.Array:
+    if is_text(array):
+        return array
+    binary = pc.cast(array, pa.binary())
     try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        values = pc.cast(array, pa.binary()).to_pylist()
-        index = next((i for i, value in enumerate(values) if not _is_text(value)), 0)
-        text = repr(values[index])
-        raise BadValueError("INCORRECT_DATA", index, text, f"Invalid UTF-8: {text[:60]}") from None
-    return array
+        binary.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise UserError("INCORRECT_DATA", f"Malformed Arrow data: {error}") from None
+    values = binary.to_pylist()
+    index = next((i for i, value in enumerate(values) if not _is_text(value)), 0)
+    text = repr(values[index])
+    raise BadValueError("INCORRECT_DATA", index, text, f"Invalid UTF-8: {text[:60]}")
 
 
 def _check_range(numbers: pa.Array, low: int, high: int, array: pa.Array, type_: DataType) -> None:
+    bounds = pc.min_max(numbers)
+    if bounds["min"].as_py() is None or (low <= bounds["min"].as_py() and bounds["max"].as_py() <= high):
+        return
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     index = int(pc.index(outside, pa.scalar(True)).as_py())
     if index >= 0:

@@ -77,6 +77,15 @@ def test_sorted_rows_are_left_alone() -> None:
     assert sort_permutation(keys, 3) is None
 
 
+@pytest.mark.parametrize("distinct", [2, 1 << 16, (1 << 16) + 1, 1 << 40])
+@pytest.mark.parametrize("last", ["rising", "even", "falling"])
+def test_one_word_keys(distinct: int, last: str) -> None:
+    generator = np.random.default_rng(distinct)
+    first = [0, distinct - 1, *generator.integers(0, distinct, 70_000).tolist()]
+    second = {"rising": range(len(first)), "even": [7] * len(first), "falling": range(len(first), 0, -1)}[last]
+    check([first, list(second)], ["Int64", "UInt32"])
+
+
 def test_wide_keys_use_the_lexicographic_sort() -> None:
     generator = np.random.default_rng(3)
     columns = [generator.choice([-(2**63), 0, 2**63 - 1], 5000).tolist() for _ in range(3)]
