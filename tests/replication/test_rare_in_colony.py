@@ -128,3 +128,26 @@ def test_part_listed_with_other_content_is_kept_aside_and_fetched(make_colony: M
     colony.check_equal()
     assert one.keys() == three.keys() == [0, 1, 2, 3]
     assert [name.partition("_")[0] for name in one.table.store.detached()] == ["broken"]
+
+
+@pytest.mark.parametrize("place", ["produced.after_rename", "produced.after_commit"])
+def test_sequential_read_between_commit_and_activation_of_a_quorum_part(make_colony: MakeColony, place: str) -> None:
+    """The fetcher's commit completes the quorum, and the client may hear of it before the part is visible there."""
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1])
+    colony.settle()
+    seen: list[object] = []
+
+    def read(node: Node, failpoint: str) -> None:
+        if node is two and failpoint == place:
+            colony.on_failpoint = lambda *_: None
+            try:
+                seen.append(two.keys(sequential=True))
+            except PandoError as error:
+                seen.append(error.code)
+
+    colony.on_failpoint = read
+    assert one.insert(1, [2], quorum=2, quorum_timeout_seconds=30.0) == 1
+    assert seen == [[1] if place == "produced.after_rename" else 289]
+    assert two.keys(sequential=True) == [1, 2]

@@ -50,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
+_SETTLE_SECONDS = 2.0
 
 
 class ReplicatedTable(Table):
@@ -207,7 +208,7 @@ class ReplicatedTable(Table):
         if not sequential_consistency:
             return self.store.snapshot()
         keeper = self.require_writable()  # before, disk and ZooKeeper have not been compared
-        snapshot = self.store.snapshot()
+        snapshot = self._settled_snapshot(keeper)
         try:
             names = [part.name for part in snapshot.parts]
             hidden = sequential_hidden_parts(
@@ -219,6 +220,32 @@ class ReplicatedTable(Table):
             snapshot.release()
             raise
         return FilteredSnapshot(snapshot, hidden)
+
+    def _settled_snapshot(self, keeper: Keeper) -> Snapshot:
+        """Shows every part that ZooKeeper lists for this replica. One that was committed there and is not active here
+        yet may be what an acknowledged quorum counts, and stands in no queue any more. Raises 289 when it takes long.
+        """
+        deadline = self.services.monotonic() + _SETTLE_SECONDS
+        while True:
+            with self.store.lock:
+                unsettled = [self.replica.part(str(part.name)) for part in self.store.preactive()]
+                snapshot = self.store.snapshot()
+            if not unsettled:
+                return snapshot
+            try:
+                keeper.sync(self.paths.root)
+                if not any(keeper.exists_many(unsettled)):
+                    return snapshot
+            except BaseException:
+                snapshot.release()
+                raise
+            snapshot.release()
+            if self.services.monotonic() >= deadline:
+                raise UnavailableError(
+                    "REPLICA_IS_NOT_IN_QUORUM",
+                    f"Replica {self.replica.name} has not settled its last commits yet; read another replica or retry",
+                )
+            self.sleep(_POLL_SECONDS)
 
     def report_corruption(self, error: CorruptionError) -> None:
         name = PartName.try_parse(error.part or "")
