@@ -135,6 +135,11 @@ class TablePaths:
         return f"{self.root}/lost_part_count"
 
     @property
+    def dropped(self) -> str:
+        """Ephemeral: held by the session that sweeps a dropped table."""
+        return f"{self.root}/dropped"
+
+    @property
     def replicas(self) -> str:
         return f"{self.root}/replicas"
 
@@ -194,6 +199,11 @@ class ReplicaPaths:
 
     def part(self, part: str) -> str:
         return f"{self.root}/parts/{part}"
+
+    @property
+    def dropped(self) -> str:
+        """Ephemeral: held by the session that sweeps a dropped replica."""
+        return f"{self.root}/dropped"
 
     @property
     def is_lost(self) -> str:

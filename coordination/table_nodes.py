@@ -6,12 +6,14 @@ A new replica of a table with a history starts as *lost* (``is_lost`` = 1): it m
 
 Dropping a replica deletes its ``host`` first; a replica without ``host`` is a half-finished drop and is swept by the
 next create or drop. Dropping the last replica drops the table; a root without ``replicas`` is a half-finished drop.
+Sweeping excludes itself and stops at what was made anew (:mod:`coordination.sweep`).
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import threading
 from dataclasses import dataclass
 from enum import Enum
 
@@ -29,9 +31,12 @@ from coordination.keeper import (
     SetData,
 )
 from coordination.paths import ReplicaPaths, TablePaths
+from coordination.sweep import Swept, sweep
 from parts.errors import ConflictError, UnavailableError, UserError
 
 _ATTEMPTS = 20
+_SWEEP_SECONDS = 1.0
+"""How long one attempt to create waits for another server that sweeps the same path."""
 
 
 class CreateOutcome(Enum):
@@ -102,10 +107,18 @@ def _sweep_dropped_table(keeper: Keeper, table: TablePaths) -> None:
     root, replicas = keeper.exists_many([table.root, table.replicas])
     if root is not None and replicas is None:
         if keeper.exists(table.log) is None and root.children_count:
-            known = {"metadata", "columns", "blocks", "block_numbers", "quorum", "mutations", "temp"}
+            known = {"metadata", "columns", "blocks", "block_numbers", "quorum", "mutations", "temp", "dropped"}
             if not known & set(keeper.children(table.root)):
                 raise UserError("TABLE_ALREADY_EXISTS", f"{table.root} exists in ZooKeeper and is not a table of Pando")
-        keeper.delete_tree(table.root)
+        _wait_for_sweeper(keeper, sweep(keeper, table.root, table.replicas, table.dropped), table.dropped)
+
+
+def _wait_for_sweeper(keeper: Keeper, outcome: Swept, lock: str) -> None:
+    """Another server still removes what it dropped; if it dies, its lock goes with its session."""
+    if outcome is Swept.BUSY:
+        changed = threading.Event()
+        if keeper.exists(lock, lambda _: changed.set()) is not None:
+            changed.wait(_SWEEP_SECONDS)
 
 
 def _table_ops(table: TablePaths, definition: TableDefinition) -> list[Op]:
@@ -161,7 +174,7 @@ def _register(keeper: Keeper, replica: ReplicaPaths, definition: TableDefinition
         keeper.multi([SetData(replica.table.replicas, b""), *_replica_ops(replica, definition, is_first=False)])
         return CreateOutcome.NEW_REPLICA
     if host is None:
-        keeper.delete_tree(replica.root)
+        _wait_for_sweeper(keeper, sweep(keeper, replica.root, replica.host, replica.dropped), replica.dropped)
         return None
     return CreateOutcome.ADOPTED
 
@@ -229,7 +242,7 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
             pass
         except (BadVersion, KeeperConnectionLoss):
             continue
-        keeper.delete_tree(replica.root)
+        sweep(keeper, replica.root, replica.host, replica.dropped)
         try:
             keeper.delete(table.replicas)
         except NotEmpty:
@@ -238,7 +251,7 @@ def drop_replica(keeper: Keeper, table: TablePaths, replica_name: str, *, own_se
             pass
         except KeeperConnectionLoss:
             continue
-        keeper.delete_tree(table.root)
+        sweep(keeper, table.root, table.replicas, table.dropped)
         return True
     raise UnavailableError("KEEPER_EXCEPTION", f"The connection broke {_ATTEMPTS} times while dropping {replica.root}")
 
