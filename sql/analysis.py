@@ -25,7 +25,7 @@ from sql.query_parser import parse_expression
 from sql.relation import PartsRelation
 from sql.syntax_tree import Identifier
 
-__all__ = ["IndexUse", "PrunedPart", "analyse", "prune"]
+__all__ = ["IndexUse", "PrunedPart", "analyse", "analyse_scan"]
 
 
 @dataclass(slots=True)
@@ -55,6 +55,10 @@ class Analysis:
     uses: list[IndexUse] = field(default_factory=list)
     _certain: set[int] = field(default_factory=set)
     """By identity the parts in which every row matches, as their partition shows."""
+
+    def fresh(self) -> Analysis:
+        """The same conditions, not used yet: an analysis prunes for one query."""
+        return replace(self, uses=[], _certain=set())
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
         kept = [part for part in parts if part.rows]
@@ -210,12 +214,6 @@ def _has_extremes(type_: object) -> bool:
 
 def canonical_column(name: str) -> str:
     return canonical(Identifier((name,)))
-
-
-def prune(scan: Scan, parts: Sequence[Part]) -> list[PrunedPart]:
-    """The parts and granules a scan must read."""
-    analysis = analyse_scan(scan)
-    return analysis.prune(parts)
 
 
 def analyse_scan(scan: Scan) -> Analysis:

@@ -17,16 +17,16 @@ from parts.types import DataType, StringType
 from sql import database
 from sql.functions.registry import Environment
 from sql.passes import rewrite
+from sql.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.pruning import PrunedPart
-from sql.query_compiler import CompiledQuery, QueryCompiler, Scan
+from sql.query_compiler import CompiledQuery, QueryCompiler
 from sql.query_parser import parse_query
 from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
-from sql.row_count import is_row_count, with_more_rows, without_certain
-from sql.scans import ReadStatistics, ScanState, ScanStream, scan_sql
+from sql.row_count import with_more_rows, without_certain
+from sql.scans import ReadStatistics, ScanState, ScanStream
 from sql.statement_pool import Lease, StatementPool
 from sql.storage_arrays import storage_batch, storage_schema
 from sql.syntax_tree import Query
-from sql.type_mapping import output_cast
 
 __all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
 
@@ -61,6 +61,9 @@ class SelectResult:
 class QueryEngine:
     """Executes ClickHouse queries over relations."""
 
+    def __init__(self) -> None:
+        self._plans = PlanCache()
+
     def select(
         self,
         query: str,
@@ -72,9 +75,14 @@ class QueryEngine:
         constants: Mapping[str, str] | None = None,
     ) -> SelectResult:
         """Starts a query. Errors of the text are raised here, errors of the data while the batches are read."""
-        tree, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
-        run = _Run(compiler, compiled, is_row_count(tree, compiler.scans))
-        return SelectResult(compiled.columns, run.batches(), run.state.statistics, run.cancel, run.close)
+        key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), parameters)
+        plan = self._plans.find(key, catalog)
+        if plan is None:
+            tree, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+            plan = make_plan(tree, compiler.scans, compiled)
+            self._plans.keep(key, tree, plan)
+        run = _Run(plan, int(str((settings or {}).get("max_threads", 0))))
+        return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def describe(
         self,
@@ -134,11 +142,10 @@ class QueryEngine:
 class _Run:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
-    def __init__(self, compiler: QueryCompiler, compiled: CompiledQuery, counts_rows: bool = False) -> None:
-        self.compiler = compiler
-        self.compiled = compiled
+    def __init__(self, plan: Plan, max_threads: int) -> None:
+        self.plan = plan
         self.state = ScanState()
-        self._counts_rows = counts_rows
+        self._max_threads = max_threads
         self._snapshots: list[PartsSnapshot] = []
         self._lock = threading.Lock()  # a statement given back must not be interrupted
         self._lease: Lease | None = None
@@ -157,9 +164,9 @@ class _Run:
     def _result(self) -> Iterator[pa.RecordBatch]:
         if self.state.cancelled:
             raise CancelledError()
-        columns = self.compiled.columns
-        parts = [self._parts(scan) for scan in self.compiler.scans]
-        if not self._counts_rows:
+        columns = self.plan.columns
+        parts = [self._parts(planned) for planned in self.plan.scans]
+        if not self.plan.counts_rows:
             yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
             return
         (only,) = parts
@@ -172,13 +179,11 @@ class _Run:
 
     def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
         """The result in DuckDB's types; ``parts`` are those of every scan."""
-        sql = final_sql(self.compiled)
-        max_threads = int(str(self.compiler.settings.get("max_threads", 0)))
         streams = {}
-        for scan, chosen in zip(self.compiler.scans, parts, strict=True):
-            streams[f"s{scan.source.number}"] = ScanStream(scan, chosen, self.state, max_threads)
-            sql = sql.replace(scan.placeholder, scan_sql(scan))
-        lease = _statements.lease(sql, streams)
+        for planned, chosen in zip(self.plan.scans, parts, strict=True):
+            name = f"s{planned.scan.source.number}"
+            streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads)
+        lease = _statements.lease(self.plan.sql, streams)
         with self._lock:
             if self._closed:
                 lease.close()
@@ -186,15 +191,14 @@ class _Run:
             self._lease = lease
         yield from lease.batches(_BATCH_ROWS)
 
-    def _parts(self, scan: Scan) -> list[PrunedPart] | None:
-        relation = scan.source.relation
-        if not isinstance(relation, PartsRelation):
+    def _parts(self, planned: ScanPlan) -> list[PrunedPart] | None:
+        relation = planned.scan.source.relation
+        if planned.analysis is None:
             return None
-        from sql.analysis import prune
-
+        assert isinstance(relation, PartsRelation)
         snapshot = relation.snapshot()
         self._snapshots.append(snapshot)
-        kept = prune(scan, list(snapshot.parts))
+        kept = planned.analysis.fresh().prune(list(snapshot.parts))
         statistics = self.state.statistics
         statistics.parts += len(kept)
         statistics.marks += sum(item.marks for item in kept)
@@ -222,14 +226,3 @@ class _Run:
             lease.close()
         for snapshot in self._snapshots:
             snapshot.release()
-
-
-def final_sql(compiled: CompiledQuery) -> str:
-    """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
-    casts = [output_cast(type_) for _, type_ in compiled.columns]
-    if not any(casts):
-        return compiled.sql
-    columns = [
-        f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
-    ]
-    return f"SELECT {', '.join(columns)} FROM ({compiled.sql})"

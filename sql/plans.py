@@ -1,0 +1,140 @@
+"""What a SELECT's text becomes before anything is read, and the plans of simple texts kept for their next run.
+
+A plan is kept only when nothing but its text, the database, the time zone and the definition of its one table went into
+it: no clock, no session, no data. Its table is looked up anew by every query.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from parts.schema import TableDescription
+from parts.types import DataType
+from sql.analysis import Analysis, analyse_scan
+from sql.query_compiler import CompiledQuery, Scan
+from sql.relation import PartsRelation, RelationCatalog
+from sql.row_count import is_row_count
+from sql.scans import scan_sql
+from sql.syntax_tree import Alias, Function, Identifier, Literal, NamedTable, OrderItem, Query, Select, Star, walk
+from sql.type_mapping import output_cast
+
+_MOST_PLANS = 256
+_LONGEST_TEXT = 10_000
+_NODES = (Alias, Function, Identifier, Literal, NamedTable, OrderItem, Select, Star)
+_FUNCTIONS = frozenset(
+    {
+        "equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals", "and", "or", "not", "in", "notIn",
+        "like", "notLike", "startsWith", "tuple", "isNull", "isNotNull", "plus", "minus", "multiply", "divide",
+        "intDiv", "modulo", "negate", "if", "length", "lower", "upper", "toDate", "toYear", "toMonth", "toYYYYMM",
+        "toStartOfMonth", "toStartOfDay", "toStartOfHour", "count", "sum", "min", "max", "avg", "any", "uniqExact",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """``description`` and ``analysis`` (not yet used) are those of a MergeTree table."""
+
+    scan: Scan
+    description: TableDescription | None = None
+    analysis: Analysis | None = None
+
+    def over(self, relation: PartsRelation | None) -> ScanPlan:
+        """The same for the table as another query has it; it needs no conditions any more."""
+        scan = copy.copy(self.scan)
+        scan.source = replace(scan.source, relation=relation)
+        scan.conditions = []
+        return replace(self, scan=scan)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``sql`` reads the scans by their names. Plans are shared by queries: nothing in one changes."""
+
+    sql: str
+    columns: tuple[tuple[str, DataType], ...]
+    scans: tuple[ScanPlan, ...]
+    counts_rows: bool
+
+
+def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
+    sql = _final_sql(compiled)
+    planned = []
+    for scan in scans:
+        sql = sql.replace(scan.placeholder, scan_sql(scan))
+        relation = scan.source.relation
+        if isinstance(relation, PartsRelation):
+            planned.append(ScanPlan(scan, relation.description, analyse_scan(scan)))
+        else:
+            planned.append(ScanPlan(scan))
+    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans))
+
+
+def _final_sql(compiled: CompiledQuery) -> str:
+    """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
+    casts = [output_cast(type_) for _, type_ in compiled.columns]
+    if not any(casts):
+        return compiled.sql
+    columns = [
+        f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({compiled.sql})"
+
+
+# Keeping --------------------------------------------------------------------------------------------------------------
+
+
+def _depends_on_text_alone(tree: Query, plan: Plan) -> bool:
+    if len(plan.scans) != 1 or plan.scans[0].analysis is None:
+        return False
+    for node in walk(tree):
+        if not isinstance(node, _NODES):
+            return False
+        if isinstance(node, Function) and node.name not in _FUNCTIONS:
+            return False
+        if isinstance(node, NamedTable) and (node.sample or node.sample_offset):
+            return False
+    # The expression of an ALIAS column may be anything.
+    return all(column.default_kind != "ALIAS" for column in plan.scans[0].scan.definitions.values())
+
+
+class PlanCache:
+    """Plans by text, the longest unused dropped first. Any thread may use it."""
+
+    def __init__(self, most: int = _MOST_PLANS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
+
+    def find(self, key: tuple[str, ...], catalog: RelationCatalog) -> Plan | None:
+        """The plan over the table as it is now. Raises what the catalog raises when the table is gone."""
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                return None
+            self._plans.move_to_end(key)
+        (planned,) = plan.scans
+        relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
+        if not isinstance(relation, PartsRelation) or relation.description is not planned.description:
+            with self._lock:
+                self._plans.pop(key, None)
+            return None
+        return replace(plan, scans=(planned.over(relation),))
+
+    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan) -> None:
+        """Keeps the plan, if its text alone decides it."""
+        if sum(map(len, key)) > _LONGEST_TEXT or not _depends_on_text_alone(tree, plan):
+            return
+        (planned,) = plan.scans
+        with self._lock:
+            self._plans[key] = replace(plan, scans=(planned.over(None),))  # not to hold a table that is dropped
+            if len(self._plans) > self._most:
+                self._plans.popitem(last=False)
+
+
+def plan_key(query: str, database: str, zone: str, parameters: Mapping[str, str] | None) -> tuple[str, ...]:
+    return (query, database, zone, *(text for pair in sorted((parameters or {}).items()) for text in pair))

@@ -1,0 +1,146 @@
+"""A text's plan is used again only where it would come out the same."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from parts.errors import UserError
+from parts.schema import Column, TableSchema
+from parts.types import parse_type
+from sql import executor
+from sql.executor import QueryEngine
+from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
+from tests.sql_select.part_tables import PartTable, describe
+
+
+class CountingEngine(QueryEngine):
+    """``compiled`` are the texts that were compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compiled: list[str] = []
+
+    def _compile(self, query: str, *given: object) -> object:  # type: ignore[override]
+        self.compiled.append(query)
+        return super()._compile(query, *given)  # type: ignore[arg-type]
+
+    def rows(self, query: str, table: PartTable, **options: object) -> list[dict[str, object]]:
+        catalog = MemoryCatalog({"t": table})
+        return self.select(query, catalog=catalog, **options).read_all().to_pylist()  # type: ignore[arg-type]
+
+
+def table_of(directory: Path, *values: int, columns: str = "a UInt32, d Date") -> PartTable:
+    table = describe(columns, "a", granularity=4)
+    insert(table, directory, *values)
+    return table
+
+
+def insert(table: PartTable, directory: Path, *values: int) -> None:
+    fields = table.description.schema.arrow
+    table.insert(
+        directory, pa.Table.from_arrays([pa.array(values).cast(pa.int32()).cast(f.type) for f in fields], schema=fields)
+    )
+
+
+def test_the_second_run_sees_the_parts_of_its_time(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, *range(10))
+    query = "SELECT a FROM t WHERE a >= 8 AND d < '2020-01-01' ORDER BY a"
+    assert engine.rows(query, table) == [{"a": 8}, {"a": 9}]
+    insert(table, tmp_path, 7, 10)
+    assert engine.rows(query, table) == [{"a": 8}, {"a": 9}, {"a": 10}]
+    assert engine.compiled == [query]
+    assert [snapshot.released for snapshot in table.snapshots] == [1, 1]
+
+
+def test_runs_of_one_plan_count_for_themselves(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, *range(40))
+    catalog = MemoryCatalog({"t": table})
+    results = [engine.select("SELECT a, d FROM t WHERE a < 8", catalog=catalog) for _ in range(3)]
+    rows = [sum(batch.num_rows for batch in result.batches) for result in results]
+    assert rows == [8, 8, 8]
+    assert [result.statistics.read_rows for result in results] == [8, 8, 8]
+    assert [result.statistics.marks for result in results] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM t WHERE d < now()", "SELECT a FROM t WHERE d < today()", "SELECT a, queryID() FROM t",
+        "SELECT a FROM t WHERE a IN (SELECT a FROM t)", "SELECT x.a FROM t AS x, t AS y", "SELECT a FROM t SAMPLE 1/2",
+        "WITH t AS (SELECT 1 AS a) SELECT a FROM t", "SELECT a FROM (SELECT a FROM t)", "SELECT 1",
+        "SELECT a, row_number() OVER (ORDER BY a) FROM t", "SELECT a, rand() FROM t",
+        "SELECT a FROM t UNION ALL SELECT 1",
+    ],
+)  # fmt: skip
+def test_other_texts_are_compiled_each_time(tmp_path: Path, query: str) -> None:
+    engine = CountingEngine()
+    table = describe("a UInt32, d Date", "a", "", "a", granularity=4)
+    insert(table, tmp_path, 1, 2)
+    for _ in range(2):
+        engine.rows(query, table)
+    assert engine.compiled == [query, query]
+
+
+def test_a_table_with_alias_columns_is_compiled_each_time(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, 1)
+    alias = Column("b", parse_type("DateTime"), default_kind="ALIAS", default_expression="now()")
+    schema = table.description.schema
+    table.description = replace(table.description, schema=TableSchema((*schema.columns, alias)))
+    for _ in range(2):
+        engine.rows("SELECT b FROM t", table)
+    assert len(engine.compiled) == 2
+
+
+def test_what_the_text_means_depends_on_its_session(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, 1, 2, 3)
+    query = "SELECT a FROM t WHERE a = {x:UInt8}"
+    for value in (2, 3, 2):
+        assert engine.rows(query, table, parameters={"x": str(value)}) == [{"a": value}]
+    assert len(engine.compiled) == 2
+    for zone in ("UTC", "Asia/Tokyo"):
+        engine.rows("SELECT a FROM t", table, constants={"timezone": zone})
+        engine.rows("SELECT a FROM t", table, constants={"timezone": zone}, database="other")
+    assert len(engine.compiled) == 6
+
+
+def test_another_table_of_the_name_is_compiled_anew(tmp_path: Path) -> None:
+    engine, query = CountingEngine(), "SELECT a + a FROM t WHERE a > 1"
+    assert engine.rows(query, table_of(tmp_path / "1", 1, 2)) == [{"plus(a, a)": 4}]
+    assert engine.rows(query, table_of(tmp_path / "2", 1, 2, columns="a Int8")) == [{"plus(a, a)": 4}]
+    assert len(engine.compiled) == 2
+    rows = pa.table({"a": pa.array([3], pa.int8())})
+    catalog = MemoryCatalog(
+        {"t": MemoryRelation(table_of(tmp_path / "3", 1, columns="a Int8").description.schema, rows)}
+    )
+    assert engine.select(query, catalog=catalog).read_all().to_pylist() == [{"plus(a, a)": 6}]
+    with pytest.raises(UserError) as caught:
+        engine.rows(query, table_of(tmp_path / "4", 1, columns="b Int8"))
+    assert caught.value.code == 47
+    engine.rows(query, table_of(tmp_path / "5", 1))
+    with pytest.raises(UserError) as caught:
+        engine.select(query, catalog=MemoryCatalog({}))
+    assert caught.value.code == 60
+
+
+def test_a_plan_does_not_hold_its_table(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, 1, 2)
+    engine.rows("SELECT a FROM t WHERE a = 2", table)
+    assert len(engine._plans._plans) == 1
+    gone = weakref.ref(table)
+    del table
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_longest_unused_plan_goes(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, 1, 2)
+    engine._plans = executor.PlanCache(most=2)
+    for number in (1, 2, 1, 3, 1, 2):
+        engine.rows(f"SELECT a FROM t WHERE a = {number}", table)
+    assert [text[-1] for text in engine.compiled] == ["1", "2", "3", "2"]
