@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from coordination.merge_selector import PartFacts, select_merge
 from engine.failpoints import failpoint
@@ -112,6 +113,8 @@ class MergeTreeTable(Table):
         """Waits for merges of its parts that are under way."""
         for _ in range(_OPTIMIZE_ATTEMPTS):
             names = [part.name for part in self.store.active() if part.name.partition_id == partition]
+            if not names:
+                return  # dropped meanwhile
             try:
                 self._merge(names, options.deduplicate, options.deduplicate_by)
                 return
@@ -174,8 +177,7 @@ class MergeTreeTable(Table):
                     deduplicate=deduplicate,
                     deduplicate_by=deduplicate_by,
                 )
-                merged = self.store.add_preactive(directory, result)
-                self._commit_merge(merged, names)
+                self._commit_merge(directory, result, names)
         finally:
             with self._lock:
                 self._busy.difference_update(names)
@@ -187,11 +189,12 @@ class MergeTreeTable(Table):
                 raise ConflictError("ABORTED", f"Part {min(taken)} is being merged already; try again later")
             self._busy.update(names)
 
-    def _commit_merge(self, merged: Part, names: Sequence[PartName]) -> None:
-        """The sources may have been truncated meanwhile: their rows must not come back."""
+    def _commit_merge(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
+        """The sources may have been truncated meanwhile: their rows must not come back, not even after a crash here.
+        So the part gets its name, by which a restart would find it, only while they cannot be."""
         with self.store.lock:
             if all(self.store.get_active(name) is not None for name in names):
-                self.store.commit(merged)
+                self.store.commit(self.store.add_preactive(directory, result))
                 return
-        self.store.rollback(merged)
-        raise ConflictError("ABORTED", f"A source of {merged.name} was dropped during the merge")
+        self.store.drop_temporary(directory)
+        raise ConflictError("ABORTED", f"A source of {result} was dropped during the merge")

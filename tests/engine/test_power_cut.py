@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 
 import pytest
 
 from engine.catalog import Catalog
+from parts.reader import Part
+from parts.store import PartStore
 from tests.engine.conftest import Local
 from tests.power_cut import power_cut
 
@@ -174,3 +177,33 @@ def test_create_that_failed_can_be_repeated(tmp_path: Path, monkeypatch: pytest.
     assert local.value("SELECT count() FROM t") == 2
     local.engine.stop()
     assert isinstance(local.engine.catalog, Catalog)
+
+
+def test_merge_overtaken_by_a_truncate_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed when the merge finds out: a merged part that has its name already would bring the dropped rows back."""
+    local = Local(tmp_path / "one")
+    local.run(CREATE.format("t"))
+    local.run("SYSTEM STOP MERGES t")
+    local.run("INSERT INTO t VALUES (1, 1)")
+    local.run("INSERT INTO t VALUES (1, 2)")
+
+    def truncate(name: str) -> None:
+        if name == "merge.after_temporary_part":
+            local.run("TRUNCATE TABLE t")
+
+    def rollback(store: PartStore, part: Part) -> None:
+        shutil.copytree(tmp_path / "one", tmp_path / "two")
+        raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.tables.merging.failpoint", truncate)
+        patch.setattr(PartStore, "rollback", rollback)
+        with contextlib.suppress(_Killed):
+            local.run("OPTIMIZE TABLE t PARTITION 1 FINAL")
+    if not (tmp_path / "two").exists():
+        shutil.copytree(tmp_path / "one", tmp_path / "two")
+    assert local.value("SELECT count() FROM t") == 0
+    local.engine.stop()
+    after = Local(tmp_path / "two")
+    assert after.value("SELECT count() FROM t") == 0
+    after.engine.stop()
