@@ -4,6 +4,8 @@ Invariants:
 - A task never runs twice at the same time, and never sleeps or loops by itself.
 - ``wake`` during a run means that the task runs once more right after it.
 - After ``remove`` returns the task is not running and will not run again.
+- Of the threads that have nothing to do one waits for the next due time, and the others to be called: a thread that
+  takes a task calls another if more is to come.
 
 The server runs tasks on the threads of a :class:`BackgroundPool`; the simulator calls ``run_once`` by itself.
 """
@@ -58,6 +60,8 @@ class BackgroundPool:
         self._running: set[Task] = set()
         self._rerun: dict[Task, float] = {}
         self._order = itertools.count()
+        self._awaited = math.inf
+        """The earliest due time that a thread waits for."""
         self._stopping = False
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
@@ -106,27 +110,39 @@ class BackgroundPool:
     def _schedule(self, task: Task, at: float) -> None:
         self._due_at[task] = at
         heapq.heappush(self._due, (at, next(self._order), task))
-        self._condition.notify()
+        if at < self._awaited:
+            self._condition.notify()
 
     def _next(self) -> Task | None:
-        """Waits for the next due task; ``None`` at the end. Stale heap entries (rescheduled tasks) are skipped."""
+        """Waits for the next due task; ``None`` at the end."""
         with self._condition:
             while not self._stopping:
-                now = time.monotonic()
-                if not self._due:
-                    self._condition.wait()
-                    continue
-                at, _, task = self._due[0]
-                if self._due_at.get(task) != at:
-                    heapq.heappop(self._due)
-                elif at > now:
-                    self._condition.wait(at - now)
-                else:
-                    heapq.heappop(self._due)
+                at = self._next_due_time()
+                pause = at - time.monotonic()
+                if pause <= 0:
+                    _, _, task = heapq.heappop(self._due)
                     del self._due_at[task]
                     self._running.add(task)
+                    if self._due:
+                        self._condition.notify()
                     return task
+                if self._awaited <= at:
+                    self._condition.wait()
+                    continue
+                self._awaited = at
+                self._condition.wait(pause)
+                if self._awaited == at:
+                    self._awaited = math.inf
             return None
+
+    def _next_due_time(self) -> float:
+        """Infinity for none. Stale entries of the heap (rescheduled tasks) are dropped."""
+        while self._due:
+            at, _, task = self._due[0]
+            if self._due_at.get(task) == at:
+                return at
+            heapq.heappop(self._due)
+        return math.inf
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

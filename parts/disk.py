@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import wait
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import xxhash
 
 from parts.checksums import FileChecksum
 from parts.errors import CorruptionError
-from parts.pool import map_parallel
+from parts.pool import submit
 
 _MOST_PIECES = 512
 _GATHER_BYTES = 128 * 1024
@@ -78,13 +80,19 @@ class HashedFile:
             self._descriptor = -1
 
 
-def sync_files(files: Iterable[HashedFile]) -> None:
-    """fsyncs all; several at once, because a journal commits them together."""
-    pending = list(files)
-    if len(pending) == 1:
-        pending[0].sync()
-    else:
-        map_parallel(HashedFile.sync, pending)
+def sync_files(files: Iterable[HashedFile], directory: Path | None = None) -> None:
+    """fsyncs all, and ``directory`` if given; several at once, because a journal commits them together."""
+    syncs: list[Callable[[], None]] = [file.sync for file in files]
+    if directory is not None:
+        syncs.append(partial(sync_directory, directory))
+    waiting = [submit(sync) for sync in syncs[1:]]
+    try:
+        if syncs:
+            syncs[0]()
+    finally:
+        wait(waiting)
+    for sync in waiting:
+        sync.result()
 
 
 def sync_directory(path: Path) -> None:

@@ -139,10 +139,13 @@ class PartStore:
         with self.lock:
             self._temporary.discard(directory.name)
 
-    def add_preactive(self, tmp_dir: Path, name: PartName) -> Part:
-        """Gives the part in ``tmp_dir`` its name. Raises ``ConflictError`` 235 (DUPLICATE_DATA_PART) if it is taken."""
+    def add_preactive(self, tmp_dir: Path, name: PartName, *, is_synced: bool = False) -> Part:
+        """Gives the part in ``tmp_dir`` its name. Raises ``ConflictError`` 235 (DUPLICATE_DATA_PART) if it is taken.
+
+        ``is_synced``: the directory is fsynced already, as ``write_part`` leaves it.
+        """
         should_sync = self.description.settings.fsync_part_directory
-        if should_sync:
+        if should_sync and not is_synced:
             sync_directory(tmp_dir)
         with self.lock:
             self._require_free(name)

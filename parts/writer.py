@@ -30,7 +30,7 @@ from parts.checksums import Checksums, FileChecksum
 from parts.codecs import Codec, parse_codec
 from parts.column_writer import ColumnWriter
 from parts.content_hash import combine
-from parts.disk import HashedFile, sync_directory, sync_files
+from parts.disk import HashedFile, sync_files
 from parts.layout import (
     CHECKSUMS,
     COLUMNS,
@@ -169,12 +169,12 @@ class PartWriter:
             small = HashedFile(self._directory / name)
             files[small] = None
             small.write([data])
-        if self._description.settings.fsync_after_insert:
-            sync_files(files)
+        settings = self._description.settings
+        sync_files(
+            files if settings.fsync_after_insert else (), self._directory if settings.fsync_part_directory else None
+        )
         for file in files:
             file.close()
-        if self._description.settings.fsync_part_directory:
-            sync_directory(self._directory)
         return WrittenPart(
             self._directory,
             partition_id(self._values, self._description.partition_key.types),

@@ -140,8 +140,9 @@ def _authorization(credentials: tuple[str, str]) -> str:
 
 
 def _send_files(connection: socket.socket, directory: Path) -> None:
-    files = sorted(file for file in directory.iterdir() if file.is_file())
-    sizes = [file.stat().st_size for file in files]
+    found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
+    found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
+    sizes, files = [size for size, _ in found], [file for _, file in found]
     manifest = Manifest(tuple((file.name, size) for file, size in zip(files, sizes, strict=True))).to_line()
     length = len(manifest) + sum(sizes)
     head = answer_head(200, {"Content-Type": "application/octet-stream", "Content-Length": str(length)})

@@ -59,5 +59,36 @@ def test_when_all_run_each_runs_once_more(pool: BackgroundPool) -> None:
         assert sleeper.began.acquire(timeout=WAIT_SECONDS)
 
 
+def test_tasks_that_are_due_together_run_together(pool: BackgroundPool) -> None:
+    sleepers = [Sleeper(pool) for _ in range(3)]
+    for sleeper in sleepers:
+        sleeper.task.wake(0.01)
+    for sleeper in sleepers:  # each is held up until all have begun
+        assert sleeper.began.acquire(timeout=WAIT_SECONDS)
+    for sleeper in sleepers:
+        sleeper.go.release()
+
+
+def test_what_becomes_due_sooner_is_not_kept_waiting(pool: BackgroundPool) -> None:
+    sleepers = [Sleeper(pool) for _ in range(3)]
+    for delay_seconds, sleeper in zip([2 * WAIT_SECONDS, WAIT_SECONDS, 0.0], sleepers, strict=True):
+        sleeper.task.wake(delay_seconds)
+    assert sleepers[2].began.acquire(timeout=WAIT_SECONDS / 2)
+    sleepers[1].task.wake(0.01)
+    assert sleepers[1].began.acquire(timeout=WAIT_SECONDS / 2)
+    for sleeper in sleepers:
+        sleeper.go.release()
+
+
+def test_a_removed_task_keeps_nobody_from_running(pool: BackgroundPool) -> None:
+    gone, other = Sleeper(pool), Sleeper(pool)
+    gone.task.wake(0.2)
+    pool.remove(gone.task)
+    other.task.wake(0.3)
+    assert other.began.acquire(timeout=WAIT_SECONDS)
+    other.go.release()
+    assert gone.ran == 0
+
+
 def test_tasks_of_no_pool_are_left_alone() -> None:
     wake_one([Task("none", lambda: 0.0)])

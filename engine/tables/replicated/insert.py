@@ -164,7 +164,7 @@ class ReplicatedInsert(InsertSink):
     def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
         """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
         try:
-            stored = self.table.store.add_preactive(part.directory, name)
+            stored = self.table.store.add_preactive(part.directory, name, is_synced=True)
             failpoint("insert.after_rename")
         except Exception:
             release_quietly(keeper, lock)
