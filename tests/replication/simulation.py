@@ -60,6 +60,7 @@ class Weights:
     read: float = 1
     wipe: float = 0
     crash: float = 0.5
+    detach: float = 0.5
 
 
 @dataclass
@@ -172,6 +173,14 @@ class Simulation:
         if nodes:
             self.random.choice(nodes).crash()
             self.counts["crash"] += 1
+
+    def _do_detach(self) -> None:
+        """DETACH TABLE, or a graceful stop; :meth:`_do_restart` attaches it."""
+        nodes = [node for node in self._up() if node not in self.colony.stack]
+        if nodes:
+            node = self.random.choice(nodes)
+            self._guarded(node, node.stop)
+            self.counts["detach"] += 1
 
     def _do_end_zombies(self) -> None:
         self.colony.end_zombies()

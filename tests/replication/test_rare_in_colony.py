@@ -11,6 +11,8 @@ import pytest
 from coordination.memory_keeper import Fault
 from engine.tables.table import OptimizeOptions
 from parts.errors import PandoError
+from parts.part_name import PartName
+from parts.reader import Part
 from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
@@ -151,3 +153,34 @@ def test_sequential_read_between_commit_and_activation_of_a_quorum_part(make_col
     assert one.insert(1, [2], quorum=2, quorum_timeout_seconds=30.0) == 1
     assert seen == [[1] if place == "produced.after_rename" else 289]
     assert two.keys(sequential=True) == [1, 2]
+
+
+def test_broken_part_that_nobody_can_replace_is_not_read_all_the_time(
+    make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1, 2])
+    colony.settle()
+    good = one.directories()[0]
+    (directory,) = two.directories()
+    data = next(directory.glob("*.bin"))
+    content = data.read_bytes()
+    data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    one.crash()
+    colony.end_zombies()
+    verified: list[float] = []
+    verify = Part.verify
+    monkeypatch.setattr(Part, "verify", lambda part: (verified.append(colony.now), verify(part)))
+    for _ in range(1000):
+        colony.now += 1.0
+        two.call(lambda table: table.check_part_soon(PartName.parse(directory.name)))
+        two.step(two.task("check parts"))
+    assert 2 < len(verified) < 15
+    assert good.exists()
+    one.start()
+    colony.now += 300.0
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [1, 2]
+    assert not len(two.table.part_checks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from coordination.keeper import Keeper
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 60.0
 _RETRY_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 300.0
+"""A part that nobody can replace is read as a whole by every check."""
 
 
 class PartChecks:
@@ -32,10 +35,13 @@ class PartChecks:
         self._lock = threading.Lock()
         self._due: dict[PartName, float] = {}
         """Suspects, and when to look at each next."""
+        self._failures: Counter[PartName] = Counter()
+        """Checks of a suspect that came to nothing, one after the other."""
 
     def add(self, name: PartName) -> None:
+        """A suspect that is known already keeps its time: every read of a broken part reports it again."""
         with self._lock:
-            self._due[name] = 0.0
+            self._due.setdefault(name, 0.0)
 
     def __len__(self) -> int:
         """``parts_to_check`` of ``system.replicas``."""
@@ -58,10 +64,13 @@ class PartChecks:
         except PandoError as error:
             logger.info("the check of part %s is put off: %s", name, error)
             with self._lock:
-                self._due[name] = now + _RETRY_SECONDS
+                pause = min(_RETRY_SECONDS * 2.0 ** min(self._failures[name], 20), _MAX_RETRY_SECONDS)
+                self._failures[name] += 1
+                self._due[name] = now + pause
             return _RETRY_SECONDS
         with self._lock:
             self._due.pop(name, None)
+            self._failures.pop(name, None)
         return 0.0
 
     def _check(self, keeper: Keeper, name: PartName) -> None:
