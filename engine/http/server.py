@@ -147,7 +147,8 @@ def _application(engine: Engine, queries: QueryEndpoint, metrics: Metrics) -> Ap
     )
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        await (root if scope["path"] == "/" else others)(scope, receive, send)
+        is_query = scope["type"] == "http" and scope["path"] == "/"
+        await (root if is_query else others)(scope, receive, send)
 
     return application
 
