@@ -238,6 +238,13 @@ class ReplicationQueue:
             if item is not None:
                 self._items[name] = replace(item, is_executing=False, must_fetch=True, next_attempt_time=0.0)
 
+    def merge_after_all(self, name: str) -> None:
+        """The other result of the merge is gone."""
+        with self._lock:
+            item = self._items.get(name)
+            if item is not None:
+                self._items[name] = replace(item, must_fetch=False)
+
     # --- choice ------------------------------------------------------------------------------------------------
 
     def next_action(self, local: LocalParts, limits: Limits) -> Action | None:

@@ -184,3 +184,61 @@ def test_broken_part_that_nobody_can_replace_is_not_read_all_the_time(
     colony.check_equal()
     assert two.keys() == [1, 2]
     assert not len(two.table.part_checks)
+
+
+def test_merge_whose_other_result_was_lost_is_made_here_after_all(make_colony: MakeColony) -> None:
+    """This replica's result differed, so it was to fetch the other's; the other lost its disk."""
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(4):
+        one.insert(1, [key])
+    colony.settle()
+    two.is_frozen = True
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    two.step(two.task("pull log"))
+    (item,) = two.table.queue.entries()
+    two.table.queue.fetch_instead(item.name)
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    two.is_frozen = False
+    colony.end_zombies()
+    one.start()
+    colony.settle(200)
+    colony.check_equal()
+    assert one.keys() == two.keys() == [0, 1, 2, 3]
+    assert len(one.parts()) == 1
+
+
+@pytest.mark.parametrize("has_pulled", [False, True])
+def test_merged_part_is_not_given_up_while_another_replica_will_merge_it(
+    make_colony: MakeColony, has_pulled: bool
+) -> None:
+    """It sleeps, and makes the part when it wakes; who had given it up would have merged the sources otherwise."""
+    colony = make_colony(3)
+    one, two, three = colony
+    for key in range(4):
+        one.insert(1, [key])
+    colony.settle()
+    two.is_frozen = three.is_frozen = True
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    if has_pulled:
+        two.step(two.task("pull log"))
+        three.step(three.task("pull log"))
+    for node in (one, two, three):
+        node.crash()
+    one.wipe()
+    one.force_restore_all = True
+    colony.end_zombies()
+    one.start()
+    for _ in range(100):
+        colony.now += 30.0
+        one.step_all()
+    assert [str(item.entry.new_part) for item in one.table.queue.entries()] == ["1_0_3_1"]
+    for node in (two, three):
+        node.is_frozen = False
+        node.start()
+    colony.settle(200)
+    colony.check_equal()
+    assert one.keys() == [0, 1, 2, 3]
+    assert len(one.parts()) == 1

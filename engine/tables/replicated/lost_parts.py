@@ -1,9 +1,11 @@
 """Parts that nobody has any more: the last replica that held them lost its disk. The queue must not wait for ever.
 
 An entry is given up only after several vain fetches, and only if no replica, alive or not, lists the part or one that
-covers it, and (for a merge) nobody can make it either. One multi removes the entry and frees the block id, so that the
-rows can be inserted again, and moves the log's version: no drop or merge was assigned since it was read, and none
-that was chosen before is assigned after.
+covers it, and nobody can make it: no queue, and no log entry that a replica has still to pull, merges sources that are
+there. (A replica that made it later would have parts that intersect those of the others.)
+
+One multi removes the entry and frees the block id, so that the rows can be inserted again, and moves the log's version:
+no drop or merge was assigned since it was read, and none that was chosen before is assigned after.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 from coordination.keeper import Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_set import PartSet
+from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import forget_confirmed_ops
 from coordination.replica_activity import registered_replicas
 from parts.part_name import PartName
@@ -30,17 +33,17 @@ TRIES_BEFORE_LOST = 10
 
 @dataclass(frozen=True)
 class _View:
-    """Parts on the lists of all replicas, and the other products of all queues."""
+    """Parts on the lists of all replicas, the other products of all queues, and the merges that make the part."""
 
     listed: frozenset[PartName]
     queued: frozenset[PartName]
+    merges: tuple[LogEntry, ...]
 
-    def is_lost(self, entry: LogEntry) -> bool:
-        assert entry.new_part is not None
-        if _is_covered(entry.new_part, self.listed):
+    def is_lost(self, part: PartName) -> bool:
+        if _is_covered(part, self.listed):
             return False
-        sources = entry.source_parts
-        return not sources or any(not _is_covered(source, self.listed | self.queued) for source in sources)
+        there = self.listed | self.queued
+        return not any(all(_is_covered(source, there) for source in merge.source_parts) for merge in self.merges)
 
 
 class LostParts:
@@ -57,18 +60,21 @@ class LostParts:
         log = keeper.exists(table.paths.log)
         table.queue_steps.pull(keeper)
         view = self._look(keeper, entry.new_part)
-        if log is None or table.queue.is_cancelled(name) or not view.is_lost(entry):
+        if log is None or table.queue.is_cancelled(name) or not view.is_lost(entry.new_part):
             return False
         return self._remove(keeper, name, entry.new_part, view, log.version)
 
     def _look(self, keeper: Keeper, part: PartName) -> _View:
         paths = self._table.paths
         replicas = registered_replicas(keeper, paths)
-        # Queues before lists: a part that is committed in between has left a queue and is on a list.
-        queued = _queued_products(keeper, [paths.replica(name).queue for name in replicas])
+        # Log, queues, lists: what moves on in between is seen in one of the two places, or in both.
+        logged = _unpulled_entries(keeper, paths, replicas)
+        queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
-        return _View(frozenset(filter(None, listed)), queued - {part})
+        products = frozenset(entry.new_part for entry in queued if entry.new_part is not None and entry.is_producing)
+        merges = tuple(entry for entry in (*logged, *queued) if entry.new_part == part and entry.source_parts)
+        return _View(frozenset(filter(None, listed)), products - {part}, merges)
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
         table = self._table
@@ -109,10 +115,24 @@ class LostParts:
         return [path for path, a in zip(paths, answers, strict=True) if a is not None and a[0].decode() == part]
 
 
-def _queued_products(keeper: Keeper, queues: list[str]) -> frozenset[PartName]:
-    paths = [f"{queue}/{name}" for queue in queues for name in keeper.children(queue)]
-    entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
-    return frozenset(entry.new_part for entry in entries if entry.new_part is not None and entry.is_producing)
+def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:
+    listings = zip(parents, keeper.children_many(parents), strict=True)
+    paths = [
+        f"{parent}/{name}" for parent, names in listings for name in names or () if sequence_number(name) >= first_index
+    ]
+    return [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
+
+
+def _unpulled_entries(keeper: Keeper, paths: TablePaths, replicas: list[str]) -> list[LogEntry]:
+    """What some replica that is not lost has still to take from the log."""
+    lost = keeper.get_many([paths.replica(name).is_lost for name in replicas])
+    pointers = keeper.get_many([paths.replica(name).log_pointer for name in replicas])
+    behind = [
+        int(pointer[0])
+        for is_lost, pointer in zip(lost, pointers, strict=True)
+        if is_lost is not None and is_lost[0] != b"1" and pointer is not None and pointer[0]
+    ]
+    return _entries(keeper, [paths.log], min(behind)) if behind else []
 
 
 def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:

@@ -257,6 +257,7 @@ class QueueSteps:
             discard_entry(keeper, table.replica, table.queue, action.name)
             return
         if not table.lost_parts.give_up(keeper, action.name, action.entry):
+            table.queue.merge_after_all(action.name)
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
 
     def _acceptable(self, name: PartName) -> list[PartName]:
