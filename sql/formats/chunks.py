@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -20,8 +20,7 @@ _PARSE_INLINE_BYTES = 128 << 10
 _MOST_IN_FLIGHT = THREADS + 1
 
 Cut = Callable[[bytes], int]
-Chunk = TypeVar("Chunk", bound=Sized)
-Parse = Callable[[Chunk, int], pa.Table]
+Parse = Callable[[bytes, int], pa.Table]
 
 
 def row_chunks(stream: BinaryIO, cut: Cut, *, first: bytes = b"", size: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -50,14 +49,14 @@ def row_chunks(stream: BinaryIO, cut: Cut, *, first: bytes = b"", size: int = CH
         yield rest
 
 
-def parse_chunks(chunks: Iterable[Chunk], parse: Parse[Chunk], first_row: int = 1) -> Iterator[pa.Table]:
+def parse_chunks(chunks: Iterable[bytes], parse: Parse, first_row: int = 1) -> Iterator[pa.Table]:
     """``parse(chunk, number of its first row)`` of every chunk, in order, several at a time.
 
     How many rows stand before a chunk is known only when those are parsed, and matters only to errors: a chunk that
     fails is parsed once more with its right number when its turn comes, and then raises what is wrong with it. An
     error of ``chunks`` itself comes behind those of the chunks before.
     """
-    waiting: deque[tuple[Chunk, Future[pa.Table] | None]] = deque()
+    waiting: deque[tuple[bytes, Future[pa.Table] | None]] = deque()
 
     def take_first() -> pa.Table:
         nonlocal first_row
@@ -89,7 +88,7 @@ def parse_chunks(chunks: Iterable[Chunk], parse: Parse[Chunk], first_row: int = 
                 future.cancel()
 
 
-def _start(chunk: Chunk, parse: Parse[Chunk], first_row: int) -> Future[pa.Table] | None:
+def _start(chunk: bytes, parse: Parse, first_row: int) -> Future[pa.Table] | None:
     """``None`` for a small chunk: a hand-over to another thread would cost more than it gains."""
     return submit(partial(parse, chunk, first_row)) if len(chunk) >= _PARSE_INLINE_BYTES else None
 

@@ -21,7 +21,7 @@ from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks
-from sql.formats.escapes import is_text, unchecked_text, unescape, unescape_bytes
+from sql.formats.escapes import is_in, is_text, unchecked_text, unescape, unescape_bytes
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
 from sql.formats.options import BadValueError, FormatOptions, shorten
@@ -153,7 +153,7 @@ def _chunk_table(
     chunk: bytes, fields: list[Column | None], first_row: int, dialect: _Dialect, options: FormatOptions
 ) -> pa.Table:
     names = [field.name if field is not None else f"\0{position}" for position, field in enumerate(fields)]
-    if dialect.quote and chunk.count(b'"') % 2 and _cut_by_parity(chunk, dialect.delimiter) is not None:
+    if dialect.quote and _has_open_quote(chunk, dialect.delimiter):
         raise UserError(
             "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
             f"Cannot parse input: expected a closing quote in {dialect.name} data behind row {first_row - 1}",
@@ -300,7 +300,8 @@ def _ends_in_backslash(data: bytes, end: int) -> bool:
 
 def _clean_tsv(chunk: bytes) -> bytes:
     """What pyarrow would take for the end of a row or field but TSV does not, written as an escape."""
-    if b"\\" in chunk and (b"\\\n" in chunk or b"\\\t" in chunk):  # one byte is found many times faster than two
+    data = np.frombuffer(chunk, np.uint8)
+    if is_in(data, b"\\\n") or is_in(data, b"\\\t"):
         chunk = _ESCAPED_BREAK.sub(lambda match: match.group(1) + b"\\" + _BREAK_LETTERS[match.group(2)], chunk)
     return chunk.replace(b"\r", b"\\r") if b"\r" in chunk else chunk
 
@@ -340,6 +341,10 @@ def _cut_by_parity(data: bytes, delimiter: str) -> int | None:
     lines = np.flatnonzero(buffer == 10)
     whole = lines[np.searchsorted(quotes, lines) % 2 == 0]
     return int(whole[-1]) + 1 if len(whole) else 0
+
+
+def _has_open_quote(chunk: bytes, delimiter: str) -> bool:
+    return b'"' in chunk and chunk.count(b'"') % 2 == 1 and _cut_by_parity(chunk, delimiter) is not None
 
 
 def _blanks_at_edges(chunk: bytes, blank: list[int], edges: np.ndarray) -> bool:

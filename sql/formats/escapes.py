@@ -36,8 +36,26 @@ def raw_bytes(texts: pa.Array) -> bytes:
 
 def contains(texts: pa.Array, *patterns: str) -> bool:
     """Whether a pattern may be in one of the texts: one search through all of them, so two neighbours may feign it."""
-    data = raw_bytes(texts)
-    return any(pattern.encode() in data for pattern in patterns)
+    if not len(texts) or texts.buffers()[2] is None:
+        return False
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)
+    start, end = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
+    data = np.frombuffer(texts.buffers()[2], np.uint8, end - start, start)
+    return any(is_in(data, pattern.encode()) for pattern in patterns)
+
+
+def is_in(data: np.ndarray, pattern: bytes) -> bool:
+    """Whether a pattern of a few bytes is in the data. ``in`` holds the GIL, and is slow for more than one byte."""
+    size = len(data) - len(pattern) + 1
+    if size < 1:
+        return False
+    found = data[:size] == pattern[0]
+    if len(pattern) == 1:
+        return bool(found.any())
+    places = np.flatnonzero(found)
+    for distance, byte in enumerate(pattern[1:], 1):
+        places = places[data[places + distance] == byte]
+    return len(places) > 0
 
 
 def replace_many(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:

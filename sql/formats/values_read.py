@@ -26,7 +26,7 @@ from parts.types import (
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.chunks import MAX_ROW_BYTES, parse_chunks
+from sql.formats.chunks import MAX_ROW_BYTES
 from sql.formats.delimited import decode
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
 from sql.formats.options import BadValueError, FormatOptions, shorten
@@ -42,13 +42,6 @@ _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
 def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    def parse(split: SplitRows, first_row: int) -> pa.Table:
-        return _table(split, columns, options, first_row)
-
-    return parse_chunks(_splits(stream, columns), parse)
-
-
-def _splits(stream: BinaryIO, columns: Sequence[Column]) -> Iterator[SplitRows]:
     rest = b""
     first_row = 1
     wanted = CHUNK_BYTES
@@ -62,7 +55,7 @@ def _splits(stream: BinaryIO, columns: Sequence[Column]) -> Iterator[SplitRows]:
         except RowShapeError as error:
             raise _shape_error(rest, error, columns, first_row) from None
         if split.rows:
-            yield split
+            yield _table(split, columns, options, first_row)
             first_row += split.rows
             rest, wanted = rest[split.end :], CHUNK_BYTES
         else:

@@ -35,9 +35,6 @@ class SplitRows:
     rows: int
     end: int
 
-    def __len__(self) -> int:
-        return self.end
-
 
 class RowShapeError(Exception):
     """Row ``index`` (from 0), which begins at ``position``, has ``fields`` fields; ``-1`` when it is no row at all."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parts.errors import UserError
-from sql.formats.escapes import is_text, unchecked_text
+from sql.formats.escapes import is_in, is_text, unchecked_text
 from tests.sql_statements.oracle import columns_of, read
 
 PIECES = st.sampled_from([b"", b"a", b"\xc3\xa9", b"\xc3", b"\xa9", b"\xf0\x9f\x98\x80", b"\x80", b"\xff", b"\xe6\xbc"])
@@ -46,6 +46,14 @@ def test_what_lies_under_a_null_does_not_count() -> None:
     array = pa.Array.from_buffers(pa.binary(), 2, [validity, offsets, pa.py_buffer(b"a\xff")])
     assert array.to_pylist() == [b"a", None]
     assert is_text(array)
+
+
+@given(
+    data=st.lists(st.sampled_from([b"\\", b"x", b"n", b"\n"]), max_size=8).map(b"".join),
+    pattern=st.sampled_from([b"\\", b"\\x", b"\\\n", b"xn\\", b"''"]),
+)
+def test_patterns_are_found_as_bytes_are(data: bytes, pattern: bytes) -> None:
+    assert is_in(np.frombuffer(data, np.uint8), pattern) == (pattern in data)
 
 
 @pytest.mark.parametrize("offsets", [[0, 9, 2], [0, 1, 99], [-5, 1, 2]])
