@@ -182,7 +182,7 @@ class _Run:
         streams = {}
         for planned, chosen in zip(self.plan.scans, parts, strict=True):
             name = f"s{planned.scan.source.number}"
-            streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads)
+            streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads, self.plan.first_rows)
         lease = _statements.lease(self.plan.sql, streams)
         with self._lock:
             if self._closed:

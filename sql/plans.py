@@ -59,6 +59,8 @@ class Plan:
     columns: tuple[tuple[str, DataType], ...]
     scans: tuple[ScanPlan, ...]
     counts_rows: bool
+    first_rows: int = 0
+    """So many rows of a scan may be enough: LIMIT without ORDER BY. 0: not known."""
 
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
@@ -71,7 +73,16 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
             planned.append(ScanPlan(scan, relation.description, analyse_scan(scan)))
         else:
             planned.append(ScanPlan(scan))
-    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans))
+    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), _first_rows(tree))
+
+
+def _first_rows(tree: Query) -> int:
+    if not isinstance(tree, Select) or tree.order_by or tree.order_by_all or tree.group_by or tree.distinct:
+        return 0
+    counts = (tree.limit, tree.offset or Literal(0))
+    if not all(isinstance(count, Literal) and type(count.value) is int for count in counts):
+        return 0
+    return sum(count.value for count in counts if isinstance(count, Literal) and type(count.value) is int)
 
 
 def _final_sql(compiled: CompiledQuery) -> str:

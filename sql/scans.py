@@ -6,6 +6,8 @@ The column ``c`` of scan ``n`` comes under the name ``n.c``. Where DuckDB would 
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from parts.errors import CorruptionError, PandoError
+from parts.reader import RowRange
 from parts.types import (
     ArrayType,
     DataType,
@@ -32,6 +35,7 @@ from sql.type_mapping import engine_type
 from sql.typed import quoted
 
 _NO_COLUMN = "#"
+_MOST_FIRST_ROWS = 16_384
 
 
 @dataclass(slots=True)
@@ -106,10 +110,18 @@ def scan_sql(scan: Scan) -> str:
 class ScanStream:
     """A scan as DuckDB reads it: every reading begins a new stream (a plan may read one table more than once).
 
-    ``parts`` are the pruned parts of a MergeTree table.
+    ``parts`` are the pruned parts of a MergeTree table. When ``first_rows`` may be enough they come first, alone.
     """
 
-    def __init__(self, scan: Scan, parts: Sequence[PrunedPart] | None, state: ScanState, max_threads: int = 0) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        parts: Sequence[PrunedPart] | None,
+        state: ScanState,
+        max_threads: int = 0,
+        first_rows: int = 0,
+    ) -> None:
+        self._first_rows = first_rows
         self._max_threads = max_threads
         self._scan = scan
         self._parts = parts
@@ -141,12 +153,16 @@ class ScanStream:
         self, parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
     ) -> Iterator[tuple[list[pa.Array], int]]:
         stored = [name for name in self._names if name not in VIRTUAL_COLUMNS]
+        first_rows = min(self._first_rows, _MOST_FIRST_ROWS)
         for pruned in parts:
             try:
                 rows = pruned.needed_rows(stored)
                 # Rows that are looked at and left out count as read, as in ClickHouse.
                 self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
-                for batch in pruned.part.read_rows(stored, rows, max_threads=self._max_threads):
+                head, tail = _split(rows, first_rows)
+                first_rows = 0
+                read = functools.partial(pruned.part.read_rows, stored, max_threads=self._max_threads)
+                for batch in itertools.chain(read(head), read(tail)):
                     arrays = dict(zip(stored, batch.columns, strict=True))
                     yield (
                         [
@@ -158,6 +174,15 @@ class ScanStream:
             except CorruptionError as error:
                 report(error)
                 raise
+
+
+def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
+    """The first ``rows`` rows of the ranges, as far as the first range has them, and the others."""
+    if not rows or not ranges:
+        return [], list(ranges)
+    begin, end = ranges[0].begin, ranges[0].end
+    middle = min(begin + rows, end)
+    return [RowRange(begin, middle)], [item for item in (RowRange(middle, end), *ranges[1:]) if item.rows]
 
 
 def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:

@@ -6,6 +6,7 @@ import gc
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,8 @@ from parts.schema import Column, TableSchema
 from parts.types import parse_type
 from sql import executor
 from sql.executor import QueryEngine
+from sql.plans import make_plan
+from sql.scans import ScanState, ScanStream
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -26,9 +29,9 @@ class CountingEngine(QueryEngine):
         super().__init__()
         self.compiled: list[str] = []
 
-    def _compile(self, query: str, *given: object) -> object:  # type: ignore[override]
+    def _compile(self, query: str, *given: Any) -> Any:
         self.compiled.append(query)
-        return super()._compile(query, *given)  # type: ignore[arg-type]
+        return super()._compile(query, *given)
 
     def rows(self, query: str, table: PartTable, **options: object) -> list[dict[str, object]]:
         catalog = MemoryCatalog({"t": table})
@@ -126,6 +129,38 @@ def test_another_table_of_the_name_is_compiled_anew(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         engine.select(query, catalog=MemoryCatalog({}))
     assert caught.value.code == 60
+
+
+@pytest.mark.parametrize(
+    ("limits", "rows"),
+    [("LIMIT 3", 3), ("LIMIT 3 OFFSET 9", 12), ("LIMIT 0", 0), ("LIMIT 1000000", 20_000), ("LIMIT 20001", 20_000)],
+)
+def test_a_limit_reads_its_rows_first(tmp_path: Path, limits: str, rows: int) -> None:
+    engine = CountingEngine()
+    table = describe("a UInt32, d Date", "a", granularity=1024)
+    insert(table, tmp_path, *range(20_000))
+    result = engine.select(f"SELECT a, d FROM t {limits}", catalog=MemoryCatalog({"t": table}))
+    skipped = 9 if "OFFSET" in limits else 0
+    assert result.read_all().column(0).to_pylist() == list(range(skipped, rows))
+    stream = ScanStream(*_scan(engine, table, f"SELECT a, d FROM t {limits}"))
+    sizes = [batch.num_rows for batch in pa.RecordBatchReader.from_stream(stream)]
+    assert sum(sizes) == 20_000
+    assert sizes[0] == (min(rows, 16_384) or sizes[0])
+
+
+@pytest.mark.parametrize("clauses", ["ORDER BY d LIMIT 3", "LIMIT 1 + 1", ""])
+def test_other_queries_have_no_first_rows(tmp_path: Path, clauses: str) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, 1, 2, 3)
+    assert _scan(engine, table, f"SELECT a FROM t {clauses}")[-1] == 0
+
+
+def _scan(engine: QueryEngine, table: PartTable, query: str) -> tuple[Any, ...]:
+    """What a stream of the query's scan is made of."""
+    tree, compiler, compiled = engine._compile(query, MemoryCatalog({"t": table}), None, "default", None, None)
+    plan = make_plan(tree, compiler.scans, compiled)
+    (planned,) = plan.scans
+    assert planned.analysis is not None
+    return planned.scan, planned.analysis.fresh().prune(table.parts), ScanState(), 0, plan.first_rows
 
 
 def test_a_plan_does_not_hold_its_table(tmp_path: Path) -> None:
