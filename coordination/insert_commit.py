@@ -11,6 +11,8 @@ The path of one block, two round trips to ZooKeeper when nothing is in the way::
 
 Invariants:
 - A part is rolled back only when it cannot be committed any more. Every exception of :func:`commit_insert` means that.
+- Only an active replica commits: rows of a server whose session ended, or whose replica another server has taken over,
+  would be listed where they are not.
 - An unknown answer is settled by the block lock: whoever deletes it fences the commit, which deletes it too.
 - ``blocks/<id>`` alone decides what a duplicate is, and only inside a multi. Nothing is cached.
 """
@@ -120,7 +122,8 @@ def commit_ops(request: InsertRequest) -> list[Op]:
         status = QuorumStatus(
             part, request.quorum.required, (request.replica.name,), request.replica.name, request.block_id
         )
-        ops += [Create(request.quorum.node(table, part), status.to_bytes()), *request.activation.checks]
+        ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
+    ops += request.activation.checks
     if request.block_id:
         ops.append(Create(table.block(request.block_id), part.encode()))
     ops.append(Create(request.replica.part(part), request.record.to_bytes()))
@@ -137,7 +140,7 @@ def commit_insert(
 ) -> InsertResult:
     """Commits the block. An exception means that it was not committed and never will be.
 
-    Exceptions: 286 (another quorum part is pending), 242 (this replica's session ended under a quorum insert), 999.
+    Exceptions: 286 (another quorum part is pending), 242 (this replica's session ended), 999.
     """
     try:
         keeper.multi(commit_ops(request))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordination import cleanup, clone, queue_io
+from coordination.block_numbers import committing_blocks
 from coordination.cleanup import CleanupSettings, clean_once
 from coordination.clone import clone_replica, finish_clone
 from coordination.drop_range import drop_partition
@@ -16,7 +17,8 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
-from parts.errors import ConflictError
+from coordination.replica_activity import ReplicaAddress, activate
+from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
 
@@ -212,3 +214,16 @@ def test_merges_of_many_partitions_are_assigned_in_several_packets(members: list
     assert not assign_merges(two.keeper, TABLE, log.version, entries[:1])
     assert not assign_merges(two.keeper, TABLE, log.version + 1, entries[:1])
     assert assign_merges(two.keeper, TABLE, log.version + 2, [])
+
+
+def test_insert_of_a_server_whose_replica_another_has_taken_over_fails(members: list[Member]) -> None:
+    """A server that was thought dead wakes up: its rows would be listed for a replica that has them not."""
+    sleeper = members[0]
+    sleeper.insert("before")
+    taken = sleeper.paths
+    heir = members[1].ensemble.connect()
+    activate(heir, taken, ReplicaAddress("elsewhere", 1), "r1", wait_seconds=1, takes_over=True)
+    with pytest.raises(UnavailableError, match="lost its ZooKeeper session"):
+        sleeper.insert("after")
+    assert heir.exists(TABLE.block("after")) is None
+    assert committing_blocks(heir, TABLE, ["all"]) == {"all": []}
