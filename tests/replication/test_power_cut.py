@@ -67,6 +67,8 @@ def test_first_part_of_a_new_replica(make_colony: MakeColony, cut: Cut) -> None:
     three = colony.nodes["r3"]
     assert three.keys() == one.keys() == [1]
     assert not three.table.store.detached()
+    identities = [(path / "replica_identity").read_text() for path in (colony.root / "r3", three.path)]
+    assert identities[0] == identities[1], "it would wait for its former session as for another server's"
 
 
 def test_merge(make_colony: MakeColony, cut: Cut) -> None:

@@ -32,6 +32,7 @@ from coordination.table_nodes import (
 )
 from engine.tables.replicated.insert import part_record
 from engine.tables.replicated.shared_definition import shared_definition
+from parts.disk import sync_directory
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.reader import Part
@@ -178,8 +179,12 @@ class ReplicaSession:
         if not file.exists():
             path.mkdir(parents=True, exist_ok=True)
             draft = path / f"tmp_replica_identity_{uuid.uuid4().hex}"
-            draft.write_text(str(uuid.uuid4()))
+            with open(draft, "w", encoding="utf-8") as stream:
+                stream.write(str(uuid.uuid4()))
+                stream.flush()
+                os.fsync(stream.fileno())
             os.replace(draft, file)
+            sync_directory(path)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
 
     # -- steps --------------------------------------------------------------------------------------------------
