@@ -174,7 +174,9 @@ class Joined(io.RawIOBase):
             view[:size] = self._head[:size]
             self._head = self._head[size:]
             return size
-        data = self._rest.read1(len(view)) if hasattr(self._rest, "read1") else self._rest.read(len(view))
+        if isinstance(self._rest, io.BufferedIOBase):
+            return self._rest.readinto1(view)  # straight from the pipe into the reader's memory
+        data = self._rest.read(len(view))
         view[: len(data)] = data
         return len(data)
 

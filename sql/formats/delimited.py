@@ -324,6 +324,7 @@ def _without_carriage_returns(chunks: Iterator[bytes]) -> Iterator[bytes]:
 _TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, True)
 
 
+_CUT_TAIL_BYTES = 64 << 10
 _BESIDE_QUOTE = np.zeros(256, bool)
 _BESIDE_QUOTE[[ord(char) for char in '"\n\r \t']] = True
 
@@ -338,9 +339,14 @@ def _cut_by_parity(data: bytes, delimiter: str) -> int | None:
     behind = allowed[buffer[np.minimum(quotes + 1, len(buffer) - 1)]] | (quotes == len(buffer) - 1)
     if not (before | behind).all():
         return None
-    lines = np.flatnonzero(buffer == 10)
-    whole = lines[np.searchsorted(quotes, lines) % 2 == 0]
-    return int(whole[-1]) + 1 if len(whole) else 0
+    tail_bytes = _CUT_TAIL_BYTES
+    while True:
+        start = max(0, len(buffer) - tail_bytes)
+        lines = start + np.flatnonzero(buffer[start:] == 10)
+        whole = lines[np.searchsorted(quotes, lines) % 2 == 0]
+        if len(whole) or not start:
+            return int(whole[-1]) + 1 if len(whole) else 0
+        tail_bytes *= 8
 
 
 def _has_open_quote(chunk: bytes, delimiter: str) -> bool:

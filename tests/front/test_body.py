@@ -78,6 +78,14 @@ def test_joined_keeps_the_order() -> None:
     assert joined(b"head ", io.BytesIO(b"and rest")).read() == b"head and rest"
 
 
+@pytest.mark.parametrize("buffer_bytes", [0, 1000, 1 << 20])
+def test_joined_reads_on_from_the_stream(buffer_bytes: int) -> None:
+    rest = bytes(range(256)) * 20_000
+    stream = io.BufferedReader(io.BytesIO(rest), buffer_bytes) if buffer_bytes else io.BytesIO(rest)  # type: ignore[arg-type]
+    whole = joined(b"head ", stream)  # type: ignore[arg-type]
+    assert b"".join(iter(lambda: whole.read(70_000), b"")) == b"head " + rest
+
+
 def test_pipe_holds_back_a_fast_client() -> None:
     """The client waits while the pipe is full, and everything arrives."""
     held: list[int] = []

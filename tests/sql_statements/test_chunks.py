@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parts.errors import UserError
-from sql.formats import chunks, values_read
+from sql.formats import chunks, delimited, values_read
 from sql.formats.chunks import parse_chunks, row_chunks
 from tests.sql_statements.oracle import columns_of, read
 
@@ -24,6 +24,7 @@ def parse_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_chunks, "__kwdefaults__", {"first": b"", "size": 1000})
     monkeypatch.setattr(values_read, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(delimited, "_CUT_TAIL_BYTES", 8)
 
 
 def _numbers(chunk: bytes) -> pa.Table:
@@ -99,6 +100,14 @@ def test_many_chunks_read_as_one(format: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(values_read, "CHUNK_BYTES", 1 << 30)
     assert cut.column("a").to_pylist() == list(range(3000))
     assert cut.combine_chunks().equals(read(data, columns, format).combine_chunks())
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_rows_longer_than_a_chunk() -> None:
+    texts = ["short", "line\n" * 40_000, "", 'a "quoted"\n' * 20_000, "end"]
+    data = "".join('{},"{}"\n'.format(number, text.replace('"', '""')) for number, text in enumerate(texts))
+    rows = read(data.encode(), columns_of({"a": "UInt8", "b": "String"}), "CSV")
+    assert rows.column("b").to_pylist() == texts
 
 
 @pytest.mark.parametrize(
