@@ -1,7 +1,7 @@
-"""The threads that compress, hash, decompress and write: one pool for the process.
+"""The threads that parse, compress, hash, decompress and write: one pool for the process.
 
 Invariant: a job of this pool never waits for another job of it, so the pool cannot starve itself. Everything heavy in a
-job (codecs, hashes, NumPy, file writes) releases the GIL.
+job (parsers, codecs, hashes, NumPy, file writes) releases the GIL.
 """
 
 from __future__ import annotations

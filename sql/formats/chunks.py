@@ -1,4 +1,4 @@
-"""A byte stream cut into chunks of whole rows, and tables put together into blocks of the asked size."""
+"""A byte stream cut into chunks of whole rows, their parsing on several threads, and blocks of the asked size."""
 
 from __future__ import annotations
 
