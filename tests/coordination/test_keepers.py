@@ -212,14 +212,14 @@ class TestKazooFaults:
     def test_silent_server_makes_a_write_unknown(self, tmp_path: object) -> None:
         """A stopped process keeps its connections open and answers nothing: the read time-out must tell."""
         server = EmbeddedZooKeeper(str(tmp_path)).start()
-        keeper = KazooKeeper(server.hosts, 2.0, read_retry_seconds=0.5)
+        keeper = KazooKeeper(server.hosts, 4.0, read_retry_seconds=0.5)
         try:
             keeper.create("/a")
             server.pause()
             with pytest.raises(KeeperConnectionLoss):
                 keeper.create("/b")
             server.resume()
-            assert keeper.wait_connected(15)
+            assert keeper.wait_connected(30)
             assert keeper.exists("/a") is not None
         finally:
             if server.pid:
