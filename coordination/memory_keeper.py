@@ -1,8 +1,7 @@
 """ZooKeeper's semantics in one process, with faults on demand: the twin of ``KazooKeeper`` for tests and simulation.
 
-A :class:`MemoryEnsemble` is the server: one tree, one transaction counter (zxid), several sessions. Nodes are immutable
-values in a dictionary, so that a multi works on a copy-on-write overlay and a lagging server is an old copy.
-As in ZooKeeper, a sequential name takes the number of creates its parent has seen, whether sequential or not.
+A :class:`MemoryEnsemble` is the server: one tree (``memory_tree``), one transaction counter (zxid), several sessions.
+A lagging server is an old copy of the tree.
 
 Faults are asked for through ``ensemble.faults``, a function of (session, kind, path) → :class:`Fault` or ``None``
 consulted at every request, or through ``disconnect``, ``expire`` and ``lag``.
@@ -21,13 +20,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from coordination.keeper import (
     ANY_VERSION,
-    BadVersion,
-    Check,
     Create,
     Delete,
     KeeperConnectionLoss,
@@ -44,6 +41,7 @@ from coordination.keeper import (
     Stat,
     Watch,
 )
+from coordination.memory_tree import Node, Transaction, Tree, stat_of
 
 
 class Fault(Enum):
@@ -58,138 +56,6 @@ FaultSource = Callable[[int, str, str], Fault | None]
 """(session id, kind of request: read | create | set | delete | multi | sync, first path) → what goes wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    data: bytes
-    version: int
-    creates: int
-    children_version: int
-    created_zxid: int
-    modified_zxid: int
-    created_ms: int
-    modified_ms: int
-    owner: int
-    children: frozenset[str]
-
-
-_Tree = dict[str, _Node]
-
-
-def _split(path: str) -> tuple[str, str]:
-    parent, _, name = path.rpartition("/")
-    return parent or "/", name
-
-
-class _Transaction:
-    """Operations applied to an overlay of the tree; nothing is visible until ``commit``."""
-
-    def __init__(self, tree: _Tree, zxid: int, now_ms: int, session: int) -> None:
-        self._tree = tree
-        self._changed: dict[str, _Node | None] = {}
-        self._zxid = zxid
-        self._now_ms = now_ms
-        self._session = session
-        self.data_events: list[str] = []
-        self.child_events: list[str] = []
-        self.created_events: list[str] = []
-
-    def node(self, path: str) -> _Node:
-        found = self._changed[path] if path in self._changed else self._tree.get(path)
-        if found is None:
-            raise NoNode("no node", path)
-        return found
-
-    def has(self, path: str) -> bool:
-        return (self._changed[path] if path in self._changed else self._tree.get(path)) is not None
-
-    def apply(self, op: Op) -> str | Stat | None:
-        match op:
-            case Create():
-                return self.create(op)
-            case Delete():
-                self.delete(op)
-                return None
-            case SetData():
-                return self.set(op)
-            case Check():
-                self._expect(op.path, op.version)
-                return None
-
-    def _expect(self, path: str, version: int) -> _Node:
-        node = self.node(path)
-        if version not in (ANY_VERSION, node.version):
-            raise BadVersion(f"version is {node.version}, expected {version}", path)
-        return node
-
-    def create(self, op: Create) -> str:
-        parent_path, name = _split(op.path)
-        parent = self.node(parent_path)
-        if parent.owner:
-            raise KeeperError("NoChildrenForEphemerals", op.path)
-        path = op.path
-        if op.sequential:
-            name = f"{name}{parent.creates:010d}"
-            path = f"{op.path}{parent.creates:010d}"
-        if self.has(path):
-            raise NodeExists("node exists", path)
-        owner = self._session if op.ephemeral else 0
-        self._changed[path] = _Node(
-            op.data, 0, 0, 0, self._zxid, self._zxid, self._now_ms, self._now_ms, owner, frozenset()
-        )
-        self._changed[parent_path] = replace(
-            parent,
-            creates=parent.creates + 1,
-            children_version=parent.children_version + 1,
-            children=parent.children | {name},
-        )
-        self.created_events.append(path)
-        self.child_events.append(parent_path)
-        return path
-
-    def delete(self, op: Delete) -> None:
-        node = self._expect(op.path, op.version)
-        if node.children:
-            raise NotEmpty("not empty", op.path)
-        parent_path, name = _split(op.path)
-        parent = self.node(parent_path)
-        self._changed[op.path] = None
-        self._changed[parent_path] = replace(
-            parent, children_version=parent.children_version + 1, children=parent.children - {name}
-        )
-        self.data_events.append(op.path)
-        self.child_events.extend((op.path, parent_path))
-
-    def set(self, op: SetData) -> Stat:
-        node = self._expect(op.path, op.version)
-        changed = replace(
-            node, data=op.data, version=node.version + 1, modified_zxid=self._zxid, modified_ms=self._now_ms
-        )
-        self._changed[op.path] = changed
-        self.data_events.append(op.path)
-        return _stat(changed)
-
-    def commit(self) -> None:
-        for path, node in self._changed.items():
-            if node is None:
-                self._tree.pop(path, None)
-            else:
-                self._tree[path] = node
-
-
-def _stat(node: _Node) -> Stat:
-    return Stat(
-        version=node.version,
-        children_version=node.children_version,
-        created_zxid=node.created_zxid,
-        modified_zxid=node.modified_zxid,
-        created_ms=node.created_ms,
-        modified_ms=node.modified_ms,
-        ephemeral_owner=node.owner,
-        data_length=len(node.data),
-        children_count=len(node.children),
-    )
-
-
 class MemoryEnsemble:
     """The server side. ``clock`` returns seconds and stamps the nodes."""
 
@@ -200,7 +66,7 @@ class MemoryEnsemble:
         """Requests served so far, a pipeline counting once per path."""
         self.lock = threading.RLock()
         self.zxid = 0
-        self.tree: _Tree = {"/": _Node(b"", 0, 0, 0, 0, 0, 0, 0, 0, frozenset())}
+        self.tree: Tree = {"/": Node(b"", 0, 0, 0, 0, 0, 0, 0, 0, frozenset())}
         self._next_session = 1
         self._keepers: list[MemoryKeeper] = []
 
@@ -222,7 +88,7 @@ class MemoryEnsemble:
         """All or nothing; fires the watches of every session afterwards."""
         with self.lock:
             self.zxid += 1
-            transaction = _Transaction(self.tree, self.zxid, int(self.clock() * 1000), session)
+            transaction = Transaction(self.tree, self.zxid, int(self.clock() * 1000), session)
             results = []
             for index, op in enumerate(ops):
                 try:
@@ -263,9 +129,9 @@ class MemoryKeeper:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._data_watches: dict[str, list[tuple[Watch, str]]] = {}
         self._child_watches: dict[str, list[tuple[Watch, str]]] = {}
-        self._past: _Tree | None = None
+        self._past: Tree | None = None
         """What a server that lags shows."""
-        self._seen: _Tree | None = None
+        self._seen: Tree | None = None
         """While disconnected: the least that the next server shows."""
 
     # --- session and faults ------------------------------------------------------------------------------------
@@ -357,7 +223,7 @@ class MemoryKeeper:
         for watch, path in fired:
             watch(path)
 
-    def take_watches(self, transaction: _Transaction) -> list[tuple[Watch, str]]:
+    def take_watches(self, transaction: Transaction) -> list[tuple[Watch, str]]:
         """Called by the ensemble under its lock: the watches that a transaction fires, removed."""
         fired: list[tuple[Watch, str]] = []
         for path in (*transaction.created_events, *transaction.data_events):
@@ -392,7 +258,7 @@ class MemoryKeeper:
             raise KeeperConnectionLoss(path)
         return fault
 
-    def _leave(self, fault: Fault | None, path: str, seen: _Tree | None) -> None:
+    def _leave(self, fault: Fault | None, path: str, seen: Tree | None) -> None:
         """``seen``: the tree as it was before a write whose answer is lost."""
         if fault is Fault.LOSE_ANSWER:
             self.disconnect()
@@ -414,7 +280,7 @@ class MemoryKeeper:
         return path[len(self._chroot) :] or "/" if self._chroot else path
 
     @property
-    def _tree(self) -> _Tree:
+    def _tree(self) -> Tree:
         return self._past if self._past is not None else self._ensemble.tree
 
     # --- reads -------------------------------------------------------------------------------------------------
@@ -423,7 +289,7 @@ class MemoryKeeper:
         if watch is not None:
             self._data_watches.setdefault(self._full(path), []).append((watch, path))
 
-    def _peek(self, path: str) -> _Node | None:
+    def _peek(self, path: str) -> Node | None:
         self._enter("read", path)
         return self._tree.get(self._full(path))
 
@@ -433,13 +299,13 @@ class MemoryKeeper:
             if node is None:
                 raise NoNode("no node", path)
             self._watch_data(path, watch)
-            return node.data, _stat(node)
+            return node.data, stat_of(node)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         with self._ensemble.lock:
             node = self._peek(path)
             self._watch_data(path, watch)
-            return _stat(node) if node is not None else None
+            return stat_of(node) if node is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         with self._ensemble.lock:
@@ -453,12 +319,12 @@ class MemoryKeeper:
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         with self._ensemble.lock:
             nodes = [self._peek(path) for path in paths]
-            return [(node.data, _stat(node)) if node is not None else None for node in nodes]
+            return [(node.data, stat_of(node)) if node is not None else None for node in nodes]
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
         with self._ensemble.lock:
             nodes = [self._peek(path) for path in paths]
-            return [_stat(node) if node is not None else None for node in nodes]
+            return [stat_of(node) if node is not None else None for node in nodes]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         with self._ensemble.lock:
