@@ -36,6 +36,7 @@ SETTINGS: dict[str, Setting] = _table(
     Setting("select_sequential_consistency", "Bool", False, "SELECT sees exactly what reached its quorum"),
     Setting("insert_deduplicate", "Bool", True, "Blocks inserted before are dropped (Replicated tables)"),
     Setting("insert_deduplication_token", "String", "", "Identifies the inserted data in place of its hash"),
+    Setting("max_partitions_per_insert_block", "UInt64", 100, "Partitions a block may touch (252); 0: any number"),
     Setting("max_insert_block_size", "UInt64", 1_048_449, "Rows in a block that INSERT forms from its data"),
     Setting("min_insert_block_size_rows", "UInt64", 1_048_449, "INSERT joins smaller blocks up to this number of rows"),
     Setting("min_insert_block_size_bytes", "UInt64", 268_402_944, "INSERT joins smaller blocks up to this size"),

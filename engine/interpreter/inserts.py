@@ -73,6 +73,7 @@ def _options(context: Context) -> InsertOptions:
         quorum_timeout_seconds=float(str(settings["insert_quorum_timeout"])) / 1000,
         deduplicate=bool(settings["insert_deduplicate"]),
         deduplication_token=str(settings["insert_deduplication_token"]),
+        max_partitions=int(str(settings["max_partitions_per_insert_block"])),
     )
 
 

@@ -18,7 +18,7 @@ import xxhash
 from engine.failpoints import failpoint
 from engine.tables.table import InsertOptions, Table
 from parts.content_hash import block_hash
-from parts.errors import PandoError
+from parts.errors import PandoError, UserError
 from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,9 @@ class InsertSink(ABC):
         if block.num_rows == 0:
             return
         self._blocks += 1
-        for piece in split_by_partition(block, self.table.description):
+        pieces = split_by_partition(block, self.table.description)
+        self._check_partitions(len(pieces))
+        for piece in pieces:
             token = self._deduplication_token(self._blocks - 1)
             if block.num_rows <= _WRITE_INLINE_ROWS:
                 self._writes.append(self._write_piece(piece, token))
@@ -70,6 +72,15 @@ class InsertSink(ABC):
             if len(in_flight) >= _MAX_WRITES_IN_FLIGHT:
                 in_flight[0].result()
             self._writes.append(self.table.services.writers.submit(self._write_piece, piece, token))
+
+    def _check_partitions(self, count: int) -> None:
+        most = self.options.max_partitions
+        if most and count > most:
+            raise UserError(
+                "TOO_MANY_PARTS",
+                f"Too many partitions for a single INSERT block: {count}, more than max_partitions_per_insert_block = "
+                f"{most}. Each becomes a part: choose a coarser PARTITION BY, sort the rows by it, or raise it",
+            )
 
     def commit(self) -> InsertOutcome:
         """Makes the rows visible. After an error nothing more of this INSERT becomes visible."""

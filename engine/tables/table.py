@@ -42,6 +42,8 @@ class InsertOptions:
     quorum_timeout_seconds: float = 600.0
     deduplicate: bool = True
     deduplication_token: str = ""
+    max_partitions: int = 100
+    """Partitions that one block may touch; 0 for any number."""
 
 
 @dataclass(frozen=True)

@@ -177,3 +177,12 @@ def test_check_table_reads_every_byte(local: Local) -> None:
     assert code(local, "CHECK TABLE t PART 'nonsense'") == 233
     assert code(local, "CHECK TABLE t SETTINGS nonsense = 1") == 115
     assert code(local, "CHECK TABLE nowhere") == 60
+
+
+def test_a_block_of_many_partitions_is_refused_whole(local: Local) -> None:
+    local.run("CREATE TABLE t (k UInt32) ENGINE = MergeTree PARTITION BY k % 150 ORDER BY k")
+    insert = "INSERT INTO t {} SELECT number FROM numbers(150)"
+    assert code(local, insert.format("")) == 252
+    assert local.value("SELECT count() FROM t") == 0
+    local.run(insert.format("SETTINGS max_partitions_per_insert_block = 0"))
+    assert local.value("SELECT count() FROM t") == 150
