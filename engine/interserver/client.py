@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import partial
-from io import BufferedReader, FileIO
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from io import FileIO
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import xxhash
 
 from engine.failpoints import failpoint
-from engine.interserver.http_head import Head, read_head, request_head
-from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest
+from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from parts.errors import CancelledError, CorruptionError, UnavailableError, error_from_code
 from parts.part_name import PartName
 from parts.pool import submit
@@ -36,7 +34,7 @@ class InterserverClient:
     def __init__(self, credentials: tuple[str, str] | None) -> None:
         self._headers = {"User-Agent": "pando"}
         if credentials is not None:
-            self._headers["Authorization"] = f"Basic {base64.b64encode(':'.join(credentials).encode()).decode()}"
+            self._headers["Authorization"] = basic_authorization(credentials)
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._is_closed = False
@@ -62,97 +60,77 @@ class InterserverClient:
         """
         target = "/part?" + urlencode({"endpoint": endpoint, "part": str(part)})
         try:
-            connection, head = self._ask(base_url, target)
+            connection = self._take(base_url)
             try:
-                if int(head.words[1]) >= 400:
-                    raise _error(head, connection.stream)
-                hashes = _receive(connection.stream, head.content_length, directory, is_cancelled)
+                with self._ask(connection, target) as answer:
+                    if answer.status >= 400:
+                        raise _error(answer)
+                    hashes = _receive(answer, directory, is_cancelled)
             except BaseException:
                 connection.close()
                 raise
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, HTTPException) as error:
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: {error!r}") from error
-        self._keep(connection, head)
+        self._keep(connection)
         _check(directory, part, hashes)
         failpoint("fetch.after_temporary_part")
 
-    def _ask(self, base_url: str, target: str) -> tuple[_Connection, Head]:
-        """Sends the request and reads the head of the answer. A kept connection that has died is replaced by a new."""
-        kept = self._take(base_url)
-        while kept is not None:
-            try:
-                return kept, kept.ask(target, self._headers)
-            except TimeoutError:
-                kept.close()
-                raise
-            except (OSError, EOFError):
-                kept.close()
-            kept = self._take(base_url)
-        connection = _Connection(base_url)
+    def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
+        """A kept connection that has died is made anew."""
+        was_kept = connection.sock is not None
         try:
-            return connection, connection.ask(target, self._headers)
-        except BaseException:
-            connection.close()
-            raise
+            connection.request("GET", target, headers=self._headers)
+            return connection.getresponse()
+        except (OSError, HTTPException) as error:
+            if not was_kept or isinstance(error, TimeoutError):
+                raise
+        connection.close()
+        return self._ask(connection, target)
 
-    def _take(self, base_url: str) -> _Connection | None:
+    def _take(self, base_url: str) -> _Connection:
         with self._lock:
             for position, connection in enumerate(self._idle):
                 if connection.base_url == base_url:
                     return self._idle.pop(position)
-        return None
+        return _Connection(base_url)
 
-    def _keep(self, connection: _Connection, head: Head) -> None:
+    def _keep(self, connection: _Connection) -> None:
         surplus: _Connection | None = connection
-        if not head.is_last:
-            with self._lock:
-                if not self._is_closed:
-                    self._idle.append(connection)
-                    surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
         if surplus is not None:
             surplus.close()
 
 
-class _Connection:
-    """A connection to ``base_url`` (``http://host:port``), made at once. Raises ``OSError``, ``ValueError``."""
+class _Connection(HTTPConnection):
+    """A connection to ``base_url`` (``http://host:port``), made when it is needed. Raises ``ValueError``."""
 
     def __init__(self, base_url: str) -> None:
         url = urlsplit(base_url)
         if url.scheme != "http" or url.hostname is None:
             raise ValueError(f"not an interserver address: {base_url}")
+        super().__init__(url.hostname, url.port or 80, timeout=_CONNECT_SECONDS)
         self.base_url = base_url
-        self._host = url.netloc
-        self._socket = socket.create_connection((url.hostname, url.port or 80), _CONNECT_SECONDS)
-        self._socket.settimeout(_ANSWER_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.stream = self._socket.makefile("rb")
 
-    def ask(self, target: str, headers: dict[str, str]) -> Head:
-        self._socket.sendall(request_head(target, {"Host": self._host, **headers}))
-        head = read_head(self.stream)
-        if head is None:
-            raise EOFError("the connection was closed")
-        return head
-
-    def close(self) -> None:
-        self.stream.close()
-        self._socket.close()
+    def connect(self) -> None:
+        super().connect()
+        self.sock.settimeout(_ANSWER_SECONDS)
 
 
-def _error(head: Head, stream: BufferedReader) -> Exception:
-    message = stream.read(min(head.content_length, _MAX_ERROR_BYTES)).decode(errors="replace")
-    return error_from_code(int(head.headers.get(EXCEPTION_CODE_HEADER.lower(), "1001")), message)
+def _error(answer: HTTPResponse) -> Exception:
+    message = answer.read(_MAX_ERROR_BYTES).decode(errors="replace")
+    return error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
 
 
-def _receive(
-    stream: BufferedReader, length: int, directory: Path, is_cancelled: Callable[[], bool]
-) -> dict[str, tuple[int, str]]:
-    """Writes the files of an answer of ``length`` bytes, fsynced; returns size and XXH3-128 of each."""
-    line = stream.readline(_MAX_MANIFEST_BYTES)
+def _receive(answer: HTTPResponse, directory: Path, is_cancelled: Callable[[], bool]) -> dict[str, tuple[int, str]]:
+    """Writes the files of an answer, fsynced; returns size and XXH3-128 of each."""
+    line = answer.readline(_MAX_MANIFEST_BYTES)
     if not line.endswith(b"\n"):
         raise EOFError("the answer ended early")
     files = Manifest.from_line(line).files
-    if len(line) + sum(size for _, size in files) != length:
+    if answer.length != sum(size for _, size in files):
         raise ValueError("the answer's length is not that of its files")
     buffer = memoryview(bytearray(min(CHUNK_BYTES, max((size for _, size in files), default=0))))
     received: dict[str, tuple[int, str]] = {}
@@ -161,7 +139,7 @@ def _receive(
         for name, size in files:
             file = open(directory / name, "wb", buffering=0)  # noqa: SIM115 (closed by _sync)
             try:
-                received[name] = (size, _receive_file(stream, file, size, buffer, is_cancelled))
+                received[name] = (size, _receive_file(answer, file, size, buffer, is_cancelled))
             finally:
                 syncs.append(submit(partial(_sync, file)))  # while the next file is received
     finally:
@@ -172,11 +150,11 @@ def _receive(
 
 
 def _receive_file(
-    stream: BufferedReader, file: FileIO, size: int, buffer: memoryview, is_cancelled: Callable[[], bool]
+    answer: HTTPResponse, file: FileIO, size: int, buffer: memoryview, is_cancelled: Callable[[], bool]
 ) -> str:
     digest = xxhash.xxh3_128()
     while size:
-        piece = buffer[: stream.readinto(buffer[: min(size, len(buffer))])]
+        piece = buffer[: answer.readinto(buffer[: min(size, len(buffer))])]
         if not piece:
             raise EOFError("the answer ended early")
         size -= len(piece)

@@ -10,6 +10,7 @@ Errors are a status of 400 or more with ``X-ClickHouse-Exception-Code`` and the 
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 
@@ -35,7 +36,12 @@ class Manifest:
         if content.get("version") != PROTOCOL_VERSION:
             raise ValueError(f"interserver protocol version {content.get('version')} is not {PROTOCOL_VERSION}")
         files = tuple((str(entry["name"]), int(entry["size"])) for entry in content["files"])
-        for name, _ in files:
-            if "/" in name or name in ("", ".", ".."):
-                raise ValueError(f"unacceptable file name {name!r}")
+        for name, size in files:
+            if "/" in name or name in ("", ".", "..") or size < 0:
+                raise ValueError(f"unacceptable file {name!r} of {size} bytes")
         return cls(files)
+
+
+def basic_authorization(credentials: tuple[str, str]) -> str:
+    """The ``Authorization`` header for (user, password)."""
+    return f"Basic {base64.b64encode(':'.join(credentials).encode()).decode()}"

@@ -6,20 +6,21 @@ large files go from the page cache to the socket without passing through this pr
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hmac
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import BinaryIO
-from urllib.parse import parse_qs, urlsplit
+from socketserver import ThreadingTCPServer
+from typing import Any
+from urllib.parse import parse_qs
 
-from engine.interserver.http_head import Head, answer_head, read_head
-from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest
+from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from parts.errors import PandoError, UserError
 from parts.part_name import PartName
 from parts.store import Snapshot
@@ -32,151 +33,155 @@ _IDLE_SECONDS = 300.0
 """A connection on which nothing moves for so long is closed."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
-_AT_ONCE_BYTES = 256 * 1024
-"""Smaller parts are sent in one piece."""
+_BUFFER_BYTES = 256 * 1024
+"""Files up to this size are gathered, so that a small part is sent in one piece."""
 
 
-class InterserverServer:
+class InterserverServer(ThreadingTCPServer):
     """``port`` is the real one, even if 0 was asked for. Serves from :meth:`start` to :meth:`stop`."""
 
+    allow_reuse_address = True
+    request_queue_size = 128
+
     def __init__(self, host: str, port: int, credentials: tuple[str, str] | None, lend: Lend) -> None:
-        self._authorization = _authorization(credentials) if credentials is not None else None
-        self._lend = lend
-        self._socket = _bind(host, port)
-        self.port: int = self._socket.getsockname()[1]
+        self.authorization = basic_authorization(credentials) if credentials is not None else None
+        self.lend = lend
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            message = f"Cannot listen on interserver address {host}:{port}: {error.strerror}"
+            raise UserError("NETWORK_ERROR", f"{message}; set another interserver_http_port") from None
+        self.port: int = self.server_address[1]
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._is_stopping = False
-        self._thread = threading.Thread(target=self._accept, name="interserver", daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, name="interserver", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         """Cuts what is being sent: whoever receives it will ask another replica, or again later."""
+        self._is_stopping = True
+        _cut(self.socket)  # wakes the thread that takes connections
+        if self._thread.ident is not None:
+            self.shutdown()
         with self._lock:
-            self._is_stopping = True
             connections = dict(self._connections)
-        for open_socket in (self._socket, *connections):
-            with contextlib.suppress(OSError):
-                open_socket.shutdown(socket.SHUT_RDWR)
-        for thread in (self._thread, *connections.values()):
-            if thread.ident is not None:
-                thread.join(_STOP_SECONDS)
-        self._socket.close()
+        for connection in connections:
+            _cut(connection)
+        for thread in connections.values():
+            thread.join(_STOP_SECONDS)
+        self.server_close()
 
-    def _accept(self) -> None:
-        while not self._is_stopping:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError as error:
-                if not self._is_stopping:
-                    logger.warning("an interserver connection could not be taken: %s", error)
-                    time.sleep(_PAUSE_SECONDS)  # there may be too many open files
-                continue
-            thread = threading.Thread(target=self._serve, args=(connection,), name="interserver", daemon=True)
-            with self._lock:
-                self._connections[connection] = thread
-                if self._is_stopping:
-                    connection.close()
-            thread.start()
-
-    def _serve(self, connection: socket.socket) -> None:
+    def get_request(self) -> tuple[socket.socket, Any]:
         try:
-            connection.settimeout(_IDLE_SECONDS)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with connection.makefile("rb") as stream:
-                while self._answer(connection, stream):
-                    pass
-        except (OSError, EOFError, ValueError) as error:
+            return super().get_request()
+        except OSError as error:
+            if not self._is_stopping:
+                logger.warning("an interserver connection could not be taken: %s", error)
+                time.sleep(_PAUSE_SECONDS)  # there may be too many open files
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Unlike the base class's threads, these can be cut and are waited for only so long."""
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), name="interserver", daemon=True
+        )
+        with self._lock:
+            self._connections[request] = thread
+        thread.start()
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if isinstance(error := sys.exception(), OSError):
             logger.debug("an interserver connection ended: %r", error)
-        except Exception:
-            logger.exception("an interserver connection failed")
-        finally:
-            with self._lock:
-                del self._connections[connection]
-            connection.close()
-
-    def _answer(self, connection: socket.socket, stream: BinaryIO) -> bool:
-        """Takes one request; ``False`` when it was the last."""
-        head = read_head(stream)
-        if head is None:
-            return False
-        method, target, _ = head.words
-        if method != "GET" or head.content_length:
-            _send_text(connection, 405, "Only GET\n")
-            return False
-        url = urlsplit(target)
-        if url.path == "/part":
-            self._send_part(connection, head, parse_qs(url.query))
-        elif url.path == "/ping":
-            _send_text(connection, 200, "Ok.\n")
         else:
-            _send_text(connection, 404, "Not found\n")
-        return not head.is_last
+            logger.exception("an interserver connection failed")
 
-    def _send_part(self, connection: socket.socket, head: Head, query: dict[str, list[str]]) -> None:
-        if not self._is_allowed(head):
-            _send_error(connection, UserError("AUTHENTICATION_FAILED", "Wrong interserver credentials"), 401)
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    server: InterserverServer
+    protocol_version = "HTTP/1.1"
+    timeout = _IDLE_SECONDS
+    disable_nagle_algorithm = True
+    wbufsize = _BUFFER_BYTES
+
+    def do_GET(self) -> None:
+        if (
+            self.headers.defects
+            or "Transfer-Encoding" in self.headers
+            or self.headers.get("Content-Length", "0") != "0"
+        ):
+            self.send_error(400)  # and closes: where the next request begins is not certain
+            return
+        path, _, query = self.path.partition("?")
+        if path == "/part":
+            self._send_part(parse_qs(query))
+        elif path == "/ping":
+            self._send_text(200, "Ok.\n")
+        else:
+            self._send_text(404, "Not found\n")
+
+    def log_message(self, *_: object) -> None:
+        """Not to stderr, where the base class writes."""
+
+    def _send_part(self, query: dict[str, list[str]]) -> None:
+        if not self._is_allowed():
+            self._send_exception(401, UserError("AUTHENTICATION_FAILED", "Wrong interserver credentials"))
             return
         try:
             name = PartName.parse(query.get("part", [""])[0])
-            snapshot, directory = self._lend(query.get("endpoint", [""])[0], name)
+            snapshot, directory = self.server.lend(query.get("endpoint", [""])[0], name)
         except PandoError as error:
-            _send_error(connection, error, 404)
+            self._send_exception(404, error)
             return
         with snapshot:
-            _send_files(connection, directory)
+            self._send_files(directory)
 
-    def _is_allowed(self, head: Head) -> bool:
-        if self._authorization is None:
-            return True
-        given = head.headers.get("authorization", "").encode("latin-1")
-        return hmac.compare_digest(given, self._authorization.encode("latin-1"))
+    def _is_allowed(self) -> bool:
+        expected, given = self.server.authorization, self.headers.get("Authorization", "")
+        return expected is None or hmac.compare_digest(given.encode(), expected.encode())
 
+    def _send_files(self, directory: Path) -> None:
+        found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
+        found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
+        manifest = Manifest(tuple((file.name, size) for size, file in found)).to_line()
+        self._send_head(200, "application/octet-stream", len(manifest) + sum(size for size, _ in found))
+        self.wfile.write(manifest)
+        for size, file in found:
+            if self._send_file(file, size) != size:
+                raise EOFError(f"{file} is no longer of {size} bytes")
 
-def _authorization(credentials: tuple[str, str]) -> str:
-    return f"Basic {base64.b64encode(':'.join(credentials).encode()).decode()}"
-
-
-def _send_files(connection: socket.socket, directory: Path) -> None:
-    found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
-    found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
-    sizes, files = [size for size, _ in found], [file for _, file in found]
-    manifest = Manifest(tuple((file.name, size) for file, size in zip(files, sizes, strict=True))).to_line()
-    length = len(manifest) + sum(sizes)
-    head = answer_head(200, {"Content-Type": "application/octet-stream", "Content-Length": str(length)})
-    if length <= _AT_ONCE_BYTES:
-        connection.sendall(b"".join([head, manifest, *(file.read_bytes() for file in files)]))
-        return
-    connection.sendall(head + manifest)
-    for file, size in zip(files, sizes, strict=True):
+    def _send_file(self, file: Path, size: int) -> int:
+        if size <= _BUFFER_BYTES:
+            return self.wfile.write(file.read_bytes())
+        self.wfile.flush()
         with open(file, "rb") as stream:
-            if size and connection.sendfile(stream, count=size) != size:
-                raise EOFError(f"{file} is shorter than it was")
+            return self.connection.sendfile(stream, count=size)
+
+    def _send_exception(self, status: int, error: PandoError) -> None:
+        self._send_text(status, error.message, {EXCEPTION_CODE_HEADER: str(error.code)})
+
+    def _send_text(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        body = text.encode()
+        self._send_head(status, "text/plain; charset=utf-8", len(body), headers)
+        self.wfile.write(body)
+
+    def _send_head(self, status: int, content_type: str, length: int, headers: dict[str, str] | None = None) -> None:
+        self.send_response_only(status)
+        for name, value in {"Content-Type": content_type, "Content-Length": str(length), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
 
 
-def _send_error(connection: socket.socket, error: PandoError, status: int) -> None:
-    _send_text(connection, status, error.message, {EXCEPTION_CODE_HEADER: str(error.code)})
-
-
-def _send_text(connection: socket.socket, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-    body = text.encode()
-    fixed = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
-    connection.sendall(answer_head(status, fixed | (headers or {})) + body)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            "NETWORK_ERROR",
-            f"Cannot listen on interserver address {host}:{port}: {error.strerror}; set another interserver_http_port",
-        ) from None
-    listener.listen(128)
-    return listener
+def _cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

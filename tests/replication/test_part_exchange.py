@@ -14,9 +14,8 @@ import pyarrow as pa
 import pytest
 
 from engine.interserver.client import InterserverClient
-from engine.interserver.http_head import read_head
 from engine.interserver.protocol import Manifest
-from engine.interserver.server import InterserverServer
+from engine.interserver.server import InterserverServer, _Handler
 from parts.disk import sync_directory
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
@@ -147,20 +146,60 @@ def test_other_http_clients_are_understood(make_owner: MakeOwner) -> None:
         assert content == b"".join(owner.files()[name] for name, _ in Manifest.from_line(manifest).files)
         assert http.get(f"{owner.url}/part", params={"part": "nonsense"}).status_code == 404
         assert http.get(f"{owner.url}/other").status_code == 404
-        assert http.post(f"{owner.url}/part", content=b"x").status_code == 405
+        assert http.post(f"{owner.url}/part", content=b"x").status_code == 501
+        assert http.request("GET", f"{owner.url}/ping", content=b"x").status_code == 400
         assert http.get(f"{owner.url}/ping", headers={"Connection": "close"}).text == "Ok.\n"
 
 
 @pytest.mark.parametrize(
-    "request_bytes", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"GET /" + b"a" * 70_000]
+    "request_bytes",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /ping HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /" + b"a" * 70_000,
+        b"GET /ping HTTP/1.1\r\nName: " + b"a" * 70_000,
+        b"GET /ping HTTP/1.1\r\n" + b"name: value\r\n" * 200,
+    ],
 )
-def test_what_is_not_http_ends_the_connection(make_owner: MakeOwner, request_bytes: bytes) -> None:
+def test_what_is_not_http_ends_the_connection_and_says_nothing_on_stderr(
+    make_owner: MakeOwner, capfd: pytest.CaptureFixture[str], request_bytes: bytes
+) -> None:
     owner = make_owner()
     with socket.create_connection(("127.0.0.1", owner.server.port), 30) as connection:
         connection.sendall(request_bytes)
-        with contextlib.suppress(ConnectionResetError):
-            assert connection.recv(100) == b""
+        with contextlib.suppress(ConnectionResetError), connection.makefile("rb") as answer:
+            assert b"Ok." not in answer.read()
     assert httpx.get(f"{owner.url}/ping", trust_env=False).status_code == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_connection_on_which_nothing_moves_is_closed(make_owner: MakeOwner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "timeout", 0.01)
+    with socket.create_connection(("127.0.0.1", make_owner().server.port), 30) as connection:
+        assert connection.recv(1) == b""
+
+
+def test_an_address_in_use_is_said(make_owner: MakeOwner) -> None:
+    with pytest.raises(UserError, match="set another interserver_http_port") as refused:
+        InterserverServer("127.0.0.1", make_owner().server.port, None, lambda *_: pytest.fail("not asked"))
+    assert refused.value.code == 210
+
+
+def test_ipv6_addresses(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    owner = make_owner()
+    server = InterserverServer("::1", 0, None, owner.lend)
+    server.start()
+    try:
+        client.fetch_part(f"http://[::1]:{server.port}", _ENDPOINT, NAME, tmp_path)
+    finally:
+        server.stop()
+
+
+def test_a_server_that_never_started_stops(make_owner: MakeOwner) -> None:
+    InterserverServer("127.0.0.1", 0, None, make_owner().lend).stop()
 
 
 class _Liar:
@@ -178,7 +217,8 @@ class _Liar:
             while True:
                 connection, _ = self._listener.accept()
                 with connection, connection.makefile("rb") as stream:
-                    read_head(stream)
+                    while stream.readline().strip():
+                        pass
                     connection.sendall(self._answer)
 
     def close(self) -> None:
@@ -203,7 +243,9 @@ _MANIFEST = b'{"version":1,"files":[{"name":"data.bin","size":100}]}\n'
         _HEAD % (len(_MANIFEST) + 100) + _MANIFEST,
         _HEAD % (len(_MANIFEST) + 100) + _MANIFEST + b"x" * 99,
         _HEAD % 100 + b'{"version":1,"files":[{"name":"../up","size":1}]}\n' + b"x",
+        _HEAD % 54 + b'{"version":1,"files":[{"name":"a.bin","size":-9}]}\n' + b"x" * 3,
         _HEAD % 20 + b'{"version":2}',
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + _MANIFEST + b"x" * 100,
     ],
 )
 def test_a_cut_or_strange_answer_is_a_network_error(client: InterserverClient, tmp_path: Path, answer: bytes) -> None:
@@ -244,6 +286,7 @@ def test_a_stop_cuts_what_is_being_sent(make_owner: MakeOwner, client: Interserv
         client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, stop_once)
     assert error.value.code == 210
     assert not owner.is_lending()
+    assert not owner.server._connections
 
 
 def test_part_that_lacks_a_file_at_its_owner_is_not_taken(
