@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -79,18 +80,26 @@ class ConditionBuilder:
         self._constants = ExpressionCompiler(Scope(), environment)
 
     def build(self, filters: Sequence[tuple[object, ExpressionCompiler]]) -> tuple[Condition, bool]:
-        """The conjunction of the filters that are understood, and whether all are.
+        """The conjunction of the filters that are understood, and whether it says of every row what they say.
 
-        Each filter comes with the compiler whose scope its names belong to.
+        Each filter comes with the compiler whose scope its names belong to. Where a column can be NULL a filter can be
+        neither true nor false, which a condition does not know: it still shows what cannot match, never what must.
         """
         terms = []
+        may_be_null = False
         for node, compiler in filters:
             try:
-                terms.append(self._term(self._normalized(node, compiler)))  # type: ignore[arg-type]
+                normalized = self._normalized(node, compiler)  # type: ignore[arg-type]
+                terms.append(self._term(normalized))
             except (NotUnderstood, PandoError):
                 continue
+            may_be_null |= any(self._may_be_null(name) for name in _columns(normalized))
         known = [term for term in terms if not isinstance(term, Unknown)]
-        return Both(tuple(known)) if known else Constant(True), len(known) == len(filters)
+        is_whole = len(known) == len(filters) and not may_be_null
+        return Both(tuple(known)) if known else Constant(True), is_whole
+
+    def _may_be_null(self, column: str) -> bool:
+        return column not in self._schema or self._schema.column(column).type.is_nullable
 
     # Names ------------------------------------------------------------------------------------------------------------
 
@@ -276,7 +285,7 @@ class ConditionBuilder:
 
         schema = TableSchema((Column(column, strip_nullable(type_)),))
         compiled = compile_node(key.node, schema, self._environment.zone)
-        block = pa.table({column: pa.array([value.as_py()], strip_nullable(type_).arrow)})
+        block = pa.table({column: pa.repeat(value, 1)})
         result = compiled.evaluate(block).combine_chunks()
         if pa.types.is_dictionary(result.type):
             result = result.dictionary_decode()
@@ -294,7 +303,10 @@ class ConditionBuilder:
         if isinstance(bare, FloatType):
             if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
                 raise NotUnderstood
-            return pa.scalar(float(self._computed(typed)), bare.arrow)  # type: ignore[arg-type]
+            number = float(self._computed(typed))  # type: ignore[arg-type]
+            if math.isnan(number):  # no range holds it, IN finds it
+                raise NotUnderstood
+            return pa.scalar(number, bare.arrow)
         if isinstance(bare, DecimalType):
             return _decimal(self._computed(typed), given, bare)
         exact = (
@@ -316,10 +328,19 @@ class ConditionBuilder:
             except ValueError:
                 raise NotUnderstood from None
         converted = Typed(cast_to(typed, bare, self._environment.zone), bare)
+        if isinstance(bare, DateTime64Type) and bare.unit == "ns":
+            return self._nanoseconds(converted, bare)
         value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
         if value is None:
             raise NotUnderstood
         return pa.scalar(value, bare.arrow)
+
+    def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
+        """Python's datetime would cut the value to microseconds, and the condition would be another one."""
+        value = self._computed(Typed(f"epoch_ns({converted.sql})", IntegerType(64, True)))
+        if value is None:
+            raise NotUnderstood
+        return pa.scalar(value, pa.int64()).cast(type_.arrow)
 
     def _computed(self, typed: Typed) -> object:
         if typed.is_literal:
@@ -330,6 +351,8 @@ class ConditionBuilder:
 
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_EXACT = decimal.Context(prec=160)
+"""Holds every sum of digits that two decimals can have; the default context has 28."""
 _OTHER = Literal("\0of another table")
 
 
@@ -376,8 +399,8 @@ def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
     if not isinstance(given, (IntegerType, DecimalType)):
         raise NotUnderstood
     number = decimal.Decimal(str(value))
-    rounded = number.quantize(decimal.Decimal(1).scaleb(-bare.scale))
-    if rounded != number or abs(rounded) >= decimal.Decimal(10) ** (bare.precision - bare.scale):
+    rounded = _EXACT.quantize(number, decimal.Decimal(1).scaleb(-bare.scale))
+    if rounded != number or _EXACT.abs(rounded) >= decimal.Decimal(10) ** (bare.precision - bare.scale):
         raise NotUnderstood
     return pa.scalar(rounded, bare.arrow)
 

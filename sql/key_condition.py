@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from parts.part_metadata import python_value
 from sql.key_ranges import Bounds, Mask, Wanted
 
 Change = Callable[[pa.Array], pa.Array]
@@ -94,9 +96,8 @@ class InSet(Condition):
         bounds = changed(keys[self.key], self.change)
         found = np.zeros(size, bool)
         if len(self.values) > _MANY:
-            ordered = sorted(value.as_py() for value in self.values)
-            type_ = self.values[0].type
-            return Wanted(pa.scalar(ordered[0], type_), pa.scalar(ordered[-1], type_)).intersects(bounds), ~found
+            ends = pc.min_max(pa.array(self.values, self.values[0].type))
+            return Wanted(ends["min"], ends["max"]).intersects(bounds), ~found
         for value in self.values:
             found |= Wanted(value, value).intersects(bounds)
         return found, np.ones(size, bool)
@@ -167,5 +168,5 @@ def changed(bounds: Bounds, change: Change | None) -> Bounds:
 def _shown(value: pa.Scalar | None) -> str:
     if value is None:
         return ""
-    item = value.as_py()
+    item = python_value(value)
     return f"'{item}'" if isinstance(item, str) else str(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 from pathlib import Path
 from unittest.mock import patch
 
@@ -197,6 +198,82 @@ def test_other_counts_are_computed(tables: list[PartTable], query: str) -> None:
     plain = MemoryCatalog({"t": MemoryRelation(tables[0].description.schema, rows)})
     found = QueryEngine().select(query, catalog=MemoryCatalog({"t": tables[0]})).read_all()
     assert found.equals(QueryEngine().select(query, catalog=plain).read_all())
+
+
+@pytest.mark.parametrize("key", ["ifNull(n, 0)", "assumeNotNull(n)", "isNull(n)", "ifNull(c, '')"])
+@pytest.mark.parametrize("as_partition", [False, True])
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("n != 5", [1, 2]), ("NOT (n = 5)", [1, 2]), ("n NOT IN (5, 6)", [1, 2]), ("NOT (n = 5 OR n > 7)", [1, 2]),
+        ("n < 5", [1, 2]), ("n = 0", []), ("c != 'x'", [1, 2]), ("c NOT LIKE 'x%'", [1, 2]),
+        ("n IS NULL", [None, None]),
+    ],
+)  # fmt: skip
+def test_null_is_neither_true_nor_false(
+    tmp_path: Path, key: str, as_partition: bool, condition: str, wanted: list[int | None]
+) -> None:
+    """The key is not NULL where the column is: what the key shows for sure of a row need not hold."""
+    columns = "n Nullable(Int32), c LowCardinality(Nullable(String))"
+    table = describe(columns, "" if as_partition else key, key if as_partition else "", granularity=2)
+    block = pa.table({"n": pa.array([None, 1, 2, None]), "c": pa.array([None, "a", "b", None]).dictionary_encode()})
+    table.insert(tmp_path, block.cast(table.description.schema.arrow))
+    catalog = MemoryCatalog({"t": table})
+    count = QueryEngine().select(f"SELECT count() FROM t WHERE {condition}", catalog=catalog).read_all()
+    rows = QueryEngine().select(f"SELECT n FROM t WHERE {condition} ORDER BY n", catalog=catalog).read_all()
+    assert count.column(0).to_pylist() == [len(wanted)]
+    assert rows.column(0).to_pylist() == wanted
+
+
+_NANOSECONDS = [1_577_836_800_123_456_789 + step for step in range(3)]
+
+
+@pytest.mark.parametrize("partition_by", ["", "toYYYYMM(t)", "t"])
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("t >= '2020-01-01 00:00:00.123456790'", [1, 2]), ("t = '2020-01-01 00:00:00.123456789'", [0]),
+        ("t < toDateTime64('2020-01-01 00:00:00.123456791', 9, 'UTC')", [0, 1]), ("t > '2020-01-01'", [0, 1, 2]),
+        ("t IN ('2020-01-01 00:00:00.123456790', '2020-01-01 00:00:00.5')", [1]),
+        ("t IN (" + ", ".join(f"'2020-01-01 00:00:00.123456{n:03}'" for n in range(490, 791)) + ")", [0, 1]),
+        ("toYYYYMM(t) = 202001", [0, 1, 2]),
+    ],
+)  # fmt: skip
+def test_a_key_has_its_nanoseconds(tmp_path: Path, partition_by: str, condition: str, wanted: list[int]) -> None:
+    table = describe("t DateTime64(9, 'UTC'), k UInt8", "t", partition_by, granularity=1)
+    times = pa.array(_NANOSECONDS).cast(table.description.schema.arrow.field("t").type)
+    table.insert(tmp_path, pa.table({"t": times, "k": pa.array([0, 1, 2], pa.uint8())}))
+    catalog = MemoryCatalog({"t": table})
+    rows = QueryEngine().select(f"SELECT k FROM t WHERE {condition} ORDER BY k", catalog=catalog).read_all()
+    count = QueryEngine().select(f"SELECT count() FROM t WHERE {condition}", catalog=catalog).read_all()
+    assert rows.column(0).to_pylist() == wanted
+    assert count.column(0).to_pylist() == [len(wanted)]
+    QueryEngine().explain(f"SELECT * FROM t WHERE {condition}", "", {"indexes": 1}, catalog=catalog).read_all()
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("m > toDecimal128('12345678901234567890', 10)", 1), ("m = toDecimal128('12345678901234567891.5', 10)", 1),
+        ("m < 12345678901234567890", 1), ("m < 99999999999999999999999999999999999999", 2), ("m = 1", 1),
+    ],
+)  # fmt: skip
+def test_a_key_of_many_digits(tmp_path: Path, condition: str, wanted: int) -> None:
+    table = describe("m Decimal(38, 10)", "m", granularity=1)
+    numbers = [decimal.Decimal(1), decimal.Decimal("12345678901234567891.5")]
+    table.insert(tmp_path, pa.table({"m": pa.array(numbers, pa.decimal128(38, 10))}))
+    query = f"SELECT count() FROM t WHERE {condition}"
+    result = QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all()
+    assert result.column(0).to_pylist() == [wanted]
+
+
+def test_in_finds_nan(tmp_path: Path) -> None:
+    """The last granule is from infinity to NaN."""
+    table = describe("f Float64", "f", granularity=2)
+    table.insert(tmp_path, pa.table({"f": [1.0, 5.0, float("inf"), float("nan")]}))
+    for query, wanted in (("f IN (nan)", 1), ("f IN (1, nan)", 2), ("f = nan", 0), ("f NOT IN (nan)", 3)):
+        result = QueryEngine().select(f"SELECT f FROM t WHERE {query}", catalog=MemoryCatalog({"t": table})).read_all()
+        assert result.num_rows == wanted
 
 
 @pytest.mark.parametrize(
