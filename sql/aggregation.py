@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.errors import UserError
-from parts.types import DataType, strip_nullable
+from parts.types import DataType, LowCardinalityType, strip_nullable
 from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
 from sql.functions.combinators import compile_aggregate
 from sql.scope import SourceColumn, default_sql
+from sql.short_strings import code_of, decoded
 from sql.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
 from sql.typed import Typed
 
@@ -38,10 +39,12 @@ class AfterAggregation(ExpressionCompiler):
         self._lambda_names = rows._lambda_names
         self.windows = rows.windows
         self.allow_windows = rows.allow_windows
+        # DuckDB groups by one dictionary at its best.
+        codable = len(keys) > 1 or not all(isinstance(key.type, LowCardinalityType) for key in keys)
         for key in keys:
-            self._add_key(key)
+            self._add_key(key, codable)
 
-    def _add_key(self, key: Typed) -> None:
+    def _add_key(self, key: Typed, codable: bool) -> None:
         if key.number in self.keys:
             return
         name = f'"k{self.number}_{len(self.key_sql)}"'
@@ -49,7 +52,10 @@ class AfterAggregation(ExpressionCompiler):
         if self._rollup and not key.type.is_nullable:
             # A key that is rolled up has its type's default, not NULL.
             reference = f"coalesce({name}, {default_sql(key.type)})"
-        self.key_sql.append(f"{key.number} AS {name}")
+        code = code_of(self.rows, key.sql) if codable else None
+        if code is not None:
+            reference = decoded(name)
+        self.key_sql.append(f"{code or key.number} AS {name}")
         self.keys[key.number] = Typed(reference, key.type)
 
     def compile(self, node: Node) -> Typed:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parts.errors import CancelledError, PandoError
+from parts.errors import CancelledError, ConflictError, PandoError
 from parts.types import DataType, StringType
 from sql import database
 from sql.functions.registry import Environment
@@ -26,7 +26,7 @@ from sql.row_count import with_more_rows, without_certain
 from sql.scans import ReadStatistics, ScanState, ScanStream
 from sql.statement_pool import Lease, StatementPool
 from sql.storage_arrays import storage_batch, storage_schema
-from sql.syntax_tree import Query
+from sql.syntax_tree import Query, Select
 
 __all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
 
@@ -76,12 +76,17 @@ class QueryEngine:
     ) -> SelectResult:
         """Starts a query. Errors of the text are raised here, errors of the data while the batches are read."""
         key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), parameters)
-        plan = self._plans.find(key, catalog)
-        if plan is None:
-            tree, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+
+        def new_plan(with_codes: bool) -> Plan:
+            tree, compiler, compiled = self._compile(
+                query, catalog, settings, database, parameters, constants, with_codes
+            )
             plan = make_plan(tree, compiler.scans, compiled)
             self._plans.keep(key, tree, plan)
-        run = _Run(plan, int(str((settings or {}).get("max_threads", 0))))
+            return plan
+
+        plan = self._plans.find(key, catalog) or new_plan(True)
+        run = _Run(plan, int(str((settings or {}).get("max_threads", 0))), lambda: new_plan(False))
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def describe(
@@ -128,11 +133,13 @@ class QueryEngine:
         database: str,
         parameters: Mapping[str, str] | None,
         constants: Mapping[str, str] | None,
+        with_codes: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         given = dict(constants or {})
         environment = Environment(given.get("timezone", "UTC"), given, time.time())
         tree = rewrite(parse_query(query), parameters or {})
         compiler = QueryCompiler(catalog, environment, database, settings)
+        compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
         try:
             return tree, compiler, compiler.compile(tree)
         except RecursionError:
@@ -142,8 +149,9 @@ class QueryEngine:
 class _Run:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
-    def __init__(self, plan: Plan, max_threads: int) -> None:
+    def __init__(self, plan: Plan, max_threads: int, plan_without_codes: Callable[[], Plan]) -> None:
         self.plan = plan
+        self._plan_without_codes = plan_without_codes
         self.state = ScanState()
         self._max_threads = max_threads
         self._snapshots: list[PartsSnapshot] = []
@@ -153,13 +161,40 @@ class _Run:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._result()
+            yield from self._result_of_any_strings()
         except GeneratorExit:
             raise
         except Exception as error:
             raise self._translated(error) from (None if isinstance(error, PandoError) else error)
         finally:
             self.close()
+
+    def _result_of_any_strings(self) -> Iterator[pa.RecordBatch]:
+        """Begins anew without codes when a string is too long for one (``sql.short_strings``)."""
+        is_begun = False
+        try:
+            for batch in self._result():
+                is_begun = True
+                yield batch
+            return
+        except Exception:
+            if not self.state.met_long_string or is_begun:
+                raise
+        self._forget_run()
+        yield from self._result()
+
+    def _forget_run(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise CancelledError()
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.close()
+        statistics = self.state.statistics
+        statistics.read_rows = statistics.read_bytes = statistics.parts = statistics.marks = 0
+        columns, self.plan = self.plan.columns, self._plan_without_codes()
+        if self.plan.columns != columns:
+            raise ConflictError("ABORTED", "The table was replaced while the query read it: try again")
 
     def _result(self) -> Iterator[pa.RecordBatch]:
         if self.state.cancelled:
@@ -183,9 +218,11 @@ class _Run:
         for planned, chosen in zip(self.plan.scans, parts, strict=True):
             name = f"s{planned.scan.source.number}"
             streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads, self.plan.first_rows)
+            if planned.scan.coded:
+                streams[name].begin()
         lease = _statements.lease(self.plan.sql, streams)
         with self._lock:
-            if self._closed:
+            if self._closed or self.state.cancelled:
                 lease.close()
                 raise CancelledError()
             self._lease = lease

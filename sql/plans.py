@@ -19,6 +19,7 @@ from sql.query_compiler import CompiledQuery, Scan
 from sql.relation import PartsRelation, RelationCatalog
 from sql.row_count import is_row_count
 from sql.scans import scan_sql
+from sql.short_strings import FIRST_ROWS, leave_out_strings
 from sql.syntax_tree import Alias, Function, Identifier, Literal, NamedTable, OrderItem, Query, Select, Star, walk
 from sql.type_mapping import output_cast
 
@@ -60,20 +61,22 @@ class Plan:
     scans: tuple[ScanPlan, ...]
     counts_rows: bool
     first_rows: int = 0
-    """So many rows of a scan may be enough: LIMIT without ORDER BY. 0: not known."""
+    """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
 
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
     sql = _final_sql(compiled)
     planned = []
     for scan in scans:
+        leave_out_strings(scan, sql)
         sql = sql.replace(scan.placeholder, scan_sql(scan))
         relation = scan.source.relation
         if isinstance(relation, PartsRelation):
             planned.append(ScanPlan(scan, relation.description, analyse_scan(scan)))
         else:
             planned.append(ScanPlan(scan))
-    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), _first_rows(tree))
+    first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
+    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), first_rows)
 
 
 def _first_rows(tree: Query) -> int:

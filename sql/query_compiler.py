@@ -19,6 +19,7 @@ from sql.expression_compiler import ExpressionCompiler
 from sql.functions.registry import Environment
 from sql.relation import RelationCatalog
 from sql.scope import Scope, Source
+from sql.short_strings import ShortStrings
 from sql.syntax_tree import Query, Select, Union
 from sql.type_inference import supertype
 from sql.typed import Typed
@@ -40,6 +41,8 @@ class Scan:
     conditions: list[tuple[object, ExpressionCompiler]] = field(default_factory=list)
     definitions: dict[str, Column] = field(init=False)
     """The table's columns: ``source.columns`` may be shadowed by an ARRAY JOIN later."""
+    coded: dict[str, None] = field(default_factory=dict)
+    """The columns whose codes the query reads (``sql.short_strings``)."""
 
     def __post_init__(self) -> None:
         columns = self.source.columns.values()
@@ -65,6 +68,9 @@ class QueryCompiler:
         self.database = default_database
         self.settings = settings or {}
         self.scans: list[Scan] = []
+        self.short_strings = ShortStrings()
+        self.outermost: Select | None = None
+        """The SELECT that may use codes of short strings."""
         self._number = 0
 
     def next_number(self) -> int:

@@ -31,6 +31,7 @@ from sql.pruning import PrunedPart
 from sql.query_compiler import Scan
 from sql.relation import ArrowRelation, KeyedRelation, PartsRelation
 from sql.scope import VIRTUAL_COLUMNS
+from sql.short_strings import LongStringError, code_label, codes
 from sql.type_mapping import engine_type
 from sql.typed import quoted
 
@@ -56,6 +57,8 @@ class ScanState:
     statistics: ReadStatistics = field(default_factory=ReadStatistics)
     error: PandoError | None = None
     cancelled: bool = False
+    met_long_string: bool = False
+    """A scan ended because a string has no code."""
 
 
 def _comes_as(type_: DataType) -> str:
@@ -88,7 +91,8 @@ def _needs_cast(type_: DataType) -> bool:
 
 
 def scan_columns(scan: Scan) -> list[str]:
-    return list(scan.source.used)
+    """The columns that are read."""
+    return [*scan.source.used, *(name for name in scan.coded if name not in scan.source.used)]
 
 
 def scan_sql(scan: Scan) -> str:
@@ -96,7 +100,7 @@ def scan_sql(scan: Scan) -> str:
     number = scan.source.number
     columns = []
     casts = False
-    for name in scan_columns(scan):
+    for name in scan.source.used:
         definition = scan.definitions[name]
         label = quoted(f"{number}.{name}")
         if _needs_cast(definition.type):
@@ -104,6 +108,7 @@ def scan_sql(scan: Scan) -> str:
             columns.append(f"CAST({label} AS {engine_type(definition.type)}) AS {label}")
         else:
             columns.append(label)
+    columns += [quoted(code_label(number, name)) for name in scan.coded]
     return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
 
 
@@ -128,17 +133,35 @@ class ScanStream:
         self._state = state
         self._names = scan_columns(scan)
         fields = []
-        for name in self._names:
+        for name in scan.source.used:
             definition = scan.definitions[name]
             fields.append(pa.field(f"{scan.source.number}.{name}", definition.type.arrow))
+        fields += [pa.field(code_label(scan.source.number, name), pa.uint64()) for name in scan.coded]
         self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
+        self._coded = [self._names.index(name) for name in scan.coded]
+        self._begun: Iterator[pa.RecordBatch] | None = None
+
+    def begin(self) -> None:
+        """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code."""
+        batches = self._record_batches()
+        self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
 
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self.schema, _counted(self._batches(), self.schema, self._state))
-        return reader.__arrow_c_stream__()
+        batches, self._begun = self._begun or self._record_batches(), None
+        return pa.RecordBatchReader.from_batches(self.schema, batches).__arrow_c_stream__()
+
+    def _record_batches(self) -> Iterator[pa.RecordBatch]:
+        for arrays in _counted(self._batches(), self._state):
+            try:
+                coded = [codes(arrays[position]) for position in self._coded]
+            except LongStringError:
+                self._state.met_long_string = True
+                raise
+            given = arrays[: len(self.schema) - len(coded)]
+            yield pa.RecordBatch.from_arrays([*given, *coded], schema=self.schema)
 
     def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
         relation = self._scan.source.relation
@@ -206,9 +229,7 @@ def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
 
-def _counted(
-    batches: Iterator[tuple[list[pa.Array], int]], schema: pa.Schema, state: ScanState
-) -> Iterator[pa.RecordBatch]:
+def _counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) -> Iterator[list[pa.Array]]:
     zeros = pa.array(np.zeros(0, np.uint8))
     statistics = state.statistics
     try:
@@ -219,10 +240,9 @@ def _counted(
                 if len(zeros) < rows:
                     zeros = pa.array(np.zeros(rows, np.uint8))
                 arrays = [zeros.slice(0, rows)]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
             statistics.read_rows += rows
-            statistics.read_bytes += batch.nbytes
-            yield batch
+            statistics.read_bytes += sum(array.nbytes for array in arrays)
+            yield arrays
     except PandoError as error:
         state.error = error
         raise

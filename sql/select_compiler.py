@@ -130,6 +130,8 @@ class SelectCompiler:
         if select.grouping == "SETS":
             raise not_implemented("GROUP BY GROUPING SETS")
         compiled = [self.rows.compile(self._positional(key, outputs)).plain for key in keys]
+        if select is self.query.outermost:
+            self.query.short_strings.begin(select, self.query.scans)
         number = self.query.next_number()
         rollup = select.grouping in ("ROLLUP", "CUBE")
         return AfterAggregation(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from parts.types import FixedStringType, FloatType, IntegerType, NothingType, StringType, strip_nullable
 from sql.functions.combinators import Combined, build_aggregate, find_combined
 from sql.functions.registry import find_aggregate
+from sql.short_strings import code_of
 from sql.syntax_tree import Function, Star
 from sql.typed import FLOAT64, Typed, cast
 
@@ -118,7 +119,8 @@ class _Steps:
 
     def sql(self, rows_sql: str) -> str:
         keys = self._groups.key_sql
-        first = ", ".join([*keys, f"{self._counted} AS {self._value}", *self._parts])
+        counted = code_of(self._groups.rows, self._counted) or self._counted
+        first = ", ".join([*keys, f"{counted} AS {self._value}", *self._parts])
         by = ", ".join(text.rsplit(" AS ", 1)[0] for text in keys)
         names = ", ".join(text.rsplit(" AS ", 1)[1] for text in keys)
         inner = f"SELECT {first}{rows_sql} GROUP BY {by}, {self._value}"

@@ -15,6 +15,7 @@ from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
 from sql.functions.registry import Call, Rule, check_arity, find_aggregate, unknown_function
 from sql.scope import default_sql
+from sql.short_strings import code_of
 from sql.syntax_tree import Function, Star
 from sql.typed import FLOAT64, NOTHING, Typed, literal
 
@@ -106,6 +107,11 @@ def build_aggregate(
         return literal(None)
     nullable = any(arg.type.is_nullable for arg in plain)
     bare = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in plain)
+    if rule.name == "uniqExact":
+        bare = tuple(replace(arg, sql=code_of(rows, arg.sql) or arg.sql) for arg in bare)
+        if len(bare) > 1:  # DuckDB counts a row of NULLs, ClickHouse none with a NULL in it
+            own = (f"{arg.sql} IS NOT NULL" for arg, given in zip(bare, plain, strict=True) if given.type.is_nullable)
+            filters = [*filters, *own]
     value = rule.build(Call(rule.name, bare, rows.environment, params))
     condition = f" FILTER (WHERE {' AND '.join(filters)})" if filters else ""
     sql = value.sql.replace(DISTINCT_MARK, "DISTINCT " if distinct else "").replace(FILTER_MARK, condition + over)

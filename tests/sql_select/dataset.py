@@ -69,6 +69,16 @@ TABLES: dict[str, tuple[str, str]] = {
         "id UInt8, x Float64",
         "SELECT number, [1.5, nan, -2.5, inf, 0, -inf, nan, 2.5, 3.5][number + 1] FROM numbers(9)",
     ),
+    "words": (
+        """id UInt16, k String, w String, nk Nullable(String), lk LowCardinality(String),
+        lnk LowCardinality(Nullable(String)), arr Array(String), n Int32""",
+        """SELECT number, ['', 'a', 'b', 'ab', 'a\\0', '\\0', '\\0\\0', 'ünï', 'seven77', '日本',
+        '日本x'][number % 11 + 1],
+        ['short', 'eight888', 'übersee', '日本語', '', 'seven77\\0', 'much longer than seven bytes'][number % 7 + 1],
+        if(number % 4 = 0, NULL, ['', 'x', 'x\\0', 'é'][number % 5 % 4 + 1]), ['p', '', 'pqr', 'ßß'][number % 4 + 1],
+        if(number % 6 = 0, NULL, ['', 'u', 'uu'][number % 3 + 1]), arrayMap(x -> ['m', 'mm'][x % 2 + 1], range(number %
+        4)), toInt32(number * 7 % 31) - 15 FROM numbers(600)""",
+    ),
     "nothing": ("a UInt8, s String, n Nullable(Int32)", "SELECT 1, 'x', NULL FROM numbers(0)"),
 }  # fmt: skip
 

@@ -13,6 +13,10 @@ SELECT ns, lc, uniqExact(if(id > 60, ni, NULL)), count(if(id > 60, ni, NULL)), s
 SELECT toString(id % 2) AS a, toString(id % 3) AS b, uniqExact(id), min(x), max(x), count(x) FROM floats GROUP BY a, b ORDER BY a, b
 SELECT lc, lcn, uniqExact(u8), sum(f32) > 0, sum(f64) < 0, min(f32), max(f64) FROM types GROUP BY lc, lcn ORDER BY lc, lcn
 SELECT s, lc, uniqExact(b), sum(u64 * 18446744073709), sum(i64 * 9223372036854), avg(u64) FROM types GROUP BY s, lc ORDER BY s, lc
+-- Several arguments: a NULL among them is not counted
+SELECT count(DISTINCT ni, ns), uniqExact(ns, lc), uniq(lcn, u8, ni), uniqExactIf(ns, ni, id > 30), uniqExact((ns, ni)) FROM types
+SELECT lc, count(DISTINCT ni, ns), uniqExact(lcn, b) FILTER (WHERE id > 50) AS few, count() FROM types GROUP BY lc ORDER BY lc
+SELECT uniqExact(ns, ni) OVER (PARTITION BY lc) AS n, id FROM types ORDER BY id LIMIT 5
 -- Nothing to group
 SELECT s, toString(a) AS t, uniqExact(a), count(), sum(n), avg(n) FROM nothing GROUP BY s, t ORDER BY s
 SELECT s, lc, uniqExact(u8), count() FROM types WHERE id > 1000 GROUP BY s, lc
