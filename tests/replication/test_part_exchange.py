@@ -243,7 +243,7 @@ _MANIFEST = b'{"version":1,"files":[{"name":"data.bin","size":100}]}\n'
         _HEAD % (len(_MANIFEST) + 100) + _MANIFEST,
         _HEAD % (len(_MANIFEST) + 100) + _MANIFEST + b"x" * 99,
         _HEAD % 100 + b'{"version":1,"files":[{"name":"../up","size":1}]}\n' + b"x",
-        _HEAD % 54 + b'{"version":1,"files":[{"name":"a.bin","size":-9}]}\n' + b"x" * 3,
+        _HEAD % 81 + b'{"version":1,"files":[{"name":"a.bin","size":-9},{"name":"b.bin","size":12}]}\n' + b"x" * 3,
         _HEAD % 20 + b'{"version":2}',
         b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + _MANIFEST + b"x" * 100,
     ],
