@@ -97,6 +97,11 @@ def _is_done(future: Future[pa.Table] | None) -> bool:
     return future is None or future.done()
 
 
+def without_mark(first: bytes) -> bytes:
+    """The first three bytes of a text, unless they are its byte order mark."""
+    return b"" if first == b"\xef\xbb\xbf" else first
+
+
 def read_line(stream: BinaryIO, rest: bytes) -> tuple[bytes, bytes]:
     """The first line (without its end) and what was read behind it."""
     while b"\n" not in rest:

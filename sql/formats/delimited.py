@@ -20,7 +20,8 @@ from pyarrow import csv
 from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
-from sql.formats.chunks import parse_chunks, read_line, row_chunks
+from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
+from sql.formats.csv_dialect import csv_rules, empty_row, has_empty_lines
 from sql.formats.escapes import is_in, is_text, unchecked_text, unescape, unescape_bytes
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
@@ -39,6 +40,7 @@ class _Dialect:
     quote: str | bool
     cut: Callable[[bytes], int]
     clean: Callable[[bytes], bytes]
+    check: Callable[[bytes, int, int], None]
     escaped: bool
 
 
@@ -48,11 +50,13 @@ def read_delimited(
     """Tables of the columns that the data has, chunk by chunk."""
     dialect = _csv_dialect(options.csv_delimiter) if csv_rules else _TSV
     first_row = 1
-    rest = stream.read(3)
-    rest = b"" if rest == b"\xef\xbb\xbf" else rest  # a byte order mark
+    rest = without_mark(stream.read(3))
     flat = _flat_columns(columns) if csv_rules else list(columns)
     fields: list[Column | None] = list(flat)
     if names:
+        rest = rest or stream.read(1)
+        if not rest:
+            return  # no data at all, not even a header
         fields, rest = _header(stream, rest, flat, options, dialect, types)
         first_row += 1 + types
     chunks = row_chunks(stream, dialect.cut, first=rest)
@@ -110,7 +114,7 @@ def _fold(table: pa.Table, name: str, type_: DataType) -> pa.Array | None:
 def _header(
     stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect, types: bool
 ) -> tuple[list[Column | None], bytes]:
-    line, rest = read_line(stream, rest)
+    line, rest = _header_line(stream, rest, dialect)
     known = {column.name: column for column in columns}
     fields: list[Column | None] = []
     names = _split_header(line, dialect)
@@ -121,15 +125,30 @@ def _header(
             raise UserError("INCORRECT_DATA", f"Column {name!r} is twice in the {dialect.name} header")
         fields.append(known.get(name))
     if types:
-        line, rest = read_line(stream, rest)
+        line, rest = _header_line(stream, rest, dialect)
         _check_types(_split_header(line, dialect), fields, names)
     return fields, rest
+
+
+def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
+    """The first line; in CSV a quoted name may hold line ends."""
+    line, rest = read_line(stream, rest)
+    while dialect.quote and line.count(b'"') % 2:
+        following, behind = read_line(stream, rest)
+        if not following and not behind:
+            break
+        line, rest = line + b"\n" + following, behind
+    return line.removesuffix(b"\r") if dialect.quote else line, rest
 
 
 def _split_header(line: bytes, dialect: _Dialect) -> list[str]:
     if not line.strip(b"\r"):
         raise UserError("INCORRECT_DATA", f"The {dialect.name} header line is empty")
-    parse = csv.ParseOptions(delimiter=dialect.delimiter, quote_char=dialect.quote, double_quote=True)
+    line = dialect.clean(line)
+    dialect.check(line + b"\n", 1, 1)
+    parse = csv.ParseOptions(
+        delimiter=dialect.delimiter, quote_char=dialect.quote, double_quote=True, newlines_in_values=True
+    )
     read = csv.ReadOptions(autogenerate_column_names=True, block_size=len(line) + 2)
     table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, csv.ConvertOptions(column_types=None))
     convert = csv.ConvertOptions(column_types={name: pa.string() for name in table.column_names})
@@ -153,11 +172,7 @@ def _chunk_table(
     chunk: bytes, fields: list[Column | None], first_row: int, dialect: _Dialect, options: FormatOptions
 ) -> pa.Table:
     names = [field.name if field is not None else f"\0{position}" for position, field in enumerate(fields)]
-    if dialect.quote and _has_open_quote(chunk, dialect.delimiter):
-        raise UserError(
-            "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
-            f"Cannot parse input: expected a closing quote in {dialect.name} data behind row {first_row - 1}",
-        )
+    dialect.check(chunk, first_row, len(fields))
     # An empty field of a Nullable column with an expression takes it, \N does not: then only the empty ones are read
     # as null, and \N is told by its text.
     told_apart = {field.name for field in fields if field is not None and _takes_expression(field, dialect)}
@@ -321,80 +336,17 @@ def _without_carriage_returns(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield from chunks
 
 
-_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, True)
+def _check_tsv(chunk: bytes, first_row: int, width: int) -> None:
+    if width > 1 and has_empty_lines(chunk):
+        lines = chunk.split(b"\n")
+        empty = lines.index(b"")
+        if empty < len(lines) - 1:
+            raise empty_row(first_row + empty, width)
 
 
-_CUT_TAIL_BYTES = 64 << 10
-_BESIDE_QUOTE = np.zeros(256, bool)
-_BESIDE_QUOTE[[ord(char) for char in '"\n\r \t']] = True
-
-
-def _cut_by_parity(data: bytes, delimiter: str) -> int | None:
-    """The end of the last line end outside quotes; ``None`` when a quote stands in the middle of a bare field."""
-    buffer = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(buffer == 34)
-    allowed = _BESIDE_QUOTE.copy()
-    allowed[ord(delimiter)] = True
-    before = allowed[buffer[np.maximum(quotes - 1, 0)]] | (quotes == 0)
-    behind = allowed[buffer[np.minimum(quotes + 1, len(buffer) - 1)]] | (quotes == len(buffer) - 1)
-    if not (before | behind).all():
-        return None
-    tail_bytes = _CUT_TAIL_BYTES
-    while True:
-        start = max(0, len(buffer) - tail_bytes)
-        lines = start + np.flatnonzero(buffer[start:] == 10)
-        whole = lines[np.searchsorted(quotes, lines) % 2 == 0]
-        if len(whole) or not start:
-            return int(whole[-1]) + 1 if len(whole) else 0
-        tail_bytes *= 8
-
-
-def _has_open_quote(chunk: bytes, delimiter: str) -> bool:
-    return b'"' in chunk and chunk.count(b'"') % 2 == 1 and _cut_by_parity(chunk, delimiter) is not None
-
-
-def _blanks_at_edges(chunk: bytes, blank: list[int], edges: np.ndarray) -> bool:
-    """Whether a blank stands beside a delimiter or a line end."""
-    buffer = np.frombuffer(chunk, np.uint8)
-    places = np.concatenate([np.flatnonzero(buffer == mark) for mark in blank])
-    if not len(places):
-        return False
-    before = edges[buffer[np.maximum(places - 1, 0)]] | (places == 0)
-    behind = edges[buffer[np.minimum(places + 1, len(buffer) - 1)]] | (places == len(buffer) - 1)
-    return bool((before | behind).any())
+_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, _check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:
-    separator = re.escape(delimiter.encode())
-    blanks = rb"[ \t]" if delimiter not in " \t" else (rb"\t" if delimiter == " " else rb" ")
-    field = rb'(?:%b*+"(?:[^"]++|"")*+"[^%b\n]*+|[^%b\n]*+)' % (blanks, separator, separator)
-    rows = re.compile(rb"(?:(?:%b%b)*+%b\n)*+" % (field, separator, field))
-    blank = [mark for mark in b" \t" if mark != ord(delimiter)]
-    blank_marks = bytes(blank)
-    edges = np.zeros(256, bool)
-    edges[[ord(delimiter), 10, 13]] = True
-    trim = re.compile(
-        rb'((?:^|(?<=[%b\n]))"(?:[^"]++|"")*+")|%b++(?=%b|\r?\n|\Z)|(?:^|(?<=[%b\n]))%b++("(?:[^"]++|"")*+")?'
-        % (separator, blanks, separator, separator, blanks)
-    )
-
-    def cut(data: bytes) -> int:
-        if b'"' not in data:
-            return data.rfind(b"\n") + 1
-        end = _cut_by_parity(data, delimiter)
-        if end is None:  # a quote inside a bare field: only walking the fields tells where rows end
-            match = rows.match(data)
-            return match.end() if match else 0
-        return end
-
-    def clean(chunk: bytes) -> bytes:
-        """Blanks around fields do not count, unless they are quoted."""
-        if not _blanks_at_edges(chunk, blank, edges):
-            return chunk
-        if b'"' not in chunk:
-            for mark in (delimiter.encode(), b"\n"):
-                chunk = mark.join(field.strip(blank_marks) for field in chunk.split(mark))
-            return chunk
-        return trim.sub(lambda match: match.group(1) or match.group(2) or b"", chunk)
-
-    return _Dialect("CSV", delimiter, '"', cut, clean, False)
+    rules = csv_rules(delimiter)
+    return _Dialect("CSV", delimiter, '"', rules.cut, rules.clean, rules.check, False)

@@ -33,7 +33,7 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
-from sql.formats.chunks import parse_chunks, row_chunks
+from sql.formats.chunks import parse_chunks, row_chunks, without_mark
 from sql.formats.filling import MISSING
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, shorten
 from sql.formats.text_values import parse_text
@@ -50,7 +50,7 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
         table = None if needs_python else _read_arrow(chunk, columns, options)
         return _read_python(chunk, columns, options, first_row) if table is None else table
 
-    for table in parse_chunks(row_chunks(stream, _cut), parse):
+    for table in parse_chunks(row_chunks(stream, _cut, first=without_mark(stream.read(3))), parse):
         if table.num_rows:
             yield table
 
@@ -164,8 +164,22 @@ class _Missing:
 
 
 _MISSING = _Missing()
-# Numbers stay as they are written: what they mean depends on the column.
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
+
+
+def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is there twice the first value counts."""
+    row = dict(pairs)
+    return row if len(row) == len(pairs) else dict(reversed(pairs))
+
+
+# Numbers stay as they are written: what they mean depends on the column. The second decoder takes line ends and other
+# control characters inside strings too.
+_DECODER, _PATIENT_DECODER = (
+    json.JSONDecoder(
+        parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_first_of_each, strict=is_strict
+    )
+    for is_strict in (True, False)
+)
 
 
 def _read_python(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
@@ -208,7 +222,8 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
         ) from None
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:
-        rows = _DECODER.decode("[" + ",".join(lines) + "]")
+        # The line ends stay, so that one inside a string is refused here and not taken for the end of a row.
+        rows = _DECODER.decode("[" + ",\n".join(lines) + "]")
         if all(type(row) is dict for row in rows):
             return rows
     except json.JSONDecodeError:
@@ -217,7 +232,7 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
     position, end = _skip(text, 0, "["), len(text)
     while position < end:
         try:
-            row, position = _DECODER.raw_decode(text, position)
+            row, position = _PATIENT_DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise _broken(text, error.pos, first_row + len(rows), error.msg) from None
         if not isinstance(row, dict):
@@ -268,7 +283,24 @@ def _convert(values: list[Any], type_: DataType, options: FormatOptions) -> pa.A
         elif isinstance(value, (list, dict)):
             raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
         texts.append(value)
-    return parse_text(pa.array(texts, pa.string()), type_, options)
+    return parse_text(_encoded(texts), type_, options)
+
+
+def _encoded(texts: list[str | None]) -> pa.Array:
+    try:
+        return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        index = next(index for index, text in enumerate(texts) if text and not text.isascii() and _is_half(text))
+        raise BadValueError(
+            "INCORRECT_DATA",
+            index,
+            ascii(texts[index]),
+            f"Half of a surrogate pair in {shorten(ascii(texts[index]))}",
+        ) from None
+
+
+def _is_half(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _flatten(

@@ -26,7 +26,7 @@ from parts.types import (
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.chunks import MAX_ROW_BYTES
+from sql.formats.chunks import MAX_ROW_BYTES, without_mark
 from sql.formats.delimited import decode
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
 from sql.formats.options import BadValueError, FormatOptions, shorten
@@ -42,7 +42,7 @@ _END = re.compile(rb"[\s,]*+;?+\s*+\Z")
 
 
 def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    rest = b""
+    rest = without_mark(stream.read(3))
     first_row = 1
     wanted = CHUNK_BYTES
     while True:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parts.errors import UserError
-from sql.formats import chunks, delimited, values_read
+from sql.formats import chunks, csv_dialect, values_read
 from sql.formats.chunks import parse_chunks, row_chunks
 from tests.sql_statements.oracle import columns_of, read
 
@@ -24,7 +24,7 @@ def parse_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_chunks, "__kwdefaults__", {"first": b"", "size": 1000})
     monkeypatch.setattr(values_read, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(delimited, "_CUT_TAIL_BYTES", 8)
+    monkeypatch.setattr(csv_dialect, "_CUT_TAIL_BYTES", 8)
 
 
 def _numbers(chunk: bytes) -> pa.Table:
@@ -83,7 +83,8 @@ def test_few_chunks_are_held() -> None:
 
 ROWS = {
     "TSV": [b"%d\tplain %d\n", b"%d\ta\\tb\\\\%d\n", b"%d\tbreak \\\n in %d\n", b"%d\t\\N %d\n", b"%d\t\xc3\xa9 %d\n"],
-    "CSV": [b"%d,some %d\n", b'%d,"a ""quoted"" %d"\n', b'%d,"break\n in %d"\n', b"%d , b %d\n", b"%d,\xc3\xa9%d\r\n"],
+    "CSV": [b"%d,some %d\n", b'%d,"a ""quoted"" %d"\n', b'%d,"break\n in %d"\n', b"%d , b %d\n", b"%d,\xc3\xa9%d\r\n",
+            b'%d,12" x %d\n'],
     "Values": [b"(%d,'plain %d')", b",\n(%d , 'a ),('',\\' %d')", b",(%d, 'x' || '%d')", b"(1 + %d - 1, '%d')"],
     "JSONEachRow": [b'{"a":%d,"b":"plain %d"}\n', b'{"a":"%d","b":"x}\\n{%d"}\n'],
 }  # fmt: skip

@@ -16,6 +16,11 @@ CASES: list[tuple[dict[str, str], str, str]] = [
     ({"a": "UInt8", "b": "String"}, "CSV", "1,x\r\n2,y\r\n"),
     ({"a": "UInt8", "b": "String"}, "CSV", '1,a"b\n2,"c"\n'),
     ({"a": "Nullable(UInt8)", "b": "Nullable(String)"}, "CSV", ',\n\\N,\\N\n5,""\n'),
+    ({"a": "String", "b": "UInt8"}, "CSV", '12",1\nx,2\n'),
+    ({"a": "String", "b": "String"}, "CSV", '5" pipe,"x\n,""y"""\n "12"",\n" , 12"\n'),
+    ({"a": "String"}, "CSV", '12"\n"a\nb"\nx\n'),
+    ({"a": "UInt8", "b": "String"}, "CSVWithNames", 'b , "a"\r\nx,1\r\n'),
+    ({"a\nb": "String"}, "CSVWithNames", '"a\nb"\nx\n'),
     ({"a": "Tuple(UInt8, String)", "b": "Tuple(x Array(UInt8), y Tuple(Date, UInt8))"}, "CSV",
      '1,"x","[1,2]",2020-01-01,3\n'),
     ({"a": "Decimal(9, 2)"}, "TSV", "1.999\n-1.999\n1e2\n.5\n"),
@@ -47,6 +52,10 @@ CASES: list[tuple[dict[str, str], str, str]] = [
     ({"d": "Date", "t": "DateTime('UTC')", "x": "Decimal(18, 4)"}, "JSONEachRow",
      '{"d":"2020-01-01","t":"2020-01-01 00:00:01","x":12345678901234.5678}\n{"t":1577836801,"x":"1.5"}\n'),
     ({"a": "UInt8", "b": "String"}, "JSONEachRow", '{\n "a": 1,\n "b": "x"\n}\n{"a":2}'),
+    ({"a": "UInt8", "b": "String"}, "JSONEachRow", '{"a":1,"b":"x\ny"}\n{"a":2,"b":"x},\n{\tz"},{"a":3,"b":"w"}\n'),
+    ({"a": "UInt8", "b": "String"}, "JSONEachRow", '{"a":1,"b":"x","a":2}\n'),
+    ({"a": "UInt8", "m": "Map(String, UInt8)"}, "JSONEachRow", '\ufeff{"a":1,"m":{"k":1},"a":2}\n'),
+    ({"a": "UInt8", "b": "String"}, "Values", "\ufeff(0b11,'x'), (0x1F,'y')"),
     ({"a": "UInt8", "b": "String"}, "Values", "(1,'x'), (2,'it''s\\n'),(NULL,NULL)\n(3,'a;b') ;"),
     ({"d": "Date", "t": "DateTime('UTC')"}, "Values", "('2020-01-01',1577836801),('2020-01-02','2020-01-01 00:00:00')"),
     ({"a": "Array(UInt8)", "b": "Tuple(String, Nullable(Int8))", "m": "Map(String, String)"}, "Values",
@@ -78,6 +87,16 @@ def test_read_as_clickhouse_does(oracle: Oracle, types: dict[str, str], format: 
     headers = "SETTINGS input_format_tsv_detect_header = 0, input_format_csv_detect_header = 0"
     oracle.query(f"INSERT INTO given {headers} FORMAT {format}\n{data}")
     assert write(ours, columns, "TSV").decode() == oracle.query("SELECT * FROM given", "TSV").decode()
+
+
+@pytest.mark.parametrize("format", ["CSVWithNames", "TSVWithNames", "CSVWithNamesAndTypes", "TSVWithNamesAndTypes"])
+def test_no_data_at_all_has_no_header_either(format: str) -> None:
+    assert read(b"", columns_of({"a": "UInt8"}), format).num_rows == 0
+
+
+def test_empty_lines_are_rows_of_one_column() -> None:
+    rows = read(b'"a\n\nb"\n\nx\n', columns_of({"a": "Nullable(String)"}), "CSV")
+    assert rows.column("a").to_pylist() == ["a\n\nb", None, "x"]
 
 
 def test_bytes_of_a_fixed_string_need_not_be_text(oracle: Oracle) -> None:
