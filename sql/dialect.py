@@ -5,8 +5,8 @@ inline data be parsed by reading its head only: nothing behind the head is ever 
 whole text first, as sqlglot's does, cannot be used for that.)
 
 Kinds of tokens: ``word`` (bare identifier or keyword), ``quoted`` (identifier in backquotes or double quotes),
-``string``, ``number``, ``mark`` (operators, brackets), ``end``. Comments are ``-- …``, ``# …``, ``#! …`` and ``/* …
-*/``.
+``string``, ``number``, ``mark`` (operators, brackets), ``end``. A word may begin with digits (``2nd``) if it is no
+number. Comments are ``-- …``, ``# …``, ``#! …`` and ``/* … */``.
 
 Source: ClickHouse documentation, "SQL syntax".
 """
@@ -23,13 +23,14 @@ from parts.errors import UserError
 SPACE = re.compile(r"(?:\s++|--[^\n]*+|#(?=[ !])[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d][\w$]*+)"
-    r"|(?P<number>0[xX][0-9a-fA-F]++|(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+)"
+    r"|(?P<number>0[xX][0-9a-fA-F]++|0b[01]++|(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+)"
     r"|(?P<string>'(?:[^'\\]++|\\.|'')*+')"
     r"|(?P<quoted>`(?:[^`\\]++|\\.|``)*+`|\"(?:[^\"\\]++|\\.|\"\")*+\")"
     r"|(?P<heredoc>\$(\w*+)\$.*?\$\6\$)"
     r"|(?P<mark><=>|::|->|<=|>=|<>|!=|==|\|\||.)",
     re.DOTALL,
 )
+_WORD_END = re.compile(r"[\w$]++")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
@@ -107,6 +108,10 @@ class TokenStream:
             raise syntax_error(self.text, start, f"the closing {text} of the {what}")
         if self.text.startswith("/*", start):
             raise syntax_error(self.text, start, "the closing */ of the comment")
+        if kind == "number" and (rest := _WORD_END.match(self.text, match.end())):
+            if "." in text:
+                raise syntax_error(self.text, start, "a number that ends before the next word")
+            return Token("word", text + rest.group(), start, rest.end())
         return Token(kind, text, start, match.end())
 
     # Words and marks ------------------------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ def number_value(token: Token) -> int | float:
     text = token.text.replace("_", "")
     if text[:2].lower() == "0x":
         return int(text, 16)
+    if text[:2] == "0b":
+        return int(text, 2)
     return int(text) if text.isdigit() else float(text)
 
 

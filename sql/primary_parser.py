@@ -437,6 +437,8 @@ def number_literal(text: str) -> Literal:
     digits = plain.lstrip("+-")
     if digits[:2].lower() == "0x":
         return Literal(sign * int(digits, 16), text)
+    if digits[:2] == "0b":
+        return Literal(sign * int(digits, 2), text)
     if digits.isdigit():
         value = sign * int(digits)
         return Literal(value if -(1 << 63) <= value < (1 << 64) else float(plain), text)
