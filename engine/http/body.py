@@ -127,6 +127,8 @@ class _Deflate:
         while True:
             if self._decoder is None:
                 compressed = self._stream.read(_READ_BYTES)
+                if not compressed:
+                    return b""  # no body at all
                 is_zlib = (
                     len(compressed) > 1 and compressed[0] & 15 == 8 and int.from_bytes(compressed[:2], "big") % 31 == 0
                 )

@@ -108,6 +108,10 @@ def use(statement: Use, context: Context) -> QueryResult:
 
 def set_settings(statement: SetSettings, context: Context) -> QueryResult:
     parsed = {name: parse_setting(name, value) for name, value in statement.settings.items()}
+    mode = context.session.settings.get("readonly", 0)
+    for name, value in parsed.items():
+        if mode == 1 or (mode == 2 and name == "readonly" and value != mode):
+            raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")
     context.session.settings.update(parsed)
     return QueryResult()
 

@@ -138,3 +138,8 @@ def test_pipe_of_a_silent_client() -> None:
         assert caught.value.code == 209
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "lz4", "br", "bz2"])
+def test_an_empty_body_is_empty_in_every_encoding(encoding: str) -> None:
+    assert decompressed(io.BytesIO(), encoding).read() == b""

@@ -134,6 +134,20 @@ def test_readonly_setting(http: httpx.Client, table: str) -> None:
     assert response.headers["x-clickhouse-exception-code"] == "164"
 
 
+def test_readonly_session_stays_so(http: httpx.Client, table: str) -> None:
+    session = {"session_id": uuid.uuid4().hex}
+    assert http.post("/", params=session, content="SET readonly = 2, max_threads = 2").status_code == 200
+    assert http.post("/", params=session, content="SET max_threads = 1").status_code == 200
+    for statement in ("SET readonly = 0", "SET readonly = 1"):
+        refused = http.post("/", params=session, content=statement)
+        assert refused.headers["x-clickhouse-exception-code"] == "164"
+    only_reading = {"session_id": uuid.uuid4().hex}
+    assert http.post("/", params=only_reading, content="SET readonly = 1").status_code == 200
+    for statement in ("SET readonly = 0", "SET max_threads = 1", f"DROP TABLE {table}"):
+        refused = http.post("/", params=only_reading, content=statement)
+        assert refused.headers["x-clickhouse-exception-code"] == "164"
+
+
 def test_query_text_limit(http: httpx.Client) -> None:
     query = "SELECT 1" + " " * 300_000
     assert "max_query_size" in http.post("/", content=query).text
