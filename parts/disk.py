@@ -75,9 +75,17 @@ class HashedFile:
     def close(self) -> None:
         """Hands everything to the operating system and closes; closing twice is fine."""
         if self._descriptor >= 0:
-            self._write_gathered()
-            os.close(self._descriptor)
-            self._descriptor = -1
+            try:
+                self._write_gathered()
+            finally:
+                self.discard()
+
+    def discard(self) -> None:
+        """Closes without writing what is gathered: the file is not wanted any more. Never fails for a full disk."""
+        descriptor, self._descriptor = self._descriptor, -1
+        self._gathered, self._gathered_bytes = [], 0
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def sync_files(files: Iterable[HashedFile], directory: Path | None = None) -> None:

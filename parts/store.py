@@ -154,8 +154,12 @@ class PartStore:
         try:  # without the lock: others must not wait for the disk
             part = open_part(tmp_dir, name=name, table_schema=self.description.schema)
             part.move(self.path / str(name))
-            if should_sync:
-                sync_directory(self.path)
+            try:
+                if should_sync:
+                    sync_directory(self.path)
+            except BaseException:  # a restart would take it for a part of the table
+                part.move(tmp_dir)
+                raise
             with self.lock:
                 self._admit(StoredPart(part, PartState.PRE_ACTIVE))
                 self._temporary.discard(tmp_dir.name)

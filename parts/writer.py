@@ -132,6 +132,7 @@ class PartWriter:
             )
             for i, column in enumerate(self._schema.columns)
         ]
+        self._opened: list[HashedFile] = []
         self._files = self._open_files()
         self._minmax = MinMax(self._schema, description.partition_key.columns)
         self._index: list[list[pa.Array]] = []
@@ -166,7 +167,7 @@ class PartWriter:
         checksums = self._checksums({file.path.name: file for file in files}, meta)
         meta[CHECKSUMS] = checksums.encode()
         for name, data in ({META_FILE: pack(meta)} if not self._is_wide else meta).items():
-            small = HashedFile(self._directory / name)
+            small = self._open(name)
             files[small] = None
             small.write([data])
         settings = self._description.settings
@@ -187,8 +188,8 @@ class PartWriter:
 
     def abort(self) -> None:
         """Removes what was written."""
-        for file in self._files:
-            file.close()
+        for file in self._opened:
+            file.discard()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
@@ -196,10 +197,18 @@ class PartWriter:
         return max(1, WINDOW_ROWS // self._granularity) * self._granularity
 
     def _open_files(self) -> list[HashedFile]:
-        if not self._is_wide:
-            data = HashedFile(self._directory / DATA_FILE)
-            return [data] * len(self._columns)
-        return [HashedFile(self._directory / column_file(column.name)) for column in self._schema.columns]
+        try:
+            if not self._is_wide:
+                return [self._open(DATA_FILE)] * len(self._columns)
+            return [self._open(column_file(column.name)) for column in self._schema.columns]
+        except BaseException:
+            self.abort()
+            raise
+
+    def _open(self, name: str) -> HashedFile:
+        file = HashedFile(self._directory / name)
+        self._opened.append(file)
+        return file
 
     def _flush(self, is_last: bool) -> bool:
         """Writes the next window; False when more rows are needed to know where it ends."""

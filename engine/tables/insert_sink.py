@@ -18,7 +18,7 @@ import xxhash
 from engine.failpoints import failpoint
 from engine.tables.table import InsertOptions, Table
 from parts.content_hash import block_hash
-from parts.errors import PandoError, UserError
+from parts.errors import UserError
 from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
 
 logger = logging.getLogger(__name__)
@@ -96,8 +96,8 @@ class InsertSink(ABC):
         for write in self._writes:
             try:
                 part = write.result() if isinstance(write, Future) else write
-            except PandoError:
-                continue  # the write removed its own directory
+            except Exception:  # a full disk, say; the write removed its own directory
+                continue
             self.table.store.drop_temporary(part.directory)
         self._writes.clear()
 

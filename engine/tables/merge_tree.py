@@ -2,15 +2,18 @@
 
 Invariants:
 - Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk.
+- The parts of one INSERT become visible together; a failed one leaves no part under a final name.
 - A part is a source of at most one merge at a time (``_busy``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
 
@@ -35,30 +38,57 @@ class MergeTreeInsert(InsertSink):
 
     table: MergeTreeTable
 
+    def __init__(self, table: MergeTreeTable, options: InsertOptions) -> None:
+        super().__init__(table, options)
+        self._outcome = InsertOutcome()
+
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
-        outcome = InsertOutcome()
-        new = []
-        for part in parts:
-            if self.table.is_duplicate(part.block_id):
-                outcome.deduplicated_blocks += 1
-                continue
-            number = self.table.next_block_number()
-            name = PartName(part.partition_id, number, number, 0)
-            new.append(self.table.store.add_preactive(part.directory, name))
-            failpoint("insert.after_rename")
-            self.table.remember(part.block_id)
-            outcome.written_rows += part.rows
-            outcome.written_bytes += part.bytes
-            outcome.part_names.append(str(name))
-        for committed in new:
-            self.table.store.commit(committed)
+        with self.table.deduplicating():
+            wanted = self._not_known(parts)
+            for stored in self._named(wanted):
+                self.table.store.commit(stored)
+            for part in wanted:
+                self.table.remember(part.block_id)
         self.table.wake_merges()
-        return outcome
+        return self._outcome
+
+    def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
+        """Without blocks that are in the table, or earlier in this INSERT."""
+        known: set[str] = set()
+        wanted = []
+        for part in parts:
+            if self.table.is_duplicate(part.block_id) or part.block_id in known:
+                self._outcome.deduplicated_blocks += 1
+                continue
+            if self.table.deduplicates and part.block_id:
+                known.add(part.block_id)
+            wanted.append(part)
+        return wanted
+
+    def _named(self, parts: list[TemporaryPart]) -> list[Part]:
+        """The parts under their final names: all or, after an error, none, so that no restart finds some of them."""
+        named: list[Part] = []
+        try:
+            for part in parts:
+                number = self.table.next_block_number()
+                name = PartName(part.partition_id, number, number, 0)
+                named.append(self.table.store.add_preactive(part.directory, name))
+                failpoint("insert.after_rename")
+                self._outcome.written_rows += part.rows
+                self._outcome.written_bytes += part.bytes
+                self._outcome.part_names.append(str(name))
+        except BaseException:
+            for stored in named:
+                with contextlib.suppress(OSError):
+                    self.table.store.rollback(stored)
+            raise
+        return named
 
 
 class MergeTreeTable(Table):
     def start(self) -> None:
         self._lock = threading.Lock()
+        self._commit_lock = threading.Lock()
         self._busy: set[PartName] = set()
         self._are_merges_allowed = True
         self._recent_blocks: deque[str] = deque(maxlen=self.description.settings.non_replicated_deduplication_window)
@@ -76,6 +106,14 @@ class MergeTreeTable(Table):
         with self._lock:
             self._last_block_number += 1
             return self._last_block_number
+
+    @property
+    def deduplicates(self) -> bool:
+        return bool(self._recent_blocks.maxlen)
+
+    def deduplicating(self) -> AbstractContextManager[object]:
+        """Held from the look at the known blocks to the commit, or one block of two INSERTs would be stored twice."""
+        return self._commit_lock if self.deduplicates else contextlib.nullcontext()
 
     def is_duplicate(self, block_id: str) -> bool:
         return bool(block_id) and block_id in self._recent_blocks

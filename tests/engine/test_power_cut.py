@@ -92,7 +92,8 @@ def test_truncated_parts_are_deleted(after: After) -> None:
 
 
 def test_merge(after: After) -> None:
-    local = after.run("OPTIMIZE TABLE t FINAL", before=(CREATE.format("t"), INSERT.format("t"), INSERT.format("t")))
+    before = (CREATE.format("t"), "SYSTEM STOP MERGES t", INSERT.format("t"), INSERT.format("t"))
+    local = after.run("OPTIMIZE TABLE t FINAL", before=before)
     assert local.value("SELECT count() FROM t") == 4
     assert local.value("SELECT count() FROM system.parts WHERE table = 't' AND active") == 2
     local.engine.stop()

@@ -105,6 +105,27 @@ def test_rollback_rename_and_conflicts(tmp_path: pathlib.Path) -> None:
     assert caught.value.code == 232
 
 
+def test_a_name_that_is_not_durable_is_given_back(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows the part, so a restart must not find it."""
+    description = description_of([("k", "Int64")], ("k",))
+    store = PartStore(tmp_path, description)
+    tmp_dir = store.create_temporary("tmp_insert_")
+    write_part(tmp_dir, block_of(description, [(1,)]), description, ())
+
+    def fail(path: pathlib.Path) -> None:
+        raise OSError(5, f"Input/output error: {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parts.store.sync_directory", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            store.add_preactive(tmp_dir, PartName.parse("all_1_1_0"), is_synced=True)
+    assert tmp_dir.is_dir()
+    assert not new_store(tmp_path).load().parts
+    store.drop_temporary(tmp_dir)
+    add_active(store, "all_1_1_0")
+    assert names(store) == ["all_1_1_0"]
+
+
 def test_intersecting_part_is_refused_and_overtaken_part_is_outdated(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path)
     add_active(store, "all_1_3_1")
