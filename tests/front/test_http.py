@@ -316,7 +316,8 @@ def test_client_that_leaves_cancels_the_query(server: RunningServer, client: Htt
         return any(process.query_id == query_id for process in server.engine.processes())
 
     with client.stream("SELECT number FROM system.numbers", query_id=query_id) as stream:
-        next(iter(stream))
+        answer = iter(stream)  # kept: the connection ends with it
+        next(answer)
         assert is_running()
     _wait_for(lambda: not is_running())
 
@@ -353,7 +354,8 @@ def test_concurrent_queries_beyond_the_limit(server: RunningServer) -> None:
 
     def hold(client: HttpClient) -> None:
         with client.stream("SELECT number FROM system.numbers") as stream:
-            next(iter(stream))
+            answer = iter(stream)  # kept: the connection ends with it
+            next(answer)
             stop.wait(20)
 
     with server.client() as client:
