@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from parts.errors import PandoError, UnavailableError, UnknownOutcomeError, UserError
+from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError, error_from_code
 from parts.types import parse_type
 from spark_connector.options import Options
 from spark_connector.schema import check_read_schema, describe_table
@@ -129,9 +129,10 @@ class PandoReader(DataSourceReader):
                     raise _final_error(failures, partition)
 
     def _may_go_on(self, failures: list[PandoError], partition: ScanPartition) -> bool:
-        """Another server may have the same parts (232: it has not); a broken connection may heal."""
+        """Another server may have the same parts (232: it has not) unbroken; a broken connection may heal."""
         if len(failures) < len(partition.urls):
-            return isinstance(failures[-1], (UnavailableError, UnknownOutcomeError)) or failures[-1].code == 232
+            elsewhere = (UnavailableError, UnknownOutcomeError, CorruptionError)
+            return isinstance(failures[-1], elsewhere) or failures[-1].code == 232
         if len(failures) > self.options.retries + len(partition.urls):
             return False
         if not any(
@@ -200,4 +201,4 @@ def _final_error(failures: list[PandoError], partition: ScanPartition) -> PandoE
         return tried[0]
     reasons = "; ".join(error.message for error in tried)
     first = next((error for error in tried if error.code == 232), tried[0])
-    return type(first)(first.name, f"Task {partition.number} cannot be read on any server: {reasons}")
+    return error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")

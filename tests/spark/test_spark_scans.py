@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections.abc import Iterator
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ from pyspark.sql import datasource as filters
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from engine.scan.leases import LeaseBook
-from parts.errors import PandoError, UserError
+from parts.errors import CorruptionError, PandoError, UserError
 from parts.types import DataType, parse_type
+from spark_connector.options import parse_options
 from spark_connector.pushdown import to_condition
 from spark_connector.reader import PandoReader, PushingReader, ScanPartition
 from spark_connector.transport import Transport
@@ -86,6 +88,32 @@ def test_a_task_breaks_off_and_goes_on_elsewhere(pando: Pando, table: str) -> No
         keys = read_all(reader, [item])["k"].to_pylist()
         assert proxy.was_cut
     assert sorted(keys) == list(range(80_000))
+
+
+class _BrokenOn(PandoReader):
+    """A reader for which a part is broken on some servers, behind its first rows."""
+
+    broken: tuple[str, ...] = ("http://r1:1",)
+
+    def _scan(self, transport: Transport, url: str, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
+        batch = pa.record_batch([pa.array([1, 2, 3], pa.uint32())], names=["k"])
+        yield batch.slice(0, 1)
+        if url in self.broken:
+            raise CorruptionError(f"Checksum of all_1_1_0 on {url} does not match")
+        yield batch.slice(1)
+
+
+@pytest.mark.parametrize("broken", [("http://r1:1",), ("http://r1:1", "http://r2:1")])
+def test_a_part_that_is_broken_on_one_server_is_read_from_another(broken: tuple[str, ...]) -> None:
+    options = parse_options({"url": "http://r1:1,http://r2:1", "table": "t", "retries": "0"})
+    reader = _BrokenOn(options, StructType([StructField("k", LongType(), False)]))
+    reader.broken = broken
+    item = ScanPartition(options.urls, "lease", 0, 3, [])
+    if len(broken) == 1:
+        assert read_all(reader, [item])["k"].to_pylist() == [1, 2, 3]
+        return
+    with pytest.raises(CorruptionError, match="r1:1 does not match; .*r2:1 does not match"):
+        read_all(reader, [item])
 
 
 @cluster
