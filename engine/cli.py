@@ -73,6 +73,9 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        click.echo(f"pando: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -89,5 +89,8 @@ def runner_options(
 def script_of(queries: Sequence[str], queries_file: Path | None) -> str | None:
     """The text given on the command line; ``None`` when it is to come from elsewhere."""
     if queries_file is not None:
-        return queries_file.read_text(encoding="utf-8")
+        try:
+            return queries_file.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"{queries_file} is not a text: not valid UTF-8 at byte {error.start}") from None
     return ";\n".join(queries) if queries else None

@@ -78,7 +78,7 @@ class Runner:
         """A script from a pipe. If it is one INSERT with its data behind it, the data is streamed."""
         from sql.parser_insert import parse_insert_head
 
-        prefix = b""
+        prefix = stdin.read(3).removeprefix(b"\xef\xbb\xbf")
         is_complete = False
         while True:
             try:

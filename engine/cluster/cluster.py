@@ -117,6 +117,7 @@ class Cluster:
 
     def stop(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """Replicas first, then the ZooKeeper. What is gone already is fine."""
+        self._existing()  # a mistyped directory is not made
         with locked(self.directory):
             state = self._existing()
             end_processes([replica.process for replica in state.replicas], grace_seconds)

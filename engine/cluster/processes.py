@@ -22,7 +22,8 @@ class ProcessId:
     start: str
 
     def is_alive(self) -> bool:
-        return self.pid > 0 and start_time(self.pid) == self.start
+        """A process that was gone before it was looked at has no start time, and never lived."""
+        return self.pid > 0 and self.start != "" and start_time(self.pid) == self.start
 
     def signal(self, number: signal.Signals) -> None:
         """A process that is gone is fine."""

@@ -69,13 +69,14 @@ def load_state(directory: Path) -> ClusterState | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"Cannot read the cluster's state {file}: {error}") from None
 
 
 def _member(values: dict[str, object]) -> Member:
     process = values.pop("process")
-    assert isinstance(process, dict)
+    if not isinstance(process, dict):
+        raise TypeError(f"{process!r} is no process")
     return Member(**values, process=ProcessId(**process))  # type: ignore[arg-type]
 
 

@@ -9,6 +9,9 @@ import click
 
 from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
 
+_ANSWER_SECONDS = 86_400.0
+"""A statement may take long before its first byte: an INSERT … SELECT, or the wait for a quorum. Ctrl-C ends it."""
+
 
 @click.command("client", context_settings=CONTEXT)
 @click.option("--host", default="127.0.0.1", show_default=True)
@@ -49,7 +52,9 @@ def command(
     script = script_of(queries, queries_file)
     interactive = script is None and sys.stdin.isatty()
     options = runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
-    with HttpClient(host, port, user=user, password=password, database=database) as client:
+    with HttpClient(
+        host, port, user=user, password=password, database=database, timeout_seconds=_ANSWER_SECONDS
+    ) as client:
         runner = Runner(HttpBackend(client, settings, parameters), options)
         if interactive:
             from engine.client.repl import Repl

@@ -93,6 +93,25 @@ def test_local_error_goes_to_stderr_with_the_code() -> None:
     assert answer.stderr.count(b"DB::Exception") == 2
 
 
+def test_local_files_that_are_no_script(tmp_path: Path) -> None:
+    file = tmp_path / "script.sql"
+    file.write_bytes(b"SELECT 1\xff")
+    answer = _local("--queries-file", str(file))
+    assert (answer.returncode, b"Traceback" in answer.stderr) == (2, False)
+    assert b"not valid UTF-8 at byte 8" in answer.stderr
+    file.write_bytes(b"\xef\xbb\xbfSELECT 1;\n")
+    assert _local("--queries-file", str(file)).stdout == b"1\n"
+    assert _local(stdin=file.read_bytes()).stdout == b"1\n"
+
+
+def test_local_path_that_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = _local("--path", str(tmp_path / "file" / "data"), "--query", "SELECT 1")
+    assert answer.returncode == 1
+    assert answer.stderr.count(b"\n") == 1
+    assert b"file" in answer.stderr
+
+
 def test_local_settings_and_parameters() -> None:
     answer = _local("--query", "SELECT {n:UInt8} + 1", "--param_n=41", "--max_threads", "1")
     assert (answer.stdout, answer.stderr) == (b"42\n", b"")
@@ -157,6 +176,13 @@ def test_client_errors(server: RunningServer) -> None:
     assert answer.stderr.startswith(b"Code: 60.")
     answer = _client(server, "--user", "bob", "--query", "SELECT 1")
     assert answer.returncode == 194
+
+
+def test_client_waits_longer_than_a_quorum_may_take() -> None:
+    from engine.commands.client import _ANSWER_SECONDS
+    from engine.settings import SETTINGS
+
+    assert SETTINGS["insert_quorum_timeout"].default / 1000 < _ANSWER_SECONDS
 
 
 def test_client_without_a_server() -> None:

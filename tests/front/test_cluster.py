@@ -42,6 +42,7 @@ def test_reused_pid_is_nobody() -> None:
         process.kill()
         process.wait(10)
     assert start_time(process.pid) == ""
+    assert not identify(process.pid).is_alive(), "gone before it was looked at"
 
 
 def test_state_survives(tmp_path: Path) -> None:
@@ -63,6 +64,15 @@ def test_directory_without_a_cluster(tmp_path: Path) -> None:
     assert answer.returncode == 1
     assert answer.stderr.count("\n") == 1
     assert "There is no cluster in" in answer.stderr
+    assert _pando("stop", "--dir", str(tmp_path / "mistyped")).returncode == 1
+    assert not (tmp_path / "mistyped").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"zookeeper": {"process": [1]}, "replicas": []}', '{"zookeeper": 5}'])
+def test_state_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    with pytest.raises(ConfigError, match="Cannot read the cluster's state"):
+        load_state(tmp_path)
 
 
 # -- a cluster ------------------------------------------------------------------------------------------------------
