@@ -9,6 +9,7 @@ from engine.session import QueryResult
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import OptimizeOptions, Table
 from parts.errors import UserError
+from parts.schema import TableDescription
 from sql.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
 
 
@@ -22,11 +23,27 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
             partition_id=partition_id,
             final=statement.final,
             deduplicate=statement.deduplicate,
-            deduplicate_by=statement.deduplicate_by,
+            deduplicate_by=_deduplicate_by(statement.deduplicate_by, table.description),
             throw_if_noop=bool(context.settings["optimize_throw_if_noop"]),
         )
     )
     return QueryResult()
+
+
+def _deduplicate_by(names: tuple[str, ...], description: TableDescription) -> tuple[str, ...]:
+    """The columns. Raises 16 for one that is not stored, 8 if one of a key is missing: rows that differ in it lie apart
+    in the merge and are other rows to the user."""
+    for name in names:
+        description.schema.stored.column(name)
+    needed = (*description.sorting_key.columns, *description.primary_key.columns, *description.partition_key.columns)
+    missing = [name for name in needed if name not in names]
+    if names and missing:
+        raise UserError(
+            "THERE_IS_NO_COLUMN",
+            "DEDUPLICATE BY must name all columns of the table's ORDER BY, PRIMARY KEY and PARTITION BY, but "
+            f"{missing[0]!r} is missing in {', '.join(names)}",
+        )
+    return names
 
 
 def system_command(statement: SystemCommand, context: Context) -> QueryResult:

@@ -49,6 +49,21 @@ def test_optimize_merges_and_deduplicates(local: Local) -> None:
     assert local.run("SELECT * EXCEPT (d) FROM t ORDER BY k") == [(1, "x"), (2, "y")]
 
 
+@pytest.mark.parametrize(
+    ("columns", "expected"), [("b", 8), ("a, b", 8), ("a, p", 8), ("a, b, p, zz", 16), ("a, b, p, c", 16), ("c", 16)]
+)
+def test_rows_of_other_keys_are_no_duplicates(local: Local, columns: str, expected: int) -> None:
+    local.run(
+        "CREATE TABLE dd (a Int32, b Int32, p UInt8, x UInt8, c Int32 ALIAS a + 1) ENGINE = MergeTree "
+        "PARTITION BY p ORDER BY (a, b % 2)"
+    )
+    local.run("INSERT INTO dd SELECT number % 5, number % 2, 0, number FROM numbers(20)")
+    assert code(local, f"OPTIMIZE TABLE dd FINAL DEDUPLICATE BY {columns}") == expected
+    assert local.value("SELECT count() FROM dd") == 20
+    local.run("OPTIMIZE TABLE dd FINAL DEDUPLICATE BY p, a, b")
+    assert local.value("SELECT count() FROM dd") == 10
+
+
 def test_life_of_a_table(local: Local) -> None:
     local.run("CREATE DATABASE other")
     local.run(CREATE)
