@@ -37,11 +37,11 @@ SETTINGS: dict[str, Setting] = _table(
     Setting("insert_deduplicate", "Bool", True, "Blocks inserted before are dropped (Replicated tables)"),
     Setting("insert_deduplication_token", "String", "", "Identifies the inserted data in place of its hash"),
     Setting("max_partitions_per_insert_block", "UInt64", 100, "Partitions a block may touch (252); 0: any number"),
-    Setting("max_insert_block_size", "UInt64", 1_048_449, "Rows in a block that INSERT forms from its data"),
+    Setting("max_insert_block_size", "NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data"),
     Setting("min_insert_block_size_rows", "UInt64", 1_048_449, "INSERT joins smaller blocks up to this number of rows"),
-    Setting("min_insert_block_size_bytes", "UInt64", 268_402_944, "INSERT joins smaller blocks up to this size"),
+    Setting("min_insert_block_size_bytes", "UInt64", 268_402_944, "A block of an INSERT ends at this size; 0: any"),
     # reading
-    Setting("max_block_size", "UInt64", 65_409, "Rows in a block of a result"),
+    Setting("max_block_size", "NonZeroUInt64", 65_409, "Rows in a block of a result"),
     Setting("max_threads", "UInt64", 0, "Threads that decode what a query reads (0: the whole pool)"),
     Setting("max_execution_time", "Seconds", 0.0, "Seconds after which a query is ended (159); 0: none"),
     Setting("join_use_nulls", "Bool", False, "Missing cells of outer joins are NULL, not the type's default"),
@@ -145,6 +145,13 @@ def _parse_unsigned(name: str, value: object) -> int:
     return number
 
 
+def _parse_positive(name: str, value: object) -> int:
+    number = _parse_unsigned(name, value)
+    if number == 0:
+        raise UserError("BAD_ARGUMENTS", f"Value 0 of setting {name}: it must be greater than 0")
+    return number
+
+
 def _parse_auto(name: str, value: object) -> int | str:
     if str(value).strip().lower() == "auto":
         return "auto"
@@ -182,6 +189,7 @@ def _parse_char(name: str, value: object) -> str:
 _PARSERS: dict[str, Callable[[str, object], SettingValue]] = {
     "Bool": _parse_bool,
     "UInt64": _parse_unsigned,
+    "NonZeroUInt64": _parse_positive,
     "Int64": _parse_integer,
     "UInt64Auto": _parse_auto,
     "Milliseconds": _parse_unsigned,

@@ -33,6 +33,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
         columns,
         settings=_format_settings(context),
         max_block_rows=int(str(context.settings["max_insert_block_size"])),
+        max_block_bytes=int(str(context.settings["min_insert_block_size_bytes"])),
     )
     _write(table, blocks, context)
     return QueryResult()
@@ -52,9 +53,12 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
 
 def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
     sink = table.begin_insert(_options(context))
+    schema, settings = table.description.schema, _format_settings(context)
+    first_row = 1
     try:
         for block in blocks:
-            sink.write(complete_block(block, table.description.schema, settings=_format_settings(context)))
+            sink.write(complete_block(block, schema, settings=settings, first_row=first_row))
+            first_row += block.num_rows
         outcome = sink.commit()
     finally:
         sink.abort()
@@ -111,7 +115,7 @@ class _Chained(io.RawIOBase):
 
 
 def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
-    """Joins the small batches of a query to blocks of the size that is worth a part."""
+    """Joins the small batches of a query to blocks of the size that is worth a part. A limit of 0 is none."""
     most_rows = int(str(context.settings["min_insert_block_size_rows"]))
     most_bytes = int(str(context.settings["min_insert_block_size_bytes"]))
     held: list[pa.RecordBatch] = []
@@ -122,7 +126,8 @@ def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[p
         held.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        if rows >= most_rows or size >= most_bytes:
+        is_enough = (most_rows and rows >= most_rows) or (most_bytes and size >= most_bytes)
+        if is_enough or not (most_rows or most_bytes):
             yield pa.Table.from_batches(held)
             held, rows, size = [], 0, 0
     if held:

@@ -130,6 +130,7 @@ def read_blocks(
     *,
     settings: Mapping[str, object] | None = None,
     max_block_rows: int = 1_048_576,
+    max_block_bytes: int = 0,
 ) -> Iterator[pa.Table]:
     """Blocks of the data's rows, with those of ``columns`` that the data has.
 
@@ -140,7 +141,7 @@ def read_blocks(
     if entry.reader is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
     options = FormatOptions.of(settings or {})
-    return blocks_of(entry.reader(stream, columns, options), max_block_rows)
+    return blocks_of(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
 
 
 def write_blocks(

@@ -115,14 +115,22 @@ def read_line(stream: BinaryIO, rest: bytes) -> tuple[bytes, bytes]:
     return line, behind
 
 
-def blocks_of(tables: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
-    """The same rows in blocks of ``max_rows``, the last one shorter. Never an empty block."""
+def blocks_of(tables: Iterable[pa.Table], max_rows: int, max_bytes: int = 0) -> Iterator[pa.Table]:
+    """The same rows in blocks of ``max_rows``, the last one shorter. Never an empty block.
+
+    A block also ends behind the table that makes it ``max_bytes`` in memory (0: any size). Where that is depends on the
+    data alone, so that the same data always gives the same blocks.
+    """
     pending: list[pa.Table] = []
-    rows = 0
+    rows = size = 0
     for table in tables:
         pending.append(table)
         rows += table.num_rows
+        size += table.nbytes
         if rows < max_rows:
+            if rows and max_bytes and size >= max_bytes:
+                yield _concat(pending)
+                pending, rows, size = [], 0, 0
             continue
         whole = _concat(pending)
         start = 0
@@ -131,6 +139,7 @@ def blocks_of(tables: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
             start += max_rows
         rows -= start
         pending = [whole.slice(start)] if rows else []
+        size = pending[0].nbytes if rows else 0
     if rows:
         yield _concat(pending)
 

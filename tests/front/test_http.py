@@ -243,6 +243,27 @@ def test_streamed_insert(client: HttpClient, table: str) -> None:
     assert client.rows(f"SELECT count(), sum(id) FROM {table}") == [[200_000, 200_000 * 199_999 // 2]]
 
 
+def test_large_rows_make_blocks_of_bounded_size(http: httpx.Client, client: HttpClient, table: str) -> None:
+    """However the body arrives: the second one stores nothing, because its blocks are the same."""
+    client.execute(f"DROP TABLE {table}")
+    settings = "SETTINGS non_replicated_deduplication_window = 100, parts_to_throw_insert = 1000"
+    client.execute(f"CREATE TABLE {table} (id UInt64, text String) ENGINE = MergeTree ORDER BY id {settings}")
+    body = b"".join(b"%d\t%b\n" % (number, b"x" * 10_000) for number in range(1000))
+    parameters = {"query": f"INSERT INTO {table} FORMAT TSV", "min_insert_block_size_bytes": 3_000_000}
+    pieces = (body[start : start + 70_001] for start in range(0, len(body), 70_001))
+    answers = [http.post("/", params=parameters, content=content) for content in (body, pieces)]
+    counts = [json.loads(answer.headers["x-clickhouse-summary"]) for answer in answers]
+    assert [count["written_rows"] for count in counts] == ["1000", "0"]
+    assert counts[1]["deduplicated_blocks"] == "3"
+    assert client.value(f"SELECT count() FROM {table}") == 1000
+
+
+def test_null_is_told_with_its_row_in_the_whole_data(client: HttpClient, table: str) -> None:
+    settings = {"max_insert_block_size": 2, "input_format_null_as_default": 0}
+    with pytest.raises(UserError, match="at row 4, column id"):
+        client.insert(table, b"1\ta\n2\tb\n3\tc\n\\N\td\n", "TSV", settings=settings)
+
+
 def test_bad_row_fails_the_insert(client: HttpClient, table: str) -> None:
     with pytest.raises(UserError) as caught:
         client.insert(table, b"1\ta\nx\tb\n", "TabSeparated")

@@ -36,6 +36,8 @@ def test_value(name: str, text: object, value: object) -> None:
         ("no_such_setting", "1", 115),
         ("max_threads", "many", 72),
         ("max_threads", "-1", 69),
+        ("max_insert_block_size", "0", 36),
+        ("max_block_size", "0", 36),
         ("insert_deduplicate", "maybe", 467),
         ("max_execution_time", "soon", 72),
         ("format_csv_delimiter", "ab", 36),

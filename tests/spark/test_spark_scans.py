@@ -112,7 +112,7 @@ def test_a_part_that_is_broken_on_one_server_is_read_from_another(broken: tuple[
     if len(broken) == 1:
         assert read_all(reader, [item])["k"].to_pylist() == [1, 2, 3]
         return
-    with pytest.raises(CorruptionError, match="r1:1 does not match; .*r2:1 does not match"):
+    with pytest.raises(CorruptionError, match=r"r1:1 does not match; .*r2:1 does not match"):
         read_all(reader, [item])
 
 

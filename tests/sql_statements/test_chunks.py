@@ -11,7 +11,7 @@ import pytest
 
 from parts.errors import UserError
 from sql.formats import chunks, csv_dialect, values_read
-from sql.formats.chunks import parse_chunks, row_chunks
+from sql.formats.chunks import blocks_of, parse_chunks, row_chunks
 from tests.sql_statements.oracle import columns_of, read
 
 
@@ -138,6 +138,17 @@ def test_a_header_counts_as_rows() -> None:
     data = b"a\tb\nUInt8\tString\n" + b"1\tx\n" * 3000 + b"300\tx\n"
     with pytest.raises(UserError, match="at row 3003, column a"):
         read(data, columns_of({"a": "UInt8", "b": "String"}), "TSVWithNamesAndTypes")
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "max_bytes", "blocks"),
+    [(10, 0, [10, 4]), (10, 56, [7, 7]), (10, 1, [7, 7]), (10, 57, [10, 4]), (3, 1, [3, 3, 3, 3, 2]), (14, 200, [14])],
+)
+def test_blocks_end_at_rows_or_bytes(max_rows: int, max_bytes: int, blocks: list[int]) -> None:
+    tables = [pa.table({"n": pa.array(range(start, start + 7), pa.int64())}) for start in (0, 7)]
+    made = list(blocks_of(tables, max_rows, max_bytes))
+    assert [block.num_rows for block in made] == blocks
+    assert pa.concat_tables(made)["n"].to_pylist() == list(range(14))
 
 
 def test_chunks_end_where_rows_end() -> None:
