@@ -1,7 +1,7 @@
 """Planning a read: which rows make one batch.
 
 A batch ends where the frames of all columns read begin anew, so that most frames are decoded once and handed over
-without a copy. Neighbouring short runs are joined up to about 64 Ki rows.
+without a copy. Neighbouring short runs are joined up to about 64 Ki rows, fewer when rows are long.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from parts.marks import ColumnMarks
 from parts.primary_index import MarkRange
 
 _JOIN_ROWS = 65_536
+_JOIN_BYTES = 256 * 1024 * 1024
+"""A column of a batch is one array, whose text has less than 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,11 +41,19 @@ def rows_of(ranges: Sequence[MarkRange], rows: int, granularity: int) -> list[Ro
 
 
 def plan_batches(
-    ranges: Sequence[RowRange], granularity: int, marks: Sequence[ColumnMarks], max_batch_rows: int
+    ranges: Sequence[RowRange],
+    granularity: int,
+    marks: Sequence[ColumnMarks],
+    max_batch_rows: int,
+    row_bytes: int = 0,
 ) -> list[RowRange]:
-    """The batches of ``ranges`` in order; whole granules, unless a range or ``max_batch_rows`` cuts them."""
+    """The batches of ``ranges`` in order; whole granules, unless a range or ``max_batch_rows`` cuts them.
+
+    ``row_bytes`` is the average size of a row in the widest column.
+    """
     starts: np.ndarray | None = None
-    join = max(1, _JOIN_ROWS // granularity) * granularity
+    join_rows = min(_JOIN_ROWS, _JOIN_BYTES // max(row_bytes, 1))
+    join = max(1, join_rows // granularity) * granularity
     most = max(1, max_batch_rows // granularity) * granularity
     batches: list[RowRange] = []
     for item in ranges:

@@ -158,7 +158,8 @@ class Part:
         wanted = [self._column(name) for name in columns]
         stored = [column.name for column in wanted if column.name in self._positions]
         marks = [self._marks[self._positions[name]] for name in stored]
-        batches = plan_batches(ranges, self.granularity, marks, max_batch_rows)
+        widest = max((self.checksums.column_bytes[name][1] for name in stored), default=0)
+        batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, widest // max(self.rows, 1))
         schema = TableSchema(tuple(wanted)).arrow
         if max_threads == 1 or sum(batch.rows for batch in batches) * len(stored) <= _INLINE_VALUES:
             decoded: Iterator[list[pa.Array]] = (self._read_batch(batch, stored) for batch in batches)

@@ -7,6 +7,7 @@ window are hashed, encoded and (in wide parts) written in parallel.
 Invariants
 - Blocks come in sorting-key order, within and across calls (the caller's duty; not checked again).
 - At most one window and one block are in memory.
+- A part of long rows has smaller granules than the settings say; every part knows its own.
 - After ``finish`` all files and the directory are fsynced (``fsync_after_insert``); after ``abort`` the directory is
   gone.
 """
@@ -118,7 +119,7 @@ class PartWriter:
         self._schema = description.schema.stored
         self._values = _scalars(values, description.partition_key.types)
         self._uuid = part_uuid or uuid.UUID(int=0)
-        self._granularity = settings.index_granularity
+        self._granularity = _granularity(settings.index_granularity, expected_bytes, expected_rows)
         self._is_wide = (expected_bytes is None or expected_bytes >= settings.min_bytes_for_wide_part) and (
             expected_rows is None or expected_rows >= settings.min_rows_for_wide_part
         )
@@ -151,12 +152,13 @@ class PartWriter:
         if not block.num_rows:
             return
         self._minmax.update(block)
-        self._pending.append(block)
-        self._pending_rows += block.num_rows
-        self._pending_bytes += block.nbytes
-        while self._pending_rows >= self._window_rows or self._pending_bytes >= WINDOW_BYTES:
-            if not self._flush(is_last=False):
-                break
+        for piece in _pieces(block):
+            self._pending.append(piece)
+            self._pending_rows += piece.num_rows
+            self._pending_bytes += piece.nbytes
+            while self._pending_rows >= self._window_rows or self._pending_bytes >= WINDOW_BYTES:
+                if not self._flush(is_last=False):
+                    break
 
     def finish(self) -> WrittenPart:
         """Writes what is left and all metadata; everything is fsynced."""
@@ -300,6 +302,26 @@ class PartWriter:
         fields = [writer.field for writer in self._columns]
         content = combine(fields, [writer.hasher.digest() for writer in self._columns], self.rows)
         return Checksums(files, content, sum(raw for _, raw in columns.values()), columns)
+
+
+def _granularity(rows_wanted: int, expected_bytes: int | None, expected_rows: int | None) -> int:
+    """Rows in a granule: those of the settings, halved as long as a granule of average rows would exceed a window.
+
+    A granule is never divided, so with rows of 300 KB one of 8192 would be more than a string array can hold.
+    """
+    granularity = rows_wanted
+    if expected_bytes and expected_rows and expected_bytes > WINDOW_BYTES:
+        while granularity > 1 and expected_bytes * granularity > WINDOW_BYTES * expected_rows:
+            granularity //= 2
+    return granularity
+
+
+def _pieces(block: pa.Table) -> list[pa.Table]:
+    """The block; one of many windows in pieces, because a window must fit one array."""
+    if block.nbytes <= 4 * WINDOW_BYTES:
+        return [block]
+    step = max(1, block.num_rows * WINDOW_BYTES // block.nbytes)
+    return [block.slice(start, step) for start in range(0, block.num_rows, step)]
 
 
 def _expected_bytes(block: pa.Table, limit: int) -> int:
