@@ -166,8 +166,13 @@ class MergeTreeTable(Table):
         self.wake_merges()
 
     def truncate(self) -> None:
-        """A merge under way when this runs finds its sources gone at its commit, and is given up."""
-        self.store.drop_active([part.name for part in self.store.active()])
+        """A merge under way when this runs finds its sources gone at its commit, and is given up.
+
+        The blocks that were here may come again: what is gone is no duplicate.
+        """
+        with self.deduplicating():
+            self.store.drop_active([part.name for part in self.store.active()])
+            self._recent_blocks.clear()
 
     def _merge_step(self) -> float:
         return 0.0 if self._are_merges_allowed and self._merge_selected() else _IDLE_SECONDS

@@ -86,6 +86,19 @@ def test_life_of_a_table(local: Local) -> None:
     assert code(local, "SHOW TABLES FROM other") == 81
 
 
+def test_rows_may_come_again_after_truncate(local: Local) -> None:
+    local.run(
+        "CREATE TABLE again (k UInt32) ENGINE = MergeTree ORDER BY k SETTINGS non_replicated_deduplication_window = 9"
+    )
+    for _ in range(2):
+        local.run("INSERT INTO again VALUES (1)")
+    assert local.value("SELECT count() FROM again") == 1
+    local.run("TRUNCATE TABLE again")
+    for _ in range(2):
+        local.run("INSERT INTO again VALUES (1)")
+    assert local.value("SELECT count() FROM again") == 1
+
+
 def test_show_create_round_trips(local: Local) -> None:
     local.run(CREATE)
     text = str(local.value("SHOW CREATE TABLE t"))
