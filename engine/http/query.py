@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FIRST_BYTES_SECONDS = 300.0
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -53,24 +55,26 @@ class QueryEndpoint:
         try:
             request = parse_request(scope)
             user = self._users.authenticate(request.credentials)
+            pipe = BodyPipe(asyncio.get_running_loop())
+            # Before the query counts as running: a client that sends nothing must not keep others out.
+            body = await _whole_body(request, receive, pipe)
             if self._running >= self._limit:
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
                     f"Too many simultaneous queries: max_concurrent_queries = {self._limit}; retry later",
                 )
+        except _ClientLeftError:
+            logger.info("client left before its request was complete")
+            return
         except PandoError as error:
             self._metrics.failed(error)
             await _send_error(send, error, self._common_headers(), scope["method"])
             return
         self._running += 1
         try:
-            pipe = BodyPipe(asyncio.get_running_loop())
-            body = await _whole_body(request, receive, pipe)
             exchange = Exchange(self._engine, self._sessions, request, user, body or io.BufferedReader(pipe, 1 << 20))
             with self._metrics.running():
                 await self._run(exchange, request, pipe, receive, send, body is None)
-        except _ClientLeftError:
-            logger.info("client left before its request was complete")
         finally:
             self._running -= 1
 
@@ -163,7 +167,13 @@ async def _whole_body(request: QueryRequest, receive: Receive, pipe: BodyPipe) -
     """The body when its first message holds all of it; else ``None``, and the message is in the pipe."""
     if request.is_read_only:
         return io.BytesIO()
-    message = await receive()
+    try:
+        async with asyncio.timeout(_FIRST_BYTES_SECONDS):
+            message = await receive()
+    except TimeoutError:
+        raise UserError(
+            "SOCKET_TIMEOUT", f"The client sent nothing of its request body for {_FIRST_BYTES_SECONDS:g} s"
+        ) from None
     if message["type"] == "http.disconnect":
         raise _ClientLeftError
     if not message.get("more_body", False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
@@ -17,6 +18,7 @@ import pytest
 import zstandard
 
 from engine.client.http_client import HttpClient
+from engine.http import query as query_endpoint
 from parts.errors import CorruptionError, PandoError, UserError
 from tests.front.conftest import RunningServer
 
@@ -368,6 +370,21 @@ def test_kill_query(server: RunningServer, client: HttpClient) -> None:
         other.kill(query_id)
     thread.join(20)
     assert codes == [394]
+
+
+def test_clients_that_send_no_body_keep_nobody_out(
+    server: RunningServer, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * server.engine.config.max_concurrent_queries):
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", server.http.port), timeout=30))
+            silent.sendall(head)
+        assert http.get("/", params={"query": "SELECT 1"}).text == "1\n"
+        monkeypatch.setattr(query_endpoint, "_FIRST_BYTES_SECONDS", 0.05)
+        late = stack.enter_context(socket.create_connection(("127.0.0.1", server.http.port), timeout=30))
+        late.sendall(head)
+        assert late.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
 def test_concurrent_queries_beyond_the_limit(server: RunningServer) -> None:
