@@ -229,7 +229,8 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
     except json.JSONDecodeError:
         pass  # not one object a line: read object by object, to name the row that is wrong
     rows = list[dict[str, Any]]()
-    position, end = _skip(text, 0, "["), len(text)
+    # A chunk may begin with what stands between two rows of an array, or behind the last one.
+    position, end = _skip(text, 0, "[,];"), len(text)
     while position < end:
         try:
             row, position = _PATIENT_DECODER.raw_decode(text, position)

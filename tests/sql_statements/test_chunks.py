@@ -103,6 +103,15 @@ def test_many_chunks_read_as_one(format: str, monkeypatch: pytest.MonkeyPatch) -
     assert cut.combine_chunks().equals(read(data, columns, format).combine_chunks())
 
 
+@pytest.mark.parametrize(("between", "behind"), [(",\n", "\n]\n"), ("\n,", "\n]"), ("\n, ", "]")])
+def test_a_json_array_may_be_cut_anywhere(between: str, behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = columns_of({"a": "UInt32", "m": "Map(String, UInt8)"})
+    data = "[" + between.join(f'{{"a":{number},"m":{{"k":1}}}}' for number in range(50)) + behind
+    for size in (60, 200, len(data) - 1, len(data)):
+        monkeypatch.setattr(row_chunks, "__kwdefaults__", {"first": b"", "size": size})
+        assert read(data.encode(), columns, "JSONEachRow").column("a").to_pylist() == list(range(50))
+
+
 @pytest.mark.usefixtures("small_chunks")
 def test_rows_longer_than_a_chunk() -> None:
     texts = ["short", "line\n" * 40_000, "", 'a "quoted"\n' * 20_000, "end"]
