@@ -66,8 +66,9 @@ class Runner:
                 try:
                     self.run(statement, stdin if statement.wants_data else None)
                 except PandoError as error:
-                    code = code or show_error(error)
-                    if not self.options.ignores_errors:
+                    shown = show_error(error)
+                    code = code or shown
+                    if not self.options.ignores_errors or isinstance(error, CancelledError):
                         return code
         except UserError as error:
             last = show_error(error)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pytest
 
+from engine.client.backend import Answer, LocalBackend, Query
+from engine.client.runner import Options, Runner
 from engine.client.script import is_complete, split_script
-from parts.errors import UserError
+from parts.errors import CancelledError, UserError
 from sql.statements import SetSettings, Use
 
 
@@ -85,3 +90,30 @@ def test_open_quote_is_a_syntax_error() -> None:
 )
 def test_complete_input(text: str, complete: bool) -> None:
     assert is_complete(text) is complete
+
+
+# -- running --------------------------------------------------------------------------------------------------------
+
+
+class _FailingBackend(LocalBackend):
+    """Fails as the statement's text says."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    @contextlib.contextmanager
+    def run(self, query: Query) -> Iterator[Answer]:
+        self.ran.append(query.text)
+        raise CancelledError if "cancel" in query.text else UserError("SYNTAX_ERROR", f"no {query.text}")
+        yield
+
+
+def test_every_ignored_error_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    backend = _FailingBackend()
+    runner = Runner(backend, Options(ignores_errors=True))
+    assert runner.run_script("SELECT 1; SELECT 2") == 62
+    shown = capsys.readouterr().err
+    assert "no SELECT 1" in shown
+    assert "no SELECT 2" in shown
+    assert runner.run_script("SELECT 'cancelled'; SELECT 3") == 130
+    assert backend.ran == ["SELECT 1", "SELECT 2", "SELECT 'cancelled'"]
