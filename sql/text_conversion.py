@@ -107,8 +107,6 @@ def _composite_text(sql: str, type_: DataType, zone: str) -> str:
 
 def from_text(value: Typed, target: DataType, zone: str) -> str:
     """The value that a String spells. A wrong spelling fails when it is met."""
-    from sql.casts import from_zone
-
     sql = value.sql
     if isinstance(strip_nullable(value.type), FixedStringType):
         sql = f"pando_fixed_text({sql})"
@@ -126,11 +124,11 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case DateType() | Date32Type():
             return f"CAST(left({sql}, 10) AS DATE)"
         case DateTimeType():
-            return f"date_trunc('second', {from_zone(f'pando_instant({sql})', goal.timezone or zone)})"
+            return f"date_trunc('second', {_instant(sql, goal.timezone or zone)})"
         case DateTime64Type(precision, own):
             if precision > 6:
                 return f"CAST({sql} AS TIMESTAMP_NS)" if (own or zone) == "UTC" else _unsupported(value, target)
-            return f"date_trunc('microsecond', {from_zone(f'pando_instant({sql})', own or zone)})"
+            return f"date_trunc('microsecond', {_instant(sql, own or zone)})"
         case FixedStringType(length):
             return f"pando_to_fixed({sql}, {length})"
         case UUIDType():
@@ -142,6 +140,15 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case IPv6Type():
             return f"pando_ipv6({sql})"
     return _unsupported(value, target)
+
+
+def _instant(sql: str, zone: str) -> str:
+    """The UTC instant of a text: a wall clock of ``zone``, unless it is a Unix time or ends in Z."""
+    from sql.casts import from_zone
+
+    read = f"pando_instant({sql})"
+    local = from_zone(read, zone)
+    return read if local == read else f"(CASE WHEN pando_is_utc({sql}) THEN {read} ELSE {local} END)"
 
 
 def _unsupported(value: Typed, target: DataType) -> str:
@@ -229,6 +236,7 @@ MACROS = (
         THEN CAST(rtrim(t, 'Z') AS TIMESTAMP)
         WHEN regexp_full_match(t, '\d{5,10}') THEN make_timestamp(CAST(t AS BIGINT) * 1000000)
         ELSE error('pando:41:Cannot parse DateTime from ''' || t || '''') END""",
+    r"pando_is_utc(t) AS regexp_full_match(t, '\d{5,10}') OR t LIKE '%Z'",
     r"""pando_ipv4(t) AS CASE WHEN t IS NULL OR regexp_full_match(t, '(\d{1,3}\.){3}\d{1,3}')
         THEN CAST(CAST(split_part(t, '.', 1) AS UTINYINT) AS UINTEGER) * 16777216
            + CAST(CAST(split_part(t, '.', 2) AS UTINYINT) AS UINTEGER) * 65536

@@ -27,3 +27,4 @@ SELECT d FROM types WHERE d IN (toDate('2020-01-01'), '2020-01-02') OR dt = '202
 SELECT toInt32(d), toUInt16(d), toInt64(dt64), CAST(d AS DateTime), CAST(dt AS Date), CAST('2020-01-01' AS Date), CAST(dt AS DateTime('Asia/Tokyo')), toDateTime(d), d::DateTime('Europe/Moscow') FROM types ORDER BY id LIMIT 6
 SELECT max(dt), min(d), max(dt64), any(d32), max(dtm), avg(toUnixTimestamp(dt)), min(ip), max(uid), max(e) FROM types
 SELECT toTypeName(INTERVAL 1 HOUR) FROM types ORDER BY id LIMIT 2
+SELECT toDateTime('1603600000', 'Europe/Berlin'), toDateTime('2020-10-25T03:00:00Z', 'Europe/Berlin'), toDateTime64('1603600000', 3, 'Asia/Tokyo'), toDateTime('2020-10-25 03:00:00', 'Europe/Berlin') = '1603591200', toDateTime('2020-10-26 03:00:00', 'Europe/Berlin'), count() FROM types WHERE dtm > '1003600000'
