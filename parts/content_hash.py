@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 import xxhash
 
@@ -30,6 +31,7 @@ from parts.arrays import fixed_width_values
 from parts.pool import map_parallel
 
 _SMALL_ROWS = 10_000
+_PLAIN_TEXT_BYTES = 256 * 1024 * 1024
 
 
 class ColumnHasher:
@@ -43,8 +45,10 @@ class ColumnHasher:
 
     def update(self, array: pa.Array) -> None:
         """Adds the next rows."""
-        self._next = 0
-        self._add(array)
+        rows = _rows_at_once(array)
+        for start in range(0, max(len(array), 1), rows):
+            self._next = 0
+            self._add(array if rows >= len(array) else array.slice(start, rows))
 
     def digest(self) -> bytes:
         if not self._streams:
@@ -102,6 +106,18 @@ class ColumnHasher:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
         self._feed(offsets[1:] - offsets[:-1])
         return int(offsets[0]), int(offsets[-1])
+
+
+def _rows_at_once(array: pa.Array) -> int:
+    """Text of a dictionary becomes plain text here, of which an array holds less than 2 GiB."""
+    if not pt.is_dictionary(array.type) or not len(array.dictionary) or not _is_text(array.type.value_type):
+        return max(len(array), 1)
+    longest = pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+    return max(1, _PLAIN_TEXT_BYTES // max(longest, 1))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pt.is_string(type_) or pt.is_binary(type_)
 
 
 def combine(fields: Sequence[pa.Field], digests: Sequence[bytes], rows: int) -> str:

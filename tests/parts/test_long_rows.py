@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parts import read_plan, writer
+from parts import content_hash, read_plan, writer
 from parts.merge import merge_parts
 from parts.part_name import PartName
 from parts.primary_index import MarkRange
@@ -89,3 +89,26 @@ def test_parts_of_different_granules_are_merged(tmp_path: Path) -> None:
         assert pa.Table.from_batches(merged.read(["k", "s"])).sort_by("k")["s"].equals(wanted["s"])
     contents = {(tmp_path / f"m{target}" / "s.bin").read_bytes() for target in (7, 100, 10_000)}
     assert len(contents) == 1
+
+
+@pytest.mark.parametrize("type_", ["LowCardinality(String)", "LowCardinality(Nullable(String))"])
+def test_a_few_long_values_in_many_rows(monkeypatch: pytest.MonkeyPatch, type_: str) -> None:
+    """The hash is that of all rows, and never asks for all of them as plain text at once."""
+    description = description_of([("s", type_)])
+    indices = pa.array([0, 1, 2, 1, None if "Nullable" in type_ else 0] * 20, pa.int32())
+    values = pa.DictionaryArray.from_arrays(indices, ["a" * 100, "", "é" * 70])
+    rows = pa.table({"s": values}).cast(description.schema.arrow)
+    whole = content_hash.block_hash(rows)
+    plain: list[int] = []
+    lengths = content_hash.ColumnHasher._lengths
+
+    def counted(hasher: content_hash.ColumnHasher, array: pa.Array) -> tuple[int, int]:
+        plain.append(array.nbytes)
+        return lengths(hasher, array)
+
+    monkeypatch.setattr(content_hash.ColumnHasher, "_lengths", counted)
+    monkeypatch.setattr(content_hash, "_PLAIN_TEXT_BYTES", 1000)
+    assert content_hash.block_hash(rows) == whole
+    assert len(plain) > 10
+    assert max(plain) < 1200
+    assert content_hash.block_hash(rows.slice(0, 0)) == content_hash.block_hash(rows.slice(5, 0))
