@@ -223,6 +223,8 @@ def unquote_identifier(text: str) -> str:
 
 
 def _unescape(body: str, quote: str) -> str:
+    if "\\x" in body:
+        return _unescape_bytes(body, quote)
     pieces: list[str] = []
     position = 0
     for match in re.finditer(r"\\x[0-9a-fA-F]{2}|\\.|" + quote * 2, body, re.DOTALL):
@@ -231,6 +233,22 @@ def _unescape(body: str, quote: str) -> str:
         position = match.end()
     pieces.append(body[position:])
     return "".join(pieces)
+
+
+def _unescape_bytes(body: str, quote: str) -> str:
+    r"""``\xHH`` is a byte, and several may make one character. Raises 117 when all together are no text."""
+    doubled = quote.encode() * 2
+
+    def resolved(match: re.Match[bytes]) -> bytes:
+        if match.group(1):
+            return bytes([int(match.group(1), 16)])
+        return quote.encode() if match.group() == doubled else _escaped(match.group().decode()).encode()
+
+    pattern = rb"\\x([0-9a-fA-F]{2})|\\[\x00-\x7f]|" + doubled
+    try:
+        return re.sub(pattern, resolved, body.encode()).decode()
+    except UnicodeError:
+        raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the literal {quote}{body}{quote}") from None
 
 
 def _escaped(sequence: str) -> str:

@@ -6,16 +6,22 @@ Both directions run in one left-to-right pass over the bytes (polars' Aho-Corasi
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.dialect import unquote_string
+from parts.errors import UserError
+from sql.formats.options import shorten
 
 _KNOWN = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
           "\\": "\\", "'": "'", '"': '"', "`": "`", "/": "/", "\n": "\n", "\t": "\t"}  # fmt: skip
 _UNESCAPES = {f"\\{letter}": char for letter, char in _KNOWN.items()} | {"\\N": ""}
+_BYTES = {escape.encode(): char.encode() for escape, char in _UNESCAPES.items()}
+_SEQUENCE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|.)", re.DOTALL)
+_QUOTED_SEQUENCE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|.)|''", re.DOTALL)
 TSV_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
 }  # fmt: skip
@@ -69,10 +75,7 @@ def unescape(texts: pa.Array) -> pa.Array:
     if not contains(texts, "\\"):
         return texts
     if contains(texts, "\\x"):  # \xHH may be any byte: each distinct text by itself
-        encoded = pc.dictionary_encode(texts)
-        values = [unquote_string(f"'{text}'".replace("''", "'")) if "\\" in text else text
-                  for text in encoded.dictionary.to_pylist()]  # fmt: skip
-        return pc.take(pa.array(values, pa.string()), encoded.indices)
+        return _each_resolved(texts, _SEQUENCE)
     return replace_many(texts, _UNESCAPES)
 
 
@@ -81,20 +84,39 @@ def unescape_bytes(values: pa.Array) -> pa.Array:
     if not contains(values, "\\"):
         return values
     encoded = pc.dictionary_encode(values)
-    plain = [
-        unquote_string("'" + value.decode("latin-1").replace("\\N", "") + "'").encode("latin-1")
-        for value in encoded.dictionary.to_pylist()
-    ]
+    plain = [_SEQUENCE.sub(_resolved, value) for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(plain, pa.binary()), encoded.indices)
 
 
 def unescape_quoted(texts: pa.Array) -> pa.Array:
     """The bodies of string literals: backslash escapes and doubled quotes."""
     if contains(texts, "''"):
-        encoded = pc.dictionary_encode(texts)
-        values = [unquote_string(f"'{text}'") for text in encoded.dictionary.to_pylist()]
-        return pc.take(pa.array(values, pa.string()), encoded.indices)
+        return _each_resolved(texts, _QUOTED_SEQUENCE)
     return unescape(texts)
+
+
+def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
+    """Raises ``UserError`` 117 for bytes that are no text."""
+    encoded = pc.dictionary_encode(texts)
+    values = []
+    for text in encoded.dictionary.to_pylist():
+        try:
+            values.append(sequence.sub(_resolved, text.encode()).decode())
+        except UnicodeDecodeError:
+            raise UserError(
+                "INCORRECT_DATA",
+                f"The escapes in {shorten(text)!r} give invalid UTF-8: String columns hold valid UTF-8",
+            ) from None
+    return pc.take(pa.array(values, pa.string()), encoded.indices)
+
+
+def _resolved(match: re.Match[bytes]) -> bytes:
+    sequence = match.group()
+    if sequence == b"''":
+        return b"'"
+    if match.group(1):
+        return bytes([int(match.group(1), 16)])
+    return _BYTES.get(sequence, sequence)
 
 
 def escape(texts: pa.Array, mapping: dict[str, str]) -> pa.Array:

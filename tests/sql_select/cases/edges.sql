@@ -24,6 +24,7 @@ SELECT intDiv(toInt64(-9), 2), intDiv(-9, 2), -9 % 2, 9 % -2, intDiv(toUInt64(18
 SELECT toUInt8(1.9), toInt8(-1.9), toInt32(1e9), toUInt8('255'), toInt64('-9223372036854775808'), toUInt64('18446744073709551615')
 SELECT toInt8(300), toInt16(-40000), toUInt16(-1), toUInt32(4294967297), toInt32(toUInt32(4294967295)), toUInt64(toInt8(-1)), toInt8(toUInt64(200))
 SELECT u64 = toUInt64(i64), i64 < u64, toInt64(-1) < toUInt64(1), toInt8(-1) = toUInt8(255), 1 = true FROM types ORDER BY id LIMIT 3
+SELECT '\xC3\xA9', '\x41\'\\x41', length('\xe2\x82\xac')
 SELECT 0b11, 0b1+1, -0b101, 0b11111111, toTypeName(0b100000000), 0x1F
 -- Floats
 SELECT toFloat32(0.1), toFloat32(0.1) + 1, toFloat32(1) / 3, 0.1 + 0.2, 1e15, 1e16, 123456789.123, 1e-6, 1e-7, 100000000000000000000., -1e21
