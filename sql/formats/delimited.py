@@ -29,8 +29,8 @@ from sql.formats.options import BadValueError, FormatOptions, shorten
 from sql.formats.text_values import pad_fixed
 from sql.formats.text_write import flat_columns
 
-_ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t])")
-_BREAK_LETTERS = {b"\n": b"n", b"\t": b"t"}
+_ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t\r])")
+_BREAK_LETTERS = {b"\n": b"n", b"\t": b"t", b"\r": b"r"}
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ def _ends_in_backslash(data: bytes, end: int) -> bool:
 def _clean_tsv(chunk: bytes) -> bytes:
     """What pyarrow would take for the end of a row or field but TSV does not, written as an escape."""
     data = np.frombuffer(chunk, np.uint8)
-    if is_in(data, b"\\\n") or is_in(data, b"\\\t"):
+    if any(is_in(data, b"\\" + mark) for mark in _BREAK_LETTERS):
         chunk = _ESCAPED_BREAK.sub(lambda match: match.group(1) + b"\\" + _BREAK_LETTERS[match.group(2)], chunk)
     return chunk.replace(b"\r", b"\\r") if b"\r" in chunk else chunk
 

@@ -10,7 +10,7 @@ from tests.sql_statements.oracle import Oracle, columns_of, read, write
 
 CASES: list[tuple[dict[str, str], str, str]] = [
     ({"a": "UInt8", "b": "String"}, "TSV", "1\ta\\tb\\\\n\\'q\\x41\\q\n+5\t\\N\n"),
-    ({"a": "UInt8", "b": "String"}, "TSV", "1\tx\ry\n2\ta\\\nb\n"),
+    ({"a": "UInt8", "b": "String"}, "TSV", "1\tx\ry\n2\ta\\\nb\n3\t\\\rc\\\\\rd\n"),
     ({"a": "String", "b": "String"}, "TSV", "it\\'s\t\\x41\n\\x41\\'\t'\\'\n''\t\\\\Nx\\N\nx\\Ny\\xc3\\xa9\t\\\\x41\n"),
     ({"a": "String"}, "Values", "('\\x41'), ('\\''), ('a''b'), ('\\\\N'), ('x\\N'), ('\\xc3\\xa9'), ('a''\\x41')"),
     ({"a": "Nullable(UInt8)", "b": "Nullable(String)"}, "TSV", "\\N\t\\N\n1\t\n"),
