@@ -223,7 +223,8 @@ def test_server_stops_gracefully(tmp_path: Path, number: signal.Signals) -> None
             client.execute("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
             client.execute("INSERT INTO t VALUES (1)")
             with client.stream("SELECT number FROM system.numbers") as stream:
-                next(iter(stream))
+                answer = iter(stream)  # kept: the connection ends with it
+                next(answer)
                 process.send_signal(number)
                 assert process.wait(30) == 0
         process, port = _start(file)
