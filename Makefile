@@ -41,7 +41,7 @@ test: check-tools $(VENV)/.dev lint ## Lint, types, layering, then every test
 test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark"
 
-test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (about an hour)
+test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
 
 lint: check-tools $(VENV)/.dev ## ruff, mypy and the layering contracts
