@@ -273,7 +273,9 @@ def _require_not_active_elsewhere(keeper: Keeper, replica: ReplicaPaths, own_ses
     active = keeper.exists(replica.is_active)
     if active is not None and not (own_session and active.ephemeral_owner == keeper.session_id):
         raise UserError(
-            "TABLE_WAS_NOT_DROPPED", f"Replica {replica.root} is active on another server; stop that server first"
+            "TABLE_WAS_NOT_DROPPED",
+            f"Replica {replica.root} is active on another server: stop that server first; if it has just died, wait "
+            "until its ZooKeeper session has timed out",
         )
 
 
