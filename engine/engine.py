@@ -38,6 +38,7 @@ from engine.tables.table import Table, TableServices
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.partition import partition_id
+from parts.query_status import QueryStatus
 from parts.schema import MergeTreeSettings, TableSchema
 from parts.types import DataType
 from sql.ddl import merge_tree_settings
@@ -143,9 +144,10 @@ class Engine:
         own = _statement_settings(parsed)
         settings = {**default_settings(), **session.settings}
         settings.update({name: parse_setting(name, value) for name, value in own.items()})
-        context = Context(self, session, settings, session.new_query_id(), body, parameters or {})
-        process = Process(context.query_id, text[:10_000], session.user, context.statistics)
-        end = self._processes.add(process, float(str(settings["max_execution_time"])))
+        status = QueryStatus(max_execution_seconds=float(str(settings["max_execution_time"])))
+        context = Context(self, session, settings, session.new_query_id(), body, parameters or {}, status=status)
+        process = Process(context.query_id, text[:10_000], session.user, context.statistics, status=status)
+        end = self._processes.add(process)
         try:
             result = execute_statement(parsed, context)
         except PandoError as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from engine.session import QueryStatistics
 from parts.errors import CancelledError, PandoError, UserError
+from parts.query_status import QueryStatus
 
 
 @dataclass
@@ -21,20 +22,21 @@ class Process:
     cancel: Callable[[], None] = lambda: None
     refresh: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date."""
-    timed_out_after: float | None = None
-    is_cancelled: bool = False
+    status: QueryStatus = field(default_factory=QueryStatus)
+    """What the code that works for the statement looks at."""
 
-    def stop(self) -> None:
-        self.is_cancelled = True
+    def stop(self, reason: PandoError | None = None) -> None:
+        self.status.stop(reason)
         self.cancel()
 
+    @property
+    def is_cancelled(self) -> bool:
+        return self.status.is_stopped
+
     def translate(self, error: PandoError) -> PandoError:
-        """A cancellation that a time limit caused is told as such."""
-        if isinstance(error, CancelledError) and self.timed_out_after is not None:
-            return UserError(
-                "TIMEOUT_EXCEEDED", f"Timeout exceeded: the query ran longer than {self.timed_out_after} s"
-            )
-        return error
+        """A cancellation is told with its reason (a time limit)."""
+        reason = self.status.reason
+        return reason if isinstance(error, CancelledError) and reason is not None else error
 
 
 class ProcessList:
@@ -48,15 +50,16 @@ class ProcessList:
         with self._lock:
             return iter(list(self._processes.values()))
 
-    def add(self, process: Process, limit_seconds: float = 0.0) -> Callable[[], None]:
+    def add(self, process: Process) -> Callable[[], None]:
         """Registers; returns what ends the registration. Raises 216 when the id is in use."""
+        limit_seconds = process.status.max_execution_seconds
         with self._lock:
             if process.query_id in self._processes:
                 raise UserError(
                     "QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING", f"Query with id = {process.query_id} is already running"
                 )
             self._processes[process.query_id] = process
-        timer = threading.Timer(limit_seconds, self._time_out, (process, limit_seconds)) if limit_seconds > 0 else None
+        timer = threading.Timer(limit_seconds, self._time_out, (process,)) if limit_seconds > 0 else None
         if timer is not None:
             timer.daemon = True
             timer.start()
@@ -78,6 +81,5 @@ class ProcessList:
         return True
 
     @staticmethod
-    def _time_out(process: Process, limit_seconds: float) -> None:
-        process.timed_out_after = limit_seconds
-        process.stop()
+    def _time_out(process: Process) -> None:
+        process.stop(process.status.timeout_error())

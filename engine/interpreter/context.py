@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 
 from engine.session import QueryResult, QueryStatistics, Session
+from parts.query_status import QueryStatus
 from parts.types import DataType, IntegerType, StringType
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Context:
     body: BinaryIO | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     statistics: QueryStatistics = field(default_factory=QueryStatistics)
+    status: QueryStatus = field(default_factory=QueryStatus)
 
     def database(self, name: str | None) -> str:
         return name if name is not None else self.session.database
