@@ -32,7 +32,8 @@ from coordination.keeper import (
 )
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.paths import TablePaths, sequence_number
-from coordination.quorum import failure_ops, forget_confirmed_ops, pending_parts
+from coordination.quorum import forget_confirmed_ops, pending_parts
+from coordination.quorum_failure import failure_ops
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 

@@ -17,9 +17,7 @@ from coordination.part_commit import ProducedStatus, commit_produced_part, find_
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ActionKind, Limits, ReplicationQueue
-from coordination.quorum import (
-    QuorumPlan,
-)
+from coordination.quorum import QuorumPlan
 from coordination.replica_activity import Activation, ReplicaAddress, activate
 from coordination.table_nodes import TableDefinition, create_table_or_replica
 from parts.part_name import PartName

@@ -27,14 +27,9 @@ from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus, commit_produced_part, find_holder
 from coordination.part_set import PartSet
 from coordination.queue import Action, ActionKind, Limits
-from coordination.quorum import (
-    confirm_own_parts,
-    fail_unreachable_part,
-    forget_failed_parts,
-    plan_quorum,
-    take_back_failed_parts,
-    wait_for_quorum,
-)
+from coordination.quorum import confirm_own_parts, plan_quorum
+from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
+from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import ReplicaAddress, activate
 from coordination.table_nodes import create_table_or_replica
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError

@@ -17,19 +17,10 @@ from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus, commit_produced_part
 from coordination.queue import ActionKind, Limits
-from coordination.quorum import (
-    QuorumPlan,
-    Verdict,
-    fail_unreachable_part,
-    forget_failed_parts,
-    judge,
-    parse_last_parts,
-    plan_quorum,
-    required_replicas,
-    sequential_hidden_parts,
-    take_back_failed_parts,
-    wait_for_quorum,
-)
+from coordination.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
+from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
+from coordination.quorum_wait import Verdict, judge, wait_for_quorum
+from coordination.sequential_reads import sequential_hidden_parts
 from parts.errors import UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once

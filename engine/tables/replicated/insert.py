@@ -20,7 +20,8 @@ from coordination.insert_commit import (
 )
 from coordination.keeper import Keeper
 from coordination.part_record import PartRecord
-from coordination.quorum import QuorumPlan, plan_quorum, wait_for_quorum
+from coordination.quorum import QuorumPlan, plan_quorum
+from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart

@@ -28,7 +28,7 @@ from coordination.queue_io import (
     remove_parts,
     save_insert_times,
 )
-from coordination.quorum import fail_unreachable_part
+from coordination.quorum_failure import fail_unreachable_part
 from engine.failpoints import failpoint
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.insert import part_record

@@ -22,7 +22,8 @@ from coordination.clone import clone_replica, finish_clone, is_lost
 from coordination.insert_commit import InsertStatus, resolve_insert
 from coordination.keeper import Keeper, SessionState
 from coordination.queue_io import load_queue, remove_parts, requeue_fetch
-from coordination.quorum import confirm_own_parts, forget_failed_parts, take_back_failed_parts
+from coordination.quorum import confirm_own_parts
+from coordination.quorum_failure import forget_failed_parts, take_back_failed_parts
 from coordination.replica_activity import activate, deactivate
 from coordination.table_nodes import (
     check_definition,

@@ -24,8 +24,8 @@ from coordination.insert_commit import InsertRequest
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError, SessionState
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
-from coordination.quorum import sequential_hidden_parts
 from coordination.replica_activity import Activation
+from coordination.sequential_reads import sequential_hidden_parts
 from engine.background import wake_one
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition

@@ -1,0 +1,100 @@
+"""The wait for a quorum: success is told only where it is certain.
+
+A missing status node does not mean success (see :mod:`coordination.quorum`), so the waiter asks three things, of one
+synced view: node gone, no failure marker, and its own activation unchanged (:func:`judge`).
+A time-out deletes nothing: the part may still reach its quorum.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from coordination.keeper import Keeper, KeeperError
+from coordination.paths import TablePaths
+from coordination.quorum import read_status
+from coordination.replica_activity import Activation
+from parts.errors import CancelledError, UnknownOutcomeError
+from parts.part_name import PartName
+
+
+class Verdict(Enum):
+    WAIT = "wait"
+    MET = "met"
+    FAILED = "failed"
+    LOST_SESSION = "lost session"
+
+
+def judge(*, node_exists: bool, marked_failed: bool, is_still_active: bool) -> Verdict:
+    """The waiter's decision on one synced view. Success needs all three facts."""
+    if not is_still_active:
+        return Verdict.LOST_SESSION
+    if marked_failed:
+        return Verdict.FAILED
+    return Verdict.WAIT if node_exists else Verdict.MET
+
+
+def wait_for_quorum(
+    keeper: Keeper,
+    table: TablePaths,
+    part: PartName | str,
+    activation: Activation,
+    *,
+    is_parallel: bool,
+    timeout_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """Returns when the part has its quorum. Raises ``UnknownOutcomeError`` 319 otherwise; deletes nothing.
+
+    Serves the inserter and a repeated insert of a pending block alike.
+    """
+    path = table.quorum_parallel_part(str(part)) if is_parallel else table.quorum_status
+    deadline = clock() + timeout_seconds
+    while True:
+        changed = threading.Event()
+        try:
+            verdict = _look(keeper, table, str(part), path, activation, changed)
+        except KeeperError as error:
+            raise _unknown(part, f"ZooKeeper went away while waiting for quorum: {error.message}") from error
+        if verdict is Verdict.MET:
+            return
+        if verdict is Verdict.FAILED:
+            raise _unknown(part, "the part was given up: no living replica had it")
+        if verdict is Verdict.LOST_SESSION:
+            raise _unknown(part, "this replica lost its ZooKeeper session while waiting for quorum")
+        left = deadline - clock()
+        if left <= 0:
+            raise _unknown(part, f"Timeout ({timeout_seconds:g} s) while waiting for quorum; it may still be reached")
+        if is_cancelled():
+            raise CancelledError(f"The wait for the quorum of part {part} was cancelled; the rows may still be stored")
+        wait(changed, min(left, 1.0))
+
+
+def _look(
+    keeper: Keeper, table: TablePaths, part: str, path: str, activation: Activation, changed: threading.Event
+) -> Verdict:
+    keeper.sync(table.root)
+    stat = keeper.exists(path, lambda _: changed.set())
+    found = read_status(keeper, path) if stat is not None else None
+    marker, active, host = keeper.exists_many(
+        [table.quorum_failed_part(part), activation.replica.is_active, activation.replica.host]
+    )
+    is_still_active = (
+        active is not None
+        and host is not None
+        and active.ephemeral_owner == activation.session_id
+        and host.version == activation.host_version
+    )
+    return judge(
+        node_exists=found is not None and found[0].part == part,
+        marked_failed=marker is not None,
+        is_still_active=is_still_active,
+    )
+
+
+def _unknown(part: PartName | str, why: str) -> UnknownOutcomeError:
+    return UnknownOutcomeError("UNKNOWN_STATUS_OF_INSERT", f"Unknown quorum status of part {part}: {why}")
