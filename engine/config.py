@@ -26,9 +26,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from engine.settings import is_timezone, nearest_names, parse_setting
 from parts.errors import UserError
 from parts.schema import MergeTreeSettings
+from sql.settings import is_timezone, nearest_names, parse_setting
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
@@ -117,7 +117,7 @@ class Config(_Section):
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
     macros: dict[str, Text] = Field(default_factory=dict)
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
-    profiles: dict[str, object] = Field(default_factory=dict)
+    profiles: dict[str, Any] = Field(default_factory=dict)
     """Session settings that every session starts with."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
     background_pool_size: Annotated[int, Field(ge=1)] = 4

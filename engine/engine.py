@@ -29,7 +29,6 @@ from engine.processes import Process, ProcessList
 from engine.relations import SessionRelations
 from engine.replication import Replication
 from engine.session import QueryResult, Session
-from engine.settings import default_settings, parse_setting
 from engine.system_tables import SYSTEM_TABLES
 from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
@@ -44,6 +43,7 @@ from parts.types import DataType
 from sql.ddl import merge_tree_settings
 from sql.executor import QueryEngine, SelectResult
 from sql.parser import parse_statements
+from sql.settings import settings_of
 from sql.statements import Insert, ParsedStatement, Select
 
 logger = logging.getLogger(__name__)
@@ -141,10 +141,8 @@ class Engine:
         parameters: Mapping[str, str] | None = None,
     ) -> QueryResult:
         """As :meth:`execute`, for a statement that the caller has parsed."""
-        own = _statement_settings(parsed)
-        settings = {**default_settings(), **session.settings}
-        settings.update({name: parse_setting(name, value) for name, value in own.items()})
-        status = QueryStatus(max_execution_seconds=float(str(settings["max_execution_time"])))
+        settings = settings_of({**session.settings, **_statement_settings(parsed)}, self.config.timezone)
+        status = QueryStatus(max_execution_seconds=settings.max_execution_time)
         context = Context(self, session, settings, session.new_query_id(), body, parameters or {}, status=status)
         process = Process(context.query_id, text[:10_000], session.user, context.statistics, status=status)
         end = self._processes.add(process)

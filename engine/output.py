@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from engine.config import Config
 from engine.session import QueryResult, Session
-from engine.settings import SETTINGS, default_settings, parse_setting
 from sql.formats import Statistics, write_blocks
+from sql.settings import DEFAULT_SETTINGS, Settings, settings_of
 from sql.statements import Insert, ParsedStatement, Select
 
 
-def output_settings(config: Config, session: Session, parsed: ParsedStatement) -> dict[str, object]:
-    """Defaults, the session's settings, the statement's own, and the server's time zone."""
-    settings = {**default_settings(), "timezone": config.timezone, **session.settings}
+def output_settings(config: Config, session: Session, parsed: ParsedStatement, extra: Mapping[str, object]) -> Settings:
+    """Those of session and statement, and over them ``extra``."""
     # CREATE keeps its SETTINGS with the table.
     own = parsed.statement.settings if isinstance(parsed.statement, Insert | Select) else {}
-    settings.update((name, parse_setting(name, value)) for name, value in own.items())
-    return settings
+    return settings_of({**session.settings, **own, **extra}, config.timezone)
 
 
-def encode(result: QueryResult, format: str, settings: dict[str, object]) -> Iterator[bytes]:
+def encode(result: QueryResult, format: str, settings: Settings) -> Iterator[bytes]:
     """The rows in the format, as they arrive. Raises 73 (UNKNOWN_FORMAT).
 
     Blocks are as the query makes them; only a ``max_block_size`` that somebody set cuts them further.
     """
     counts = Statistics()
-    limit = int(str(settings["max_block_size"])) or 1
-    is_limited = limit != SETTINGS["max_block_size"].default
+    limit = settings.max_block_size
+    is_limited = limit != DEFAULT_SETTINGS.max_block_size
     started = time.perf_counter()
 
     def counted() -> Iterator[pa.RecordBatch]:

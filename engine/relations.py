@@ -50,5 +50,5 @@ class SessionRelations:
             if table == "zookeeper":
                 return ZooKeeperRelation(self.engine)
             return SystemRelation(self.engine.system_tables[table], self.engine)
-        sequential = bool(self.context.settings["select_sequential_consistency"])
+        sequential = self.context.settings.select_sequential_consistency
         return TableRelation(self.engine.catalog.table(database, table), sequential)

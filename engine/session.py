@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from parts.types import DataType
 from sql.formats.text_write import Statistics
+from sql.settings import SettingValue
 
 
 @dataclass
@@ -17,7 +18,7 @@ class Session:
     """The state statements share: ``USE`` and ``SET`` change it. Not for use by two statements at once."""
 
     database: str = "default"
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, SettingValue] = field(default_factory=dict)
     user: str = "default"
     query_id: str = ""
     readonly: bool = False

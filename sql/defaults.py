@@ -7,7 +7,7 @@ expressions read the columns that are complete by then, in the order their refer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from sql.formats.cast_arrays import cast_array
 from sql.formats.escapes import is_text
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
+from sql.settings import DEFAULT_SETTINGS, Settings
 
 
 def insertable_columns(
@@ -49,14 +50,14 @@ def _writable(column: Column) -> Column:
 
 
 def complete_block(
-    block: pa.Table, schema: TableSchema, *, settings: Mapping[str, object] | None = None, first_row: int = 1
+    block: pa.Table, schema: TableSchema, *, settings: Settings = DEFAULT_SETTINGS, first_row: int = 1
 ) -> pa.Table:
     """The stored columns of the table, in its order, for a block with some of them in storage types.
 
     A null in a column that is not Nullable means "the default" (see :mod:`sql.formats`); with
     ``input_format_null_as_default = 0`` it is refused (53).
     """
-    options = FormatOptions.of(settings or {})
+    options = FormatOptions.of(settings)
     done: dict[str, pa.ChunkedArray] = {}
     to_fill: dict[str, _Gaps] = {}
     for name in block.column_names:
@@ -179,7 +180,7 @@ def cast_block(
     types: Sequence[DataType],
     columns: Sequence[Column],
     *,
-    settings: Mapping[str, object] | None = None,
+    settings: Settings = DEFAULT_SETTINGS,
     first_row: int = 1,
 ) -> pa.Table:
     """A SELECT's rows as columns of a table, by position: ``block`` has ``types``, the result has those of ``columns``.
@@ -192,7 +193,7 @@ def cast_block(
             f"Number of columns doesn't match: the query gives {len(types)}, the INSERT takes {len(columns)} "
             f"({', '.join(column.name for column in columns)})",
         )
-    options = FormatOptions.of(settings or {})
+    options = FormatOptions.of(settings)
     arrays = []
     for index, (type_, column) in enumerate(zip(types, columns, strict=True)):
         try:

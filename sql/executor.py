@@ -24,6 +24,7 @@ from sql.query_parser import parse_query
 from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
 from sql.row_count import with_more_rows, without_certain
 from sql.scans import ReadStatistics, ScanState, ScanStream
+from sql.settings import DEFAULT_SETTINGS, Settings
 from sql.statement_pool import Lease, StatementPool
 from sql.storage_arrays import storage_batch, storage_schema
 from sql.syntax_tree import Query, Select
@@ -69,7 +70,7 @@ class QueryEngine:
         query: str,
         *,
         catalog: RelationCatalog,
-        settings: Mapping[str, object] | None = None,
+        settings: Settings = DEFAULT_SETTINGS,
         database: str = "default",
         parameters: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
@@ -86,7 +87,7 @@ class QueryEngine:
             return plan
 
         plan = self._plans.find(key, catalog) or new_plan(True)
-        run = _Run(plan, int(str((settings or {}).get("max_threads", 0))), lambda: new_plan(False))
+        run = _Run(plan, settings.max_threads, lambda: new_plan(False))
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def describe(
@@ -94,7 +95,7 @@ class QueryEngine:
         query: str,
         *,
         catalog: RelationCatalog,
-        settings: Mapping[str, object] | None = None,
+        settings: Settings = DEFAULT_SETTINGS,
         database: str = "default",
         parameters: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
@@ -109,7 +110,7 @@ class QueryEngine:
         options: Mapping[str, object],
         *,
         catalog: RelationCatalog,
-        settings: Mapping[str, object] | None = None,
+        settings: Settings = DEFAULT_SETTINGS,
         database: str = "default",
         parameters: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
@@ -129,7 +130,7 @@ class QueryEngine:
         self,
         query: str,
         catalog: RelationCatalog,
-        settings: Mapping[str, object] | None,
+        settings: Settings,
         database: str,
         parameters: Mapping[str, str] | None,
         constants: Mapping[str, str] | None,

@@ -216,7 +216,7 @@ def _mark_filled(clause: FromClause, node: Join, left: list[Source], right: list
         for source in missing:
             source.prunable = False
         return
-    use_nulls = clause.query.settings.get("join_use_nulls") in (1, True, "1")
+    use_nulls = clause.query.settings.join_use_nulls
     for source in missing:
         source.prunable = False
         for column in source.columns.values():

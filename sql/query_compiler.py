@@ -6,7 +6,6 @@ result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -19,6 +18,7 @@ from sql.expression_compiler import ExpressionCompiler
 from sql.functions.registry import Environment
 from sql.relation import RelationCatalog
 from sql.scope import Scope, Source
+from sql.settings import DEFAULT_SETTINGS, Settings
 from sql.short_strings import ShortStrings
 from sql.syntax_tree import Query, Select, Union
 from sql.type_inference import supertype
@@ -61,12 +61,12 @@ class QueryCompiler:
         catalog: RelationCatalog,
         environment: Environment,
         default_database: str = "default",
-        settings: Mapping[str, object] | None = None,
+        settings: Settings = DEFAULT_SETTINGS,
     ) -> None:
         self.catalog = catalog
         self.environment = environment
         self.database = default_database
-        self.settings = settings or {}
+        self.settings = settings
         self.scans: list[Scan] = []
         self.short_strings = ShortStrings()
         self.outermost: Select | None = None

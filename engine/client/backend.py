@@ -154,10 +154,11 @@ class _LocalAnswer:
 class LocalBackend:
     def __init__(self, engine: Engine, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
         from engine.session import Session
+        from sql.settings import parse_setting
 
         self._engine = engine
         self._parameters = {name: str(value) for name, value in parameters.items()}
-        self.session: Session = Session(settings=dict(settings))
+        self.session: Session = Session(settings={name: parse_setting(name, value) for name, value in settings.items()})
 
     @property
     def database(self) -> str:
@@ -176,7 +177,7 @@ class LocalBackend:
             if not result.columns:
                 yield _LocalAnswer(iter(()), "", result.statistics)
                 return
-            settings = {**output_settings(self._engine.config, self.session, parsed), **query.settings}
+            settings = output_settings(self._engine.config, self.session, parsed, query.settings)
             name = result.format or query.format
             chunks = encode(result, name, settings)
             yield _LocalAnswer(iter(chunks), name, result.statistics)

@@ -29,6 +29,7 @@ from engine.session import QueryResult, Session
 from parts.errors import CancelledError, PandoError, UserError
 from sql.formats import content_type, find_format
 from sql.parser import parse_insert_head, parse_statements
+from sql.settings import Settings, settings_of
 from sql.statements import ParsedStatement, SetSettings, Statement, Use
 
 if TYPE_CHECKING:
@@ -86,14 +87,14 @@ class Exchange:
             result.cancel()
         if result.outfile is not None:
             raise UserError("SUPPORT_IS_DISABLED", "INTO OUTFILE is for clients: a server writes no files for queries")
-        settings = output_settings(self._engine.config, session, parsed)
+        settings = output_settings(self._engine.config, session, parsed, {})
         if not result.columns:
             self.is_finished = True
             return b""
         self._chunks = self._encoded(result, settings)
-        if settings["wait_end_of_query"]:
+        if settings.wait_end_of_query:
             return self._spooled()
-        return self._buffered(int(str(settings["http_response_buffer_size"])))
+        return self._buffered(settings.http_response_buffer_size)
 
     def more(self) -> bytes | None:
         """The next bytes; ``None`` at the end. Raises ``PandoError``."""
@@ -187,7 +188,7 @@ class Exchange:
         if insert is not None:
             data = joined(prefix[data_start:], stream)
             return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
-        text = _query_text(prefix, stream, int(str(session.settings.get("max_query_size", 262_144))))
+        text = _query_text(prefix, stream, settings_of(session.settings).max_query_size)
         statements = parse_statements(text)
         if len(statements) != 1:
             problem = "Multi-statements are not allowed" if statements else "Empty query"
@@ -196,14 +197,14 @@ class Exchange:
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _encoded(self, result: QueryResult, settings: dict[str, object]) -> Iterator[bytes]:
+    def _encoded(self, result: QueryResult, settings: Settings) -> Iterator[bytes]:
         """Formatted, gathered into chunks worth sending, compressed."""
-        name = result.format or self._request.format or str(settings["default_format"]) or "TabSeparated"
+        name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
         self.content_type = content_type(name)
         chunks = encode(result, name, settings)
-        accepted = self._request.accept_encoding if settings["enable_http_compression"] else ""
-        compressor = choose_compressor(accepted, int(str(settings["http_zlib_compression_level"])))
+        accepted = self._request.accept_encoding if settings.enable_http_compression else ""
+        compressor = choose_compressor(accepted, settings.http_zlib_compression_level)
         self.content_encoding = compressor.encoding
         self.compressor = compressor
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from engine.settings import SettingValue, parse_setting
 from parts.errors import UserError
+from sql.settings import SettingValue, parse_setting
 
 _IGNORED = frozenset({"client_protocol_version", "quota_key", "stacktrace", "buffer_size", "decompress"})
 """Parameters of clients that change nothing here (``decompress`` only as 0)."""

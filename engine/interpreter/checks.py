@@ -37,7 +37,7 @@ def check_table(statement: CheckTable, context: Context) -> QueryResult:
         snapshot.release()
         raise
     columns, batches = _COLUMNS, _verdicts(parts, table, snapshot, cancelled)
-    if context.settings["check_query_single_value_result"]:
+    if context.settings.check_query_single_value_result:
         columns, batches = _SINGLE, _all_passed(batches)
     return QueryResult(columns, batches, on_cancel=cancelled.set, on_close=snapshot.release)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from engine.session import QueryResult, QueryStatistics, Session
 from parts.query_status import QueryStatus
 from parts.types import DataType, IntegerType, StringType
+from sql.settings import Settings
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -21,11 +22,11 @@ UINT8 = IntegerType(8, signed=False)
 
 @dataclass
 class Context:
-    """One statement in execution. ``settings`` holds every setting: defaults, the session's, the statement's."""
+    """One statement in execution. ``settings`` are those of server, session and statement."""
 
     engine: Engine
     session: Session
-    settings: dict[str, object]
+    settings: Settings
     query_id: str
     body: BinaryIO | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from engine.interpreter.context import Context
 from engine.interpreter.inserts import insert_select
 from engine.session import QueryResult
-from engine.settings import parse_setting
 from parts.errors import UserError
 from sql.defaults import insertable_columns
+from sql.settings import parse_setting
 from sql.statements import (
     AttachTable,
     ColumnClause,

@@ -31,9 +31,9 @@ def insert(statement: Insert, context: Context) -> QueryResult:
         statement.format,
         _data(statement.inline_data, context.body),
         columns,
-        settings=_format_settings(context),
-        max_block_rows=int(str(context.settings["max_insert_block_size"])),
-        max_block_bytes=int(str(context.settings["min_insert_block_size_bytes"])),
+        settings=context.settings,
+        max_block_rows=context.settings.max_insert_block_size,
+        max_block_bytes=context.settings.min_insert_block_size_bytes,
     )
     _write(table, blocks, context)
     return QueryResult()
@@ -43,7 +43,7 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
     """Writes a query's rows; its columns go to ``columns`` by position."""
     result = context.engine.select(query, context)
     types = [type_ for _, type_ in result.columns]
-    settings = _format_settings(context)
+    settings = context.settings
     try:
         blocks = (cast_block(block, types, columns, settings=settings) for block in _squashed(result.batches, context))
         _write(table, blocks, context)
@@ -53,7 +53,7 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
 
 def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
     sink = table.begin_insert(_options(context))
-    schema, settings = table.description.schema, _format_settings(context)
+    schema, settings = table.description.schema, context.settings
     first_row = 1
     try:
         for block in blocks:
@@ -69,20 +69,14 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
 
 def _options(context: Context) -> InsertOptions:
     settings = context.settings
-    quorum = settings["insert_quorum"]
-    assert isinstance(quorum, int | str)
     return InsertOptions(
-        quorum=quorum,
-        quorum_parallel=bool(settings["insert_quorum_parallel"]),
-        quorum_timeout_seconds=float(str(settings["insert_quorum_timeout"])) / 1000,
-        deduplicate=bool(settings["insert_deduplicate"]),
-        deduplication_token=str(settings["insert_deduplication_token"]),
-        max_partitions=int(str(settings["max_partitions_per_insert_block"])),
+        quorum=settings.insert_quorum,
+        quorum_parallel=settings.insert_quorum_parallel,
+        quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
+        deduplicate=settings.insert_deduplicate,
+        deduplication_token=settings.insert_deduplication_token,
+        max_partitions=settings.max_partitions_per_insert_block,
     )
-
-
-def _format_settings(context: Context) -> dict[str, object]:
-    return {**context.settings, "timezone": context.engine.config.timezone}
 
 
 def _data(inline: bytes, body: BinaryIO | None) -> BinaryIO:
@@ -116,8 +110,8 @@ class _Chained(io.RawIOBase):
 
 def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[pa.Table]:
     """Joins the small batches of a query to blocks of the size that is worth a part. A limit of 0 is none."""
-    most_rows = int(str(context.settings["min_insert_block_size_rows"]))
-    most_bytes = int(str(context.settings["min_insert_block_size_bytes"]))
+    most_rows = context.settings.min_insert_block_size_rows
+    most_bytes = context.settings.min_insert_block_size_bytes
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

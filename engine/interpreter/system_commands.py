@@ -24,7 +24,7 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
             final=statement.final,
             deduplicate=statement.deduplicate,
             deduplicate_by=_deduplicate_by(statement.deduplicate_by, table.description),
-            throw_if_noop=bool(context.settings["optimize_throw_if_noop"]),
+            throw_if_noop=context.settings.optimize_throw_if_noop,
         )
     )
     return QueryResult()
@@ -47,7 +47,7 @@ def _deduplicate_by(names: tuple[str, ...], description: TableDescription) -> tu
 
 
 def system_command(statement: SystemCommand, context: Context) -> QueryResult:
-    timeout = float(str(context.settings["receive_timeout"]))
+    timeout = context.settings.receive_timeout
     if statement.command == "SYNC REPLICA":
         _replicated(statement.table, context).sync(timeout)
     elif statement.command == "RESTART REPLICA":

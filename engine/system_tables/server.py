@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from engine.settings import SETTINGS
 from engine.system_tables.system_table import Row, system_table
 from sql.functions import function_names
+from sql.settings import HONOURED
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 
 def _settings(_: Engine) -> Iterator[Row]:
-    for setting in SETTINGS.values():
+    for setting in HONOURED.values():
         default = str(setting.default)
         yield (setting.name, default, 0, setting.description, setting.type, default, 0)
 

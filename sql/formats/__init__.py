@@ -7,7 +7,7 @@ completes blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -22,6 +22,7 @@ from sql.formats.chunks import blocks_of
 from sql.formats.delimited import read_delimited
 from sql.formats.options import FormatOptions
 from sql.formats.text_write import Statistics
+from sql.settings import DEFAULT_SETTINGS, Settings
 
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
 Writer = Callable[
@@ -128,7 +129,7 @@ def read_blocks(
     stream: BinaryIO,
     columns: Sequence[Column],
     *,
-    settings: Mapping[str, object] | None = None,
+    settings: Settings = DEFAULT_SETTINGS,
     max_block_rows: int = 1_048_576,
     max_block_bytes: int = 0,
 ) -> Iterator[pa.Table]:
@@ -140,7 +141,7 @@ def read_blocks(
     entry = find_format(format)
     if entry.reader is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
-    options = FormatOptions.of(settings or {})
+    options = FormatOptions.of(settings)
     return blocks_of(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
 
 
@@ -149,14 +150,14 @@ def write_blocks(
     columns: Sequence[tuple[str, DataType]],
     batches: Iterator[pa.RecordBatch],
     *,
-    settings: Mapping[str, object] | None = None,
+    settings: Settings = DEFAULT_SETTINGS,
     statistics: Statistics | None = None,
 ) -> Iterator[bytes]:
     """The rows in the format, piece by piece, as they arrive."""
     entry = find_format(format)
     if entry.writer is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")
-    return entry.writer(columns, batches, FormatOptions.of(settings or {}), statistics)
+    return entry.writer(columns, batches, FormatOptions.of(settings), statistics)
 
 
 __all__ = ["FORMATS", "Format", "Statistics", "content_type", "find_format", "read_blocks", "write_blocks"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parts.errors import UserError
 from parts.types import DataType
+from sql.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,38 +35,31 @@ class FormatOptions:
     tuples_as_json: bool = False
 
     @staticmethod
-    def of(settings: Mapping[str, object]) -> FormatOptions:
-        if int(str(settings.get("input_format_allow_errors_num", 0))) != 0:
-            raise UserError("NOT_IMPLEMENTED", "input_format_allow_errors_num other than 0 is not supported")
-        delimiter = str(settings.get("format_csv_delimiter", ","))
-        if len(delimiter.encode()) != 1 or delimiter in '"\n\r':
+    def of(settings: Settings) -> FormatOptions:
+        delimiter = settings.format_csv_delimiter
+        if delimiter in '"\n\r':
             raise UserError("BAD_ARGUMENTS", f"format_csv_delimiter must be one ASCII character, not {delimiter!r}")
         return FormatOptions(
-            timezone=str(settings.get("session_timezone") or settings.get("timezone") or "UTC"),
+            timezone=settings.timezone,
             csv_delimiter=delimiter,
-            skip_unknown_fields=_flag(settings, "input_format_skip_unknown_fields", True),
-            null_as_default=_flag(settings, "input_format_null_as_default", True),
-            csv_empty_as_default=_flag(settings, "input_format_csv_empty_as_default", True),
-            defaults_for_omitted_fields=_flag(settings, "input_format_defaults_for_omitted_fields", True),
-            best_effort_times=str(settings.get("date_time_input_format", "basic")).startswith("best_effort"),
-            quote_64bit_integers=_flag(settings, "output_format_json_quote_64bit_integers", False),
-            quote_64bit_floats=_flag(settings, "output_format_json_quote_64bit_floats", False),
-            quote_decimals=_flag(settings, "output_format_json_quote_decimals", False),
-            quote_denormals=_flag(settings, "output_format_json_quote_denormals", False),
-            escape_forward_slashes=_flag(settings, "output_format_json_escape_forward_slashes", True),
-            named_tuples_as_objects=_flag(settings, "output_format_json_named_tuples_as_objects", True),
-            pretty_max_rows=int(str(settings.get("output_format_pretty_max_rows", 1000))),
-            pretty_color=_flag(settings, "output_format_pretty_color", False),
-            pretty_row_numbers=_flag(settings, "output_format_pretty_row_numbers", True),
-            pretty_max_column_pad_width=int(str(settings.get("output_format_pretty_max_column_pad_width", 250))),
-            pretty_max_value_width=int(str(settings.get("output_format_pretty_max_value_width", 10000))),
-            write_statistics=_flag(settings, "output_format_write_statistics", True),
+            skip_unknown_fields=settings.input_format_skip_unknown_fields,
+            null_as_default=settings.input_format_null_as_default,
+            csv_empty_as_default=settings.input_format_csv_empty_as_default,
+            defaults_for_omitted_fields=settings.input_format_defaults_for_omitted_fields,
+            best_effort_times=settings.date_time_input_format.startswith("best_effort"),
+            quote_64bit_integers=settings.output_format_json_quote_64bit_integers,
+            quote_64bit_floats=settings.output_format_json_quote_64bit_floats,
+            quote_decimals=settings.output_format_json_quote_decimals,
+            quote_denormals=settings.output_format_json_quote_denormals,
+            escape_forward_slashes=settings.output_format_json_escape_forward_slashes,
+            named_tuples_as_objects=settings.output_format_json_named_tuples_as_objects,
+            pretty_max_rows=settings.output_format_pretty_max_rows,
+            pretty_color=settings.output_format_pretty_color,
+            pretty_row_numbers=settings.output_format_pretty_row_numbers,
+            pretty_max_column_pad_width=settings.output_format_pretty_max_column_pad_width,
+            pretty_max_value_width=settings.output_format_pretty_max_value_width,
+            write_statistics=settings.output_format_write_statistics,
         )
-
-
-def _flag(settings: Mapping[str, object], name: str, default: bool) -> bool:
-    value = settings.get(name, default)
-    return str(value).lower() in ("1", "true", "auto")
 
 
 class BadValueError(Exception):

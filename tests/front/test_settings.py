@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.settings import SETTINGS, default_settings, parse_setting
 from parts.errors import UserError
+from sql.settings import DEFAULT_SETTINGS, HONOURED, parse_setting, settings_of
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,6 @@ def test_unknown_setting_names_near_ones() -> None:
 
 
 def test_every_default_is_a_valid_value() -> None:
-    for name, setting in SETTINGS.items():
+    for name, setting in HONOURED.items():
         assert parse_setting(name, setting.default) == setting.default, name
-    assert default_settings() is not default_settings()
+    assert settings_of({}) == DEFAULT_SETTINGS

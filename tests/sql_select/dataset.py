@@ -124,7 +124,7 @@ class Engines:
 
     def _load(self, name: str, schema: TableSchema) -> MemoryRelation:
         text = self.session.query(f"SELECT * FROM {name}", "TabSeparated").bytes()  # type: ignore[attr-defined]
-        blocks = list(read_blocks("TabSeparated", io.BytesIO(text), schema.columns, settings={})) if text else []
+        blocks = list(read_blocks("TabSeparated", io.BytesIO(text), schema.columns)) if text else []
         table = pa.concat_tables(blocks) if blocks else schema.arrow.empty_table()
         return MemoryRelation(schema, table)
 

@@ -14,6 +14,7 @@ import pytest
 from parts.errors import PandoError
 from sql import executor, scans
 from sql.executor import QueryEngine
+from sql.settings import settings_of
 from sql.statement_pool import StatementPool, _Statement
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import PartTable, describe
@@ -144,7 +145,7 @@ def test_one_thread_reads_with_the_callers(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("parts.reader.submit", refused)
     query = "SELECT sum(a), max(s) FROM t"
-    result = QueryEngine().select(query, catalog=catalog, settings={"max_threads": 1})
+    result = QueryEngine().select(query, catalog=catalog, settings=settings_of({"max_threads": 1}))
     assert result.read_all().column(0).to_pylist() == [400_000 * 399_999 // 2]
     with pytest.raises(PandoError):
         QueryEngine().select(query, catalog=catalog).read_all()

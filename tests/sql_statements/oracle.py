@@ -11,16 +11,17 @@ import pyarrow as pa
 from parts.schema import Column
 from parts.types import parse_type
 from sql.formats import read_blocks, write_blocks
+from sql.settings import settings_of
 
 
 def read(data: bytes, columns: Sequence[Column], format: str, **settings: object) -> pa.Table:
-    blocks = list(read_blocks(format, io.BytesIO(data), columns, settings=settings))
+    blocks = list(read_blocks(format, io.BytesIO(data), columns, settings=settings_of(settings)))
     return pa.concat_tables(blocks) if blocks else pa.table({c.name: pa.array([], c.type.arrow) for c in columns})
 
 
 def write(table: pa.Table, columns: Sequence[Column], format: str, **settings: object) -> bytes:
     batches: Iterator[pa.RecordBatch] = iter(table.to_batches(max_chunksize=1000))
-    return b"".join(write_blocks(format, [(c.name, c.type) for c in columns], batches, settings=settings))
+    return b"".join(write_blocks(format, [(c.name, c.type) for c in columns], batches, settings=settings_of(settings)))
 
 
 def columns_of(types: dict[str, str]) -> list[Column]:

@@ -9,6 +9,7 @@ from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import NothingType, parse_type
 from sql.defaults import cast_block, complete_block, insertable_columns
+from sql.settings import settings_of
 from tests.sql_statements.oracle import columns_of, read
 
 SCHEMA = TableSchema(
@@ -40,7 +41,7 @@ def test_nulls_take_the_default_row_by_row() -> None:
     rows = complete_block(block, SCHEMA).to_pylist()
     assert [(row["a"], row["b"], row["c"], row["n"]) for row in rows] == [(1, 3, 2, None), (0, 9, 1, "x")]
     with pytest.raises(UserError, match="Cannot insert NULL") as caught:
-        complete_block(block, SCHEMA, settings={"input_format_null_as_default": 0})
+        complete_block(block, SCHEMA, settings=settings_of({"input_format_null_as_default": 0}))
     assert caught.value.code == 53
 
 
@@ -59,7 +60,9 @@ def test_empty_and_null_differ_in_csv() -> None:
 
 def test_defaults_for_omitted_fields_can_be_off() -> None:
     block = complete_block(
-        pa.table({"a": pa.array([1], pa.uint8())}), SCHEMA, settings={"input_format_defaults_for_omitted_fields": 0}
+        pa.table({"a": pa.array([1], pa.uint8())}),
+        SCHEMA,
+        settings=settings_of({"input_format_defaults_for_omitted_fields": 0}),
     )
     assert block.to_pylist() == [{"a": 1, "b": 0, "c": 0, "d": 0, "n": None, "s": []}]
 

@@ -1,0 +1,116 @@
+"""The settings that change what Pando does, as one typed object.
+
+:class:`Settings` is immutable and complete: what nobody set has its default. A field is a setting; its name and default
+are ClickHouse's (``system.settings``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple, TypeVar, cast
+
+from sql.settings.values import SettingValue
+
+Value = TypeVar("Value", bound=SettingValue)
+
+
+class Setting(NamedTuple):
+    name: str
+    type: str
+    default: SettingValue
+    description: str
+
+
+def _setting(type: str, default: Value, description: str) -> Value:
+    return field(default=default, metadata={"type": type, "description": description})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Make it with :func:`sql.settings.settings_of`."""
+
+    # inserts and quorum
+    insert_quorum: int | str = _setting(
+        "UInt64Auto", 0, "Replicas that must have a block before INSERT returns, or auto"
+    )
+    insert_quorum_parallel: bool = _setting("Bool", True, "Quorum inserts do not wait for each other")
+    insert_quorum_timeout: int = _setting("Milliseconds", 600_000, "How long an INSERT waits for its quorum")
+    select_sequential_consistency: bool = _setting("Bool", False, "SELECT sees exactly what reached its quorum")
+    insert_deduplicate: bool = _setting("Bool", True, "Blocks inserted before are dropped (Replicated tables)")
+    insert_deduplication_token: str = _setting("String", "", "Identifies the inserted data in place of its hash")
+    max_partitions_per_insert_block: int = _setting("UInt64", 100, "Partitions a block may touch (252); 0: any number")
+    max_insert_block_size: int = _setting("NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data")
+    min_insert_block_size_rows: int = _setting(
+        "UInt64", 1_048_449, "INSERT joins smaller blocks up to this number of rows"
+    )
+    min_insert_block_size_bytes: int = _setting("UInt64", 268_402_944, "A block of an INSERT ends at this size; 0: any")
+
+    # reading
+    max_block_size: int = _setting("NonZeroUInt64", 65_409, "Rows in a block of a result")
+    max_threads: int = _setting("UInt64", 0, "Threads that decode what a query reads (0: the whole pool)")
+    max_execution_time: float = _setting("Seconds", 0.0, "Seconds after which a query is ended (159); 0: none")
+    join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
+    max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
+    readonly: int = _setting("UInt64", 0, "1: only reading and no change of settings; 2: only reading")
+
+    # tables and replication
+    check_query_single_value_result: bool = _setting(
+        "Bool", False, "CHECK TABLE answers with one row: whether all is well"
+    )
+    optimize_throw_if_noop: bool = _setting("Bool", False, "OPTIMIZE that had nothing to do is an error (388)")
+    receive_timeout: float = _setting("Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits")
+
+    # the HTTP interface
+    wait_end_of_query: bool = _setting("Bool", False, "The whole answer is made before its first byte is sent")
+    http_response_buffer_size: int = _setting(
+        "UInt64", 1_048_576, "Bytes of an answer held back before the first is sent"
+    )
+    enable_http_compression: bool = _setting(
+        "Bool", False, "Answers are compressed as the client's Accept-Encoding allows"
+    )
+    http_zlib_compression_level: int = _setting("Int64", 3, "Level of gzip and deflate answers")
+    default_format: str = _setting("String", "", "Format of answers to queries without FORMAT")
+
+    # formats
+    format_csv_delimiter: str = _setting("Char", ",", "The character between CSV fields")
+    input_format_skip_unknown_fields: bool = _setting("Bool", True, "Fields that are no column are skipped")
+    input_format_null_as_default: bool = _setting(
+        "Bool", True, "NULL for a column that cannot hold it becomes its default"
+    )
+    input_format_defaults_for_omitted_fields: bool = _setting(
+        "Bool", True, "Omitted fields get their DEFAULT expression"
+    )
+    input_format_csv_empty_as_default: bool = _setting("Bool", True, "Empty CSV fields are defaults")
+    date_time_input_format: str = _setting("String", "basic", "How text of date and time is read: basic or best_effort")
+    output_format_json_quote_64bit_integers: bool = _setting("Bool", False, "64-bit integers are strings in JSON")
+    output_format_json_quote_denormals: bool = _setting("Bool", False, "nan and inf are strings in JSON, not null")
+    output_format_json_quote_64bit_floats: bool = _setting("Bool", False, "64-bit floats are strings in JSON")
+    output_format_json_named_tuples_as_objects: bool = _setting("Bool", True, "Named tuples are objects in JSON")
+    output_format_json_quote_decimals: bool = _setting("Bool", False, "Decimals are strings in JSON")
+    output_format_json_escape_forward_slashes: bool = _setting("Bool", True, "/ is written as \\/ in JSON")
+    output_format_pretty_max_rows: int = _setting("UInt64", 1000, "Rows that Pretty formats show")
+    output_format_pretty_max_value_width: int = _setting(
+        "UInt64", 10_000, "Characters of a value that Pretty formats show"
+    )
+    output_format_pretty_max_column_pad_width: int = _setting(
+        "UInt64", 250, "Widest padding of a column in Pretty formats"
+    )
+    output_format_pretty_color: bool = _setting("Bool", False, "Pretty formats use colours")
+    output_format_pretty_row_numbers: bool = _setting("Bool", True, "Pretty formats number the rows")
+    output_format_write_statistics: bool = _setting("Bool", True, "JSON formats tell elapsed time and rows read")
+
+    # beside the settings
+    changes: Mapping[str, SettingValue] = field(default_factory=dict)
+    """What somebody set."""
+    timezone: str = "UTC"
+    """The server's: that of DateTime values whose type names none."""
+
+
+HONOURED: dict[str, Setting] = {
+    entry.name: Setting(
+        entry.name, entry.metadata["type"], cast(SettingValue, entry.default), entry.metadata["description"]
+    )
+    for entry in fields(Settings)
+    if entry.metadata
+}
