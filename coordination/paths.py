@@ -17,9 +17,9 @@ import re
 from dataclasses import dataclass
 
 from parts.errors import UserError
+from parts.safe_names import check_znode_path, is_znode_name
 
 _SEQUENTIAL = re.compile(r"(log|queue|block)-(\d{10})\Z")
-_REPLICA_NAME = re.compile(r"[^/\x00-\x1f\x7f]+\Z")
 
 
 def sequence_number(name: str) -> int:
@@ -45,10 +45,7 @@ class TablePaths:
     root: str
 
     def __post_init__(self) -> None:
-        if not self.root.startswith("/") or self.root.endswith("/") or "//" in self.root:
-            raise UserError(
-                "BAD_ARGUMENTS", f"ZooKeeper path of a table must start with / and not end with it, got {self.root!r}"
-            )
+        check_znode_path("ZooKeeper path of a table", self.root)
 
     @property
     def metadata(self) -> str:
@@ -160,9 +157,10 @@ class ReplicaPaths:
     name: str
 
     def __post_init__(self) -> None:
-        if not _REPLICA_NAME.match(self.name):
+        if not is_znode_name(self.name):
             raise UserError(
-                "NO_REPLICA_NAME_GIVEN", f"Replica name must be non-empty and without '/', got {self.name!r}"
+                "NO_REPLICA_NAME_GIVEN",
+                f"Replica name must be a znode's name (not empty, . or .., without '/'), got {self.name[:200]!r}",
             )
 
     @property

@@ -6,8 +6,8 @@ Layout under the server's ``path``::
     metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
     data/<database>/<table>/          the parts
 
-Names are percent-encoded. A crash or a power cut leaves every table with its old or its new definition
-(``engine.table_files``). DDL statements run one at a time (``_ddl``); look-ups never wait for them.
+Names are percent-encoded (``parts.safe_names``). A crash or a power cut leaves every table with its old or its new
+definition (``engine.table_files``). DDL statements run one at a time (``_ddl``); look-ups never wait for them.
 Source: ClickHouse's Ordinary database.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from engine.table_files import TableMove, finish_move, remove_durably, write_durably
 from engine.tables.definition import TableDefinition
@@ -28,10 +28,12 @@ from engine.tables.renaming import renamed
 from engine.tables.table import Table
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
+from parts.safe_names import check_file_name, file_stem, former_file_stem
 from parts.schema import MergeTreeSettings
 from sql.ddl import build_description, merge_tree_settings, with_column_types
 from sql.ddl_engine import modernize
 from sql.ddl_render import render_create
+from sql.dialect import quote_identifier
 from sql.parser import parse_statements
 from sql.statements import CreateTable, TableRef
 
@@ -86,9 +88,9 @@ class Catalog:
         """Starts every table on disk; the first start of a server makes the database ``default``."""
         make_directories(self._metadata)
         finish_move(self._metadata)
-        for leftover in self._metadata.rglob("*.tmp"):
+        for leftover in _files(self._metadata, "**/*.tmp"):
             leftover.unlink()
-        for file in sorted(self._metadata.glob("*.sql")):
+        for file in _files(self._metadata, "*.sql"):
             self._load_database(unquote(file.stem))
         if "default" not in self._databases:
             self.create_database("default", if_not_exists=True)
@@ -99,11 +101,11 @@ class Catalog:
 
     def names_on_disk(self) -> list[tuple[str, str]]:
         """(database, table) of every definition."""
-        databases = [unquote(file.stem) for file in sorted(self._metadata.glob("*.sql"))]
+        databases = [unquote(file.stem) for file in _files(self._metadata, "*.sql")]
         return [(database, name) for database in databases for name in self._names_in(database)]
 
     def _names_in(self, database: str) -> list[str]:
-        return [unquote(file.stem) for file in sorted(self._database_metadata(database).glob("*.sql"))]
+        return [unquote(file.stem) for file in _files(self._database_metadata(database), "*.sql")]
 
     def _load_database(self, database: str) -> None:
         self._databases[database] = {}
@@ -124,12 +126,13 @@ class Catalog:
                 if if_not_exists:
                     return
                 raise UserError("DATABASE_ALREADY_EXISTS", f"Database {name} already exists")
-            file = self._metadata / f"{quote(name, safe='')}.sql"
+            check_file_name("database", name)
+            file = _file(self._metadata, name)
             if file.exists():  # it was detached
                 self._load_database(name)
                 return
             make_directories(self._database_metadata(name))
-            write_durably(file, f"CREATE DATABASE `{name}`\n")
+            write_durably(file, f"CREATE DATABASE {quote_identifier(name)}\n")
             self._databases[name] = {}
 
     def drop_database(self, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
@@ -140,7 +143,7 @@ class Catalog:
                 self.drop_table(name, table.definition.name, detach=detach)
             if not detach:
                 directory = self._database_metadata(name)
-                remove_durably(self._metadata / f"{quote(name, safe='')}.sql")
+                remove_durably(_file(self._metadata, name))
                 for leftover in directory.glob("*"):
                     leftover.unlink()
                 directory.rmdir()
@@ -156,6 +159,7 @@ class Catalog:
                 if create.if_not_exists:
                     return None
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
+            check_file_name("table", name)
             file = self._table_metadata(database, name)
             if file.exists():
                 raise UserError(
@@ -210,6 +214,7 @@ class Catalog:
         """Stops the table, moves definition and data, and starts it under its new name."""
         with self._ddl:
             table = self.table(*old)
+            check_file_name("table", new[1])
             if new[1] in self._database(new[0]) or self._table_metadata(*new).exists():
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {new[0]}.{new[1]} already exists")
             if _holds_data(self._data_path(*new)):
@@ -252,13 +257,27 @@ class Catalog:
             raise
 
     def _database_metadata(self, database: str) -> Path:
-        return self._metadata / quote(database, safe="")
+        return _directory(self._metadata, database)
 
     def _table_metadata(self, database: str, name: str) -> Path:
-        return self._database_metadata(database) / f"{quote(name, safe='')}.sql"
+        return _file(self._database_metadata(database), name)
 
     def _data_path(self, database: str, name: str) -> Path:
-        return self._data / quote(database, safe="") / quote(name, safe="")
+        return _directory(_directory(self._data, database), name)
+
+
+def _file(parent: Path, name: str) -> Path:
+    former = parent / f"{former_file_stem(name)}.sql"
+    return former if "." in name and former.is_file() else parent / f"{file_stem(name)}.sql"
+
+
+def _directory(parent: Path, name: str) -> Path:
+    former = parent / former_file_stem(name)
+    return former if "." in name and name.strip(".") and former.is_dir() else parent / file_stem(name)
+
+
+def _files(directory: Path, pattern: str) -> list[Path]:
+    return sorted(file for file in directory.glob(pattern) if file.is_file())
 
 
 def _holds_data(path: Path) -> bool:

@@ -27,6 +27,7 @@ import yaml
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from parts.errors import UserError
+from parts.safe_names import check_znode_path
 from parts.schema import MergeTreeSettings
 from sql.settings import is_timezone, nearest_names, parse_setting
 
@@ -74,9 +75,13 @@ class ZooKeeperConfig(_Section):
     @field_validator("root")
     @classmethod
     def _root_is_absolute(cls, value: str) -> str:
-        if value and not value.startswith("/"):
-            raise ValueError("must start with '/'")
-        return value.rstrip("/")
+        value = value.rstrip("/")
+        if value:
+            try:
+                check_znode_path("the root", value)
+            except UserError as error:
+                raise ValueError(error.message.partition(", got")[0]) from None
+        return value
 
     @property
     def hosts(self) -> str:

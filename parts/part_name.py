@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import total_ordering
 
 from parts.errors import UserError
+from parts.safe_names import is_partition_id
 
 MAX_LEVEL = 999_999_999
 """Level of a drop range: higher than any level merging can reach."""
+_MOST_DIGITS = 20
 
 
 @total_ordering
@@ -39,9 +41,9 @@ class PartName:
     def try_parse(cls, text: str) -> PartName | None:
         """As :meth:`parse`, ``None`` for what is not a part name (directories of other kinds)."""
         fields = text.split("_")
-        if len(fields) not in (4, 5) or not fields[0]:
+        if len(fields) not in (4, 5) or not is_partition_id(fields[0]):
             return None
-        if not all(field.isdecimal() and field.isascii() for field in fields[1:]):
+        if not all(field.isdecimal() and field.isascii() and len(field) <= _MOST_DIGITS for field in fields[1:]):
             return None
         numbers = [int(field) for field in fields[1:]]
         if numbers[0] > numbers[1]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from parts.errors import UserError
+from parts.safe_names import check_identifier
 from parts.schema import Column, Key, MergeTreeSettings, TableDescription, TableSchema
 from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
 from sql.ddl_engine import check_engine, modernize
@@ -64,6 +65,7 @@ def build_columns(clauses: Sequence[ColumnClause]) -> list[Column]:
     inferred = _infer_types(clauses, types)
     columns = []
     for clause in clauses:
+        check_identifier("column", clause.name)
         type_ = inferred[clause.name]
         if isinstance(type_, NothingType):
             raise UserError("BAD_ARGUMENTS", f"Column {clause.name!r} would have type Nothing; name its type")

@@ -14,6 +14,8 @@ import base64
 import json
 from dataclasses import dataclass
 
+from parts.safe_names import is_plain_file_name
+
 PROTOCOL_VERSION = 1
 CHUNK_BYTES = 1024 * 1024
 EXCEPTION_CODE_HEADER = "X-ClickHouse-Exception-Code"
@@ -37,7 +39,7 @@ class Manifest:
             raise ValueError(f"interserver protocol version {content.get('version')} is not {PROTOCOL_VERSION}")
         files = tuple((str(entry["name"]), int(entry["size"])) for entry in content["files"])
         for name, _ in files:
-            if "/" in name or name in ("", ".", ".."):
+            if not is_plain_file_name(name):
                 raise ValueError(f"unacceptable file name {name!r}")
         return cls(files)
 
