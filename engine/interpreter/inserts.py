@@ -34,6 +34,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
         settings=context.settings,
         max_block_rows=context.settings.max_insert_block_size,
         max_block_bytes=context.settings.min_insert_block_size_bytes,
+        status=context.status,
     )
     _write(table, blocks, context)
     return QueryResult()

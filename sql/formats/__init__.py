@@ -15,6 +15,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from parts.errors import UserError
+from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
 from sql.formats import arrow_formats, json_read, pretty, text_write, values_read
@@ -132,16 +133,17 @@ def read_blocks(
     settings: Settings = DEFAULT_SETTINGS,
     max_block_rows: int = 1_048_576,
     max_block_bytes: int = 0,
+    status: QueryStatus | None = None,
 ) -> Iterator[pa.Table]:
     """Blocks of the data's rows, with those of ``columns`` that the data has.
 
     Raises ``UserError`` naming row (from 1) and column of a bad value: 27, 6, 72, 38, 41 …; 321 out of range;
-    117 not UTF-8.
+    117 not UTF-8; what ``status`` raises when the statement must end (394, 159) or takes too much memory (241).
     """
     entry = find_format(format)
     if entry.reader is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
-    options = FormatOptions.of(settings)
+    options = FormatOptions.of(settings, status)
     return blocks_of(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
 
 
@@ -152,12 +154,13 @@ def write_blocks(
     *,
     settings: Settings = DEFAULT_SETTINGS,
     statistics: Statistics | None = None,
+    status: QueryStatus | None = None,
 ) -> Iterator[bytes]:
-    """The rows in the format, piece by piece, as they arrive."""
+    """The rows in the format, piece by piece, as they arrive. Raises what ``status`` raises."""
     entry = find_format(format)
     if entry.writer is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")
-    return entry.writer(columns, batches, FormatOptions.of(settings), statistics)
+    return entry.writer(columns, batches, FormatOptions.of(settings, status), statistics)
 
 
 __all__ = ["FORMATS", "Format", "Statistics", "content_type", "find_format", "read_blocks", "write_blocks"]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parts.errors import UserError
+from parts.query_status import QueryStatus
 from parts.types import DataType
 from sql.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """Names and defaults are ClickHouse's 26.x. ``timezone`` is that of DateTime columns that name none."""
+    """Names and defaults are ClickHouse's 26.x. ``timezone`` is that of DateTime columns that name none.
+
+    ``status`` is the statement's: readers and writers call its ``check`` between pieces of some milliseconds, and
+    account what they hold in its ``memory``.
+    """
 
     timezone: str = "UTC"
     csv_delimiter: str = ","
@@ -33,9 +38,10 @@ class FormatOptions:
     pretty_max_value_width: int = 10000
     write_statistics: bool = True
     tuples_as_json: bool = False
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
     @staticmethod
-    def of(settings: Settings) -> FormatOptions:
+    def of(settings: Settings, status: QueryStatus | None = None) -> FormatOptions:
         delimiter = settings.format_csv_delimiter
         if delimiter in '"\n\r':
             raise UserError("BAD_ARGUMENTS", f"format_csv_delimiter must be one ASCII character, not {delimiter!r}")
@@ -59,6 +65,7 @@ class FormatOptions:
             pretty_max_column_pad_width=settings.output_format_pretty_max_column_pad_width,
             pretty_max_value_width=settings.output_format_pretty_max_value_width,
             write_statistics=settings.output_format_write_statistics,
+            status=status if status is not None else QueryStatus(),
         )
 
 
