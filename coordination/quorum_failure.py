@@ -1,15 +1,16 @@
 """A quorum that can never be reached: the part is given up, and whoever has it takes it back.
 
-Giving up is one multi: every replica's host version as it was read, so that nobody who came alive meanwhile is
-overruled, removes the status, leaves ``quorum/failed_parts/<part>`` and frees the block id for a retry. The marker
-outlives everything that names the part (``cleanup`` removes it).
+Giving up is one multi: it removes the status as it was read first, leaves ``quorum/failed_parts/<part>`` and frees the
+block id for a retry; and fails if meanwhile a replica came alive (its host's version) or committed the part (it lists
+it, and another fetcher's commit changes the status). The marker outlives everything that names the part (``cleanup``
+removes it). A living replica that holds a failed part nevertheless takes it back as soon as it sees the marker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordination.keeper import Check, Create, Delete, Keeper, NoNode, Op, SetData
+from coordination.keeper import Check, Create, Delete, Keeper, NoNode, Op, SetData, check_not_exists
 from coordination.log_entry import LogEntry
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.quorum import QuorumStatus, failed_parts, read_status
@@ -18,31 +19,42 @@ from coordination.quorum import QuorumStatus, failed_parts, read_status
 def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
     """For a replica that must fetch a quorum part: gives the part up if no living replica has it.
 
-    One multi checks every replica's host version, so that nobody who came alive meanwhile is overruled, removes the
-    status, leaves the failure marker and frees the block id for a retry. ``True``: the part has failed (by us or
-    before), its entry can go. Raises ``MultiFailed`` when somebody moved meanwhile; retry later.
+    ``True``: the part has failed (by us or before), its entry can go. Raises ``MultiFailed`` when somebody moved
+    meanwhile; retry later.
     """
     table, part = replica.table, str(entry.new_part)
     path = table.quorum_parallel_part(part) if entry.quorum_parallel else table.quorum_status
     keeper.sync(table.root)
-    names = keeper.children(table.replicas)
-    hosts = keeper.exists_many([table.replica(name).host for name in names])
-    active = keeper.exists_many([table.replica(name).is_active for name in names])
-    holds = keeper.exists_many([table.replica(name).part(part) for name in names])
-    if any(a is not None and h is not None for a, h in zip(active, holds, strict=True)):
-        return False
     found = read_status(keeper, path)
     if found is None or found[0].part != part:
         return keeper.exists(table.quorum_failed_part(part)) is not None
     if replica.name in found[0].replicas:
         return False
-    ops: list[Op] = [
-        Check(table.replica(name).host, stat.version)
-        for name, stat in zip(names, hosts, strict=True)
-        if stat is not None
-    ]
-    keeper.multi([*ops, *failure_ops(keeper, table, found[0], path, found[1].version)])
+    nobody_has_it = _nobody_living_has(keeper, table, part)
+    if nobody_has_it is None:
+        return False
+    keeper.multi([*nobody_has_it, *failure_ops(keeper, table, found[0], path, found[1].version)])
     return True
+
+
+def _nobody_living_has(keeper: Keeper, table: TablePaths, part: str) -> list[Op] | None:
+    """Operations that fail when a replica has come alive, or has committed the part, since; ``None``: one has it now.
+
+    To be asked after the status was read: whoever commits later changes the status, or appears here. A replica without
+    ``host`` is a drop that was cut short.
+    """
+    names = keeper.children(table.replicas)
+    hosts = keeper.exists_many([table.replica(name).host for name in names])
+    active = keeper.exists_many([table.replica(name).is_active for name in names])
+    held = keeper.exists_many([table.replica(name).part(part) for name in names])
+    ops: list[Op] = []
+    for name, host, is_active, holds in zip(names, hosts, active, held, strict=True):
+        if is_active is not None and holds is not None:
+            return None
+        if host is not None:
+            ops.append(Check(table.replica(name).host, host.version))
+            ops += () if holds is not None else check_not_exists(table.replica(name).part(part))
+    return ops
 
 
 def failure_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
@@ -61,10 +73,10 @@ def failure_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: s
 
 
 def take_back_failed_parts(keeper: Keeper, replica: ReplicaPaths) -> list[str]:
-    """For a replica that comes back: its own parts that failed their quorum, which it must detach as ``noquorum_``.
+    """The replica's own parts that failed their quorum, which it must detach as ``noquorum_``.
 
-    Call it before ``activate`` (so that nobody fetches them from here) and again after (a peer may have given one up in
-    between; once this replica is active, none can). After detaching, call :func:`forget_failed_parts`.
+    Call it before ``activate`` (so that nobody fetches them from here), again after (a peer may have given one up in
+    between), and when a marker comes. After detaching, call :func:`forget_failed_parts`.
     """
     names = failed_parts(keeper, replica.table)
     held = keeper.exists_many([replica.part(name) for name in names])

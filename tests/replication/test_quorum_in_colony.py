@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import engine.tables.replicated.queue_steps as queue_steps
+from coordination.drop_range import drop_all_partitions
 from coordination.memory_keeper import Fault
+from coordination.quorum import pending_parts
+from coordination.quorum_failure import failure_ops
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import OptimizeOptions
 from parts.errors import PandoError, UnknownOutcomeError
@@ -288,3 +291,43 @@ def test_optimize_of_nothing(make_colony: MakeColony) -> None:
     one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
     throwing = OptimizeOptions(final=True, throw_if_noop=True)
     assert code_of(lambda: one.call(lambda table: table.optimize(throwing))) == 388
+
+
+def fail_quorum(node: Node) -> None:
+    """As a server would that does not ask who has the part."""
+    paths = node.table.paths
+    ((status, stat, path),) = pending_parts(node.keeper, paths)
+    node.keeper.multi(failure_ops(node.keeper, paths, status, path, stat.version))
+
+
+def test_active_replica_takes_a_failed_part_back_at_once(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    assert code_of(lambda: one.insert(1, [1], quorum=2, **QUICK)) == 319
+    one.step_all()
+    fail_quorum(two)
+    one.step(one.task("take back failed parts"))
+    assert one.keys() == [] == sorted(one.listed())
+    assert [name.startswith("noquorum_") for name in one.table.store.detached()] == [True]
+    two.is_frozen = three.is_frozen = False
+    assert two.insert(1, [1]) == 1
+    colony.settle()
+    colony.check_equal()
+
+
+def test_dropped_part_whose_quorum_failed_is_left_to_the_drop(make_colony: MakeColony) -> None:
+    """TRUNCATE fails the quorums of what it drops; the rows do not go to ``detached``."""
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(one, three)
+    assert code_of(lambda: two.insert(1, [1], quorum=2, **QUICK)) == 319
+    freeze(two)
+    assert one.call(lambda table: drop_all_partitions(one.keeper, table.paths, "r1"))
+    two.step(two.task("take back failed parts"))
+    assert two.table.store.detached() == []
+    two.is_frozen = one.is_frozen = three.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == two.keys() == []
+    assert two.table.store.detached() == []

@@ -242,3 +242,13 @@ def test_merged_part_is_not_given_up_while_another_replica_will_merge_it(
     colony.check_equal()
     assert one.keys() == [0, 1, 2, 3]
     assert len(one.parts()) == 1
+
+
+def test_truncate_drops_partitions_that_its_zookeeper_server_has_not_seen_yet(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    two.keeper.lag()
+    one.insert(1, [1])
+    two.call(lambda table: table.truncate())
+    colony.settle()
+    assert one.keys() == two.keys() == []

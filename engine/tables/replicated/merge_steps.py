@@ -196,5 +196,6 @@ class MergeSteps:
         """Drops the blocks there are now, on all replicas; returns when they are gone here."""
         table = self._table
         with table.working() as (keeper, _), table.releasing_numbers():
+            keeper.sync(table.paths.root)  # a server that lags would not show the newest partitions
             drop_all_partitions(keeper, table.paths, table.replica.name, clock=table.services.clock)
         table.sync(_OPTIMIZE_SECONDS)

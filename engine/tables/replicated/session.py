@@ -23,7 +23,6 @@ from coordination.insert_commit import InsertStatus, resolve_insert
 from coordination.keeper import Keeper, SessionState
 from coordination.queue_io import load_queue, remove_parts, requeue_fetch
 from coordination.quorum import confirm_own_parts
-from coordination.quorum_failure import forget_failed_parts, take_back_failed_parts
 from coordination.replica_activity import activate, deactivate
 from coordination.table_nodes import (
     check_definition,
@@ -139,7 +138,7 @@ class ReplicaSession:
             raise UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {table.paths.root}")
         if not replica_exists(keeper, table.replica):
             raise UserError("NO_ZOOKEEPER", f"The replica is missing in ZooKeeper: {table.replica.root}")
-        self._take_back_failed_quorum_parts(keeper)  # before anybody can fetch them from here
+        table.failed_quorums.take_back(keeper)  # before anybody can fetch them from here
         activation = activate(
             keeper,
             table.replica,
@@ -153,7 +152,7 @@ class ReplicaSession:
         try:
             release_orphans(keeper, table.paths, table.replica.name)
             self._settle_unknown_commits(keeper)
-            self._take_back_failed_quorum_parts(keeper)  # failed between the first look and the activation
+            table.failed_quorums.take_back(keeper)  # failed between the first look and the activation
             if is_lost(keeper, table.replica):
                 self._clone(keeper)
             else:
@@ -212,14 +211,6 @@ class ReplicaSession:
             self._table.store.commit(part)
         else:
             self._table.store.rollback(part)
-
-    def _take_back_failed_quorum_parts(self, keeper: Keeper) -> None:
-        table = self._table
-        failed = take_back_failed_parts(keeper, table.replica)
-        for name in map(PartName.parse, failed):
-            if table.store.get(name) is not None:
-                table.store.detach(name, "noquorum")
-        forget_failed_parts(keeper, table.replica, failed)
 
     def _clone(self, keeper: Keeper) -> None:
         """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""

@@ -30,6 +30,7 @@ from engine.background import wake_one
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertSink
+from engine.tables.replicated.failed_quorums import FailedQuorums
 from engine.tables.replicated.fetcher import Fetcher
 from engine.tables.replicated.housekeeping import Housekeeping
 from engine.tables.replicated.insert import ReplicatedInsert
@@ -81,6 +82,7 @@ class ReplicatedTable(Table):
         self.housekeeping = Housekeeping(self)
         self.part_checks = PartChecks(self)
         self.lost_parts = LostParts(self)
+        self.failed_quorums = FailedQuorums(self)
         self._session_task = self.make_task("ZooKeeper session", self.session.step)
         self._pull_task = self.make_task("pull log", self.queue_steps.pull_step)
         self._check_task = self.make_task("check parts", self.part_checks.step)
@@ -111,7 +113,7 @@ class ReplicatedTable(Table):
         housekeeping, workers = self.services.housekeeping, self.services.workers
         first_pause = self.session.step()
         self.run_in_background(housekeeping, self._session_task, first_pause)
-        for task in (self._pull_task, self._select_task):
+        for task in (self._pull_task, self._select_task, self.failed_quorums.task):
             self.run_in_background(housekeeping, task)
         for task in (self._check_task, *self._execute_tasks):
             self.run_in_background(workers, task)
@@ -175,7 +177,8 @@ class ReplicatedTable(Table):
             self.activation = activation
             self.readonly_reason = ""
             self.is_paused.clear()
-        for task in (self._pull_task, self._check_task, self._select_task, *self._execute_tasks):
+        woken = (self._pull_task, self._check_task, self._select_task, self.failed_quorums.task, *self._execute_tasks)
+        for task in woken:
             task.wake()
 
     def become_readonly(self, reason: str) -> bool:

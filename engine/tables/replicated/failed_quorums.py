@@ -1,0 +1,76 @@
+"""Takes back parts whose quorum has failed: off ZooKeeper's list, to ``detached/noquorum_…``.
+
+A replica does so whenever it begins a session, and at once when a failure marker comes while it is active.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from coordination.keeper import Keeper
+from coordination.quorum_failure import forget_failed_parts, take_back_failed_parts
+from parts.errors import PandoError
+from parts.part_name import PartName
+
+if TYPE_CHECKING:
+    from engine.tables.replicated.table import ReplicatedTable
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 60.0
+"""A watch wakes the step."""
+_RETRY_SECONDS = 1.0
+
+
+class FailedQuorums:
+    def __init__(self, table: ReplicatedTable) -> None:
+        self._table = table
+        self.task = table.make_task("take back failed parts", self.step)
+        self._may_have_changed = threading.Event()
+        self._may_have_changed.set()
+
+    def take_back(self, keeper: Keeper) -> None:
+        """At the start of a session: nothing is under way."""
+        failed = take_back_failed_parts(keeper, self._table.replica)
+        self._detach(keeper, failed)
+
+    def step(self) -> float:
+        table = self._table
+        if table.activation is None or not self._may_have_changed.is_set():
+            return _IDLE_SECONDS
+        try:
+            with table.working() as (keeper, _):
+                self._may_have_changed.clear()
+                keeper.children(table.paths.quorum_failed_parts, self._on_change)
+                self._take_back_while_active(keeper)
+        except PandoError as error:
+            logger.info("failed quorums of %s are looked at later: %s", table.definition.full_name, error)
+            self._may_have_changed.set()
+            return _RETRY_SECONDS
+        return _IDLE_SECONDS
+
+    def _on_change(self, _: str) -> None:
+        self._may_have_changed.set()
+        self.task.wake()
+
+    def _take_back_while_active(self, keeper: Keeper) -> None:
+        """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
+        table = self._table
+        failed = [name for name in take_back_failed_parts(keeper, table.replica) if self._is_active(name)]
+        if failed:
+            table.queue_steps.pull(keeper)
+            wanted = [name for name in failed if table.queue.has_virtual_cover(PartName.parse(name)) is not None]
+            self._detach(keeper, wanted)
+
+    def _is_active(self, name: str) -> bool:
+        return self._table.store.get_active(PartName.parse(name)) is not None
+
+    def _detach(self, keeper: Keeper, failed: list[str]) -> None:
+        store = self._table.store
+        for name in map(PartName.parse, failed):
+            self._table.queue.remove_virtual(name)
+            if store.get(name) is not None:
+                logger.warning("the quorum of part %s has failed: moved to %s", name, store.detach(name, "noquorum"))
+        forget_failed_parts(keeper, self._table.replica, failed)
