@@ -7,17 +7,22 @@ values, UUID and IPv6 as 16 bytes, IPv4 as a 32-bit number.
 from __future__ import annotations
 
 import io
+import mmap
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parts.errors import UserError
+from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
-from sql.formats.options import BadValueError, FormatOptions
+from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch
+from sql.formats.ipc_messages import CheckedStream, check_file
+from sql.formats.options import BadValueError, FormatOptions, shorten
 from sql.formats.wire import from_wire, to_wire, wire_type
 
 READ_ROWS = 1 << 16
@@ -25,50 +30,57 @@ _SPOOL_BYTES = 64 << 20
 
 
 def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    with _seekable(stream) as source:
-        try:
-            file = pq.ParquetFile(source)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UserError("INCORRECT_DATA", f"Not a Parquet file: {error}") from error
+    with _whole(stream, options.status) as data, _refusing("Parquet"):
+        file = pq.ParquetFile(
+            pa.BufferReader(data), thrift_string_size_limit=1 << 26, thrift_container_size_limit=1 << 22
+        )
         names = _names(file.schema_arrow, columns, options, "Parquet")
         batches = file.iter_batches(batch_size=READ_ROWS, columns=names)
-        yield from _tables(batches, columns, options, "Parquet")
+        yield from _tables(batches, names, columns, options, "Parquet")
 
 
 def read_arrow(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    with _seekable(stream) as source:
-        try:
-            reader = pa.ipc.open_file(_arrow_file(source))
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UserError("INCORRECT_DATA", f"Not an Arrow file: {error}") from error
-        _names(reader.schema, columns, options, "Arrow")
+    with _whole(stream, options.status) as data, _refusing("Arrow"):
+        check_file(memoryview(data).cast("B"), options.status)
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        names = _names(reader.schema, columns, options, "Arrow")
         batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
-        yield from _tables(batches, columns, options, "Arrow")
+        yield from _tables(batches, names, columns, options, "Arrow")
 
 
 def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
+    with _refusing("ArrowStream"):
+        reader = pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r"))
+        names = _names(reader.schema, columns, options, "ArrowStream")
+        yield from _tables(iter(reader), names, columns, options, "ArrowStream")
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """What pyarrow says of data that it cannot read, as the error of a user. Raises 117."""
     try:
-        reader = pa.ipc.open_stream(_arrow_file(stream))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError("INCORRECT_DATA", f"Not an Arrow stream: {error}") from error
-    _names(reader.schema, columns, options, "ArrowStream")
-    yield from _tables(iter(reader), columns, options, "ArrowStream")
+        yield
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError) as error:
+        raise UserError("INCORRECT_DATA", f"Cannot read {name} data: {shorten(str(error), 300)}") from error
 
 
-def _arrow_file(stream: BinaryIO) -> pa.NativeFile:
-    """Data that is in memory already is not copied: the batches are slices of it."""
-    return pa.BufferReader(stream.read()) if isinstance(stream, io.BytesIO) else pa.PythonFile(stream, mode="r")
-
-
-def _seekable(stream: BinaryIO) -> BinaryIO:
-    """The stream itself if it can seek, else a copy of it (on disk when it is large)."""
-    if stream.seekable():
-        return stream
-    copy = tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES)  # noqa: SIM115 — the caller closes it
-    while data := stream.read(1 << 20):
-        copy.write(data)
-    copy.seek(0)
-    return copy  # type: ignore[return-value]
+@contextmanager
+def _whole(stream: BinaryIO, status: QueryStatus) -> Iterator[pa.Buffer]:
+    """All bytes of the stream: where they are, or mapped from a file when they are many."""
+    if isinstance(stream, io.BytesIO):
+        yield pa.py_buffer(stream.read())
+        return
+    with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
+        while data := stream.read(1 << 20):
+            status.check()
+            copy.write(data)
+        size = copy.tell()
+        copy.seek(0)
+        if size <= _SPOOL_BYTES:
+            with status.memory.holding(size, "reading a file of columns"):
+                yield pa.py_buffer(copy.read())
+            return
+        yield pa.py_buffer(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions, name: str) -> list[str]:
@@ -84,33 +96,49 @@ def _names(schema: pa.Schema, columns: Sequence[Column], options: FormatOptions,
             "THERE_IS_NO_COLUMN",
             f"None of the {name} data's columns ({', '.join(schema.names)}) is asked for ({', '.join(sorted(known))})",
         )
+    check_schema(schema, found, name)
     return found
 
 
 def _tables(
-    batches: Iterator[pa.RecordBatch], columns: Sequence[Column], options: FormatOptions, name: str
+    batches: Iterator[pa.RecordBatch],
+    names: Sequence[str],
+    columns: Sequence[Column],
+    options: FormatOptions,
+    name: str,
 ) -> Iterator[pa.Table]:
+    asked = [column for column in columns if column.name in names]
     first_row = 1
     while True:
+        options.status.check()
         try:
             batch = next(batches, None)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError, MemoryError) as error:
             raise UserError("INCORRECT_DATA", f"Cannot read {name} data behind row {first_row - 1}: {error}") from error
         if batch is None:
             return
-        arrays, names = [], []
-        for column in columns:
-            if column.name not in batch.schema.names:
-                continue
-            try:
-                arrays.append(from_wire(batch.column(column.name), column.type, options))
-            except BadValueError as error:
-                raise error.located(first_row, column.name, column.type) from None
-            except UserError as error:
-                raise UserError(error.name, f"{error.message} (column {column.name})") from None
-            names.append(column.name)
-        yield pa.Table.from_arrays(arrays, names=names)
-        first_row += batch.num_rows
+        whole = checked_batch(batch, [column.name for column in asked], name, first_row)
+        for piece in bounded_batches(whole, name):
+            yield _table(piece, asked, options, first_row)
+            first_row += piece.num_rows
+
+
+def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    arrays = []
+    for array, column in zip(batch.columns, columns, strict=True):
+        try:
+            arrays.append(from_wire(array, column.type, options))
+        except BadValueError as error:
+            raise error.located(first_row, column.name, column.type) from None
+        except UserError as error:
+            raise UserError(error.name, f"{error.message} (column {column.name})") from None
+        except pa.ArrowException as error:
+            raise UserError(
+                "CANNOT_CONVERT_TYPE",
+                f"Cannot convert Arrow type {array.type} to {column.type} (column {column.name}): "
+                f"{shorten(str(error), 300)}",
+            ) from None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
 # Writing --------------------------------------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.pool import THREADS, submit
+from parts.query_status import QueryStatus
 
 CHUNK_BYTES = 2 << 20
 """Small enough to stay in the caches of a core, and for the first to be parsed while the rest still arrives."""
-MAX_ROW_BYTES = 1 << 30
+MAX_ROW_BYTES = 128 << 20
+"""A longer row is refused while it is read: an unclosed quote, or a bomb, must not take the server's memory."""
 _PARSE_INLINE_BYTES = 128 << 10
 _MOST_IN_FLIGHT = THREADS + 1
 
@@ -23,14 +25,19 @@ Cut = Callable[[bytes], int]
 Parse = Callable[[bytes, int], pa.Table]
 
 
-def row_chunks(stream: BinaryIO, cut: Cut, *, first: bytes = b"", size: int = CHUNK_BYTES) -> Iterator[bytes]:
+def row_chunks(
+    stream: BinaryIO, cut: Cut, status: QueryStatus | None = None, *, first: bytes = b"", size: int = CHUNK_BYTES
+) -> Iterator[bytes]:
     """Chunks that end where a row ends, the last one at the end of the stream.
 
-    ``cut(data)`` gives the length of the leading whole rows of ``data``, 0 if there is none.
+    ``cut(data)`` gives the length of the leading whole rows of ``data``, 0 if there is none. Raises 117 when a row is
+    longer than :data:`MAX_ROW_BYTES`, before more of it is read.
     """
     rest = first
     wanted = size
     while True:
+        if status is not None:
+            status.check()
         data = stream.read(max(wanted - len(rest), 1 << 16))
         if not data:
             break
@@ -41,12 +48,17 @@ def row_chunks(stream: BinaryIO, cut: Cut, *, first: bytes = b"", size: int = CH
         if end:
             yield rest[:end]
             rest, wanted = rest[end:], size
-        elif len(rest) > MAX_ROW_BYTES:
-            raise UserError("INCORRECT_DATA", f"A row is longer than {MAX_ROW_BYTES} bytes (an unclosed quote?)")
         else:
-            wanted = max(wanted * 2, len(rest) + size)
+            wanted = next_read(len(rest), size)
     if rest:
         yield rest
+
+
+def next_read(held: int, size: int = CHUNK_BYTES) -> int:
+    """To how many bytes to read when ``held`` bytes hold no whole row: twice as many. Raises 117 for too long a row."""
+    if held > MAX_ROW_BYTES:
+        raise UserError("INCORRECT_DATA", f"A row is longer than {MAX_ROW_BYTES} bytes (an unclosed quote?)")
+    return min(max(held * 2, held + size), MAX_ROW_BYTES + 1 if held < MAX_ROW_BYTES else held + 1)
 
 
 def parse_chunks(chunks: Iterable[bytes], parse: Parse, first_row: int = 1) -> Iterator[pa.Table]:

@@ -59,7 +59,7 @@ def read_delimited(
             return  # no data at all, not even a header
         fields, rest = _header(stream, rest, flat, options, dialect, types)
         first_row += 1 + types
-    chunks = row_chunks(stream, dialect.cut, first=rest)
+    chunks = row_chunks(stream, dialect.cut, options.status, first=rest)
     if not csv_rules:
         chunks = _without_carriage_returns(chunks)
 
@@ -150,9 +150,12 @@ def _split_header(line: bytes, dialect: _Dialect) -> list[str]:
         delimiter=dialect.delimiter, quote_char=dialect.quote, double_quote=True, newlines_in_values=True
     )
     read = csv.ReadOptions(autogenerate_column_names=True, block_size=len(line) + 2)
-    table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, csv.ConvertOptions(column_types=None))
-    convert = csv.ConvertOptions(column_types={name: pa.string() for name in table.column_names})
-    table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, convert)
+    try:
+        table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, csv.ConvertOptions(column_types=None))
+        convert = csv.ConvertOptions(column_types={name: pa.string() for name in table.column_names})
+        table = csv.read_csv(pa.BufferReader(line + b"\n"), read, parse, convert)
+    except pa.ArrowInvalid as error:
+        raise UserError("INCORRECT_DATA", f"Cannot read the {dialect.name} header: {error}") from None
     values = pa.array([column[0].as_py() for column in table.columns], pa.string())
     return (unescape(values) if dialect.escaped else values).to_pylist()
 
@@ -279,6 +282,7 @@ def _shape_error(
         return "skip"
 
     parse.invalid_row_handler = remember
+    chunk = chunk.decode("utf-8", "replace").encode()  # the handler is given texts
     read = csv.ReadOptions(column_names=names, block_size=len(chunk) + (1 << 20), use_threads=False)
     try:
         csv.read_csv(pa.BufferReader(chunk), read, parse, convert_options)

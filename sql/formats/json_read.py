@@ -50,7 +50,7 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
         table = None if needs_python else _read_arrow(chunk, columns, options)
         return _read_python(chunk, columns, options, first_row) if table is None else table
 
-    for table in parse_chunks(row_chunks(stream, _cut, first=without_mark(stream.read(3))), parse):
+    for table in parse_chunks(row_chunks(stream, _cut, options.status, first=without_mark(stream.read(3))), parse):
         if table.num_rows:
             yield table
 

@@ -26,7 +26,7 @@ from parts.types import (
     LowCardinalityType,
     strip_nullable,
 )
-from sql.formats.chunks import MAX_ROW_BYTES, without_mark
+from sql.formats.chunks import next_read, without_mark
 from sql.formats.delimited import decode
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
 from sql.formats.options import BadValueError, FormatOptions, shorten
@@ -46,6 +46,7 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
     first_row = 1
     wanted = CHUNK_BYTES
     while True:
+        options.status.check()
         data = stream.read(max(wanted - len(rest), 1 << 16))
         rest += data
         if data and len(rest) < wanted:
@@ -59,8 +60,8 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
             first_row += split.rows
             rest, wanted = rest[split.end :], CHUNK_BYTES
         else:
-            wanted = max(wanted * 2, len(rest) + CHUNK_BYTES)
-        if rest.lstrip(b" \t\r\n,")[:1] not in (b"(", b";", b"") or len(rest) > MAX_ROW_BYTES:
+            wanted = next_read(len(rest), CHUNK_BYTES)
+        if rest.lstrip(b" \t\r\n,")[:1] not in (b"(", b";", b""):
             raise _unexpected(rest, first_row)
         if not data:
             break

@@ -225,10 +225,21 @@ def _cast(array: pa.Array, type_: DataType) -> pa.Array:
     except pa.ArrowInvalid as error:
         index = first_failing(array, type_.arrow)
         if isinstance(type_, (IntegerType, DecimalType, FloatType, IPv4Type, EnumType)):
-            raise out_of_range(index, str(array[index].as_py()), type_) from None
+            raise out_of_range(index, shown_value(array, index), type_) from None
         raise BadValueError(
-            "CANNOT_CONVERT_TYPE", index, str(array[index]), f"Cannot convert {array[index]} to {type_}: {error}"
+            "CANNOT_CONVERT_TYPE",
+            index,
+            shown_value(array, index),
+            f"Cannot convert {shown_value(array, index)} to {type_}: {error}",
         ) from None
+
+
+def shown_value(array: pa.Array, index: int) -> str:
+    """A value for an error's text; the number of an instant that Python has no date for."""
+    try:
+        return str(array[index].as_py())
+    except (OverflowError, ValueError):
+        return str(array.slice(index, 1).view(pa.int64())[0].as_py())
 
 
 def first_failing(array: pa.Array, target: pa.DataType) -> int:
@@ -260,7 +271,7 @@ def _validated(array: pa.Array, type_: DataType) -> pa.Array:
         )
         index = int(pc.index(known, pa.scalar(False)).as_py())
         if index >= 0:
-            value = str(array[index].as_py())
+            value = shown_value(array, index)
             raise BadValueError("UNKNOWN_ELEMENT_OF_ENUM", index, value, f"Unknown number {value} for {type_}")
     return array
 
@@ -286,7 +297,7 @@ def _check_range(numbers: pa.Array, low: int, high: int, array: pa.Array, type_:
     outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
     index = int(pc.index(outside, pa.scalar(True)).as_py())
     if index >= 0:
-        raise out_of_range(index, str(array[index].as_py()), type_)
+        raise out_of_range(index, shown_value(array, index), type_)
 
 
 def _mismatch(array: pa.Array, type_: DataType) -> UserError:
