@@ -7,9 +7,12 @@ PACKAGES := engine coordination parts sql recovery spark_connector
 WORKERS ?= 2
 # Of the long simulation: first:end
 SEEDS ?= 100:300
+# Of the fuzzers: how many cases of each kind, from which seed on
+FUZZ ?= 5000
+FUZZ_SEED ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-long lint format bench clean check-tools
+.PHONY: help demo test test-quick test-long fuzz lint format bench hogs clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +47,9 @@ test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and l
 test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
 
+fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests; FUZZ=100000 for more of each kind
+	$(BIN)/python -m tests.fuzz all $(FUZZ) $(FUZZ_SEED)
+
 lint: check-tools $(VENV)/.dev ## ruff, mypy and the layering contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -56,6 +62,9 @@ format: $(VENV)/.dev ## Format the code
 
 bench: check-tools $(VENV)/.dev ## Side by side with ClickHouse, as ratios (about ten minutes)
 	$(BIN)/python -m benchmarks.run
+
+hogs: check-tools $(VENV)/.dev ## Hostile statements against a server: code, time, slowest /ping, memory
+	$(BIN)/python -m benchmarks.hogs
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
