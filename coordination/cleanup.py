@@ -8,7 +8,6 @@ Invariants:
   ones that are active (they are being cloned).
 - A replica is marked as lost only in one multi with a check of its host version: one that comes alive meanwhile stays.
 - Never all replicas are lost, and never one that holds the only copy of a part that another replica still waits for.
-- Ages in the deduplication window are measured against the newest block, not the clock: a quiet table forgets nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from coordination.deduplication_window import DeduplicationWindow
 from coordination.keeper import (
     BadVersion,
     Check,
@@ -24,9 +24,7 @@ from coordination.keeper import (
     KeeperConnectionLoss,
     MultiFailed,
     NoNode,
-    Op,
     SetData,
-    Stat,
 )
 from coordination.log_entry import LogEntry
 from coordination.part_set import PartSet
@@ -99,19 +97,6 @@ def plan_log_trim(indices: Iterable[int], replicas: Sequence[ReplicaPosition], *
     return [index for index in ordered if index < bound]
 
 
-def plan_block_removal(blocks: Sequence[tuple[str, Stat]], *, window: int, window_seconds: float) -> list[str]:
-    """Block ids that fall out of the deduplication window."""
-    newest_first = sorted(blocks, key=lambda block: block[1].created_zxid, reverse=True)
-    if not newest_first:
-        return []
-    oldest_kept_ms = newest_first[0][1].created_ms - window_seconds * 1000
-    return [
-        name
-        for position, (name, stat) in enumerate(newest_first)
-        if position >= window or stat.created_ms < oldest_kept_ms
-    ]
-
-
 def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> frozenset[str]:
     """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log."""
     found: set[str] = set()
@@ -122,8 +107,10 @@ def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> froze
     return frozenset(found)
 
 
-def clean_once(keeper: Keeper, table: TablePaths, settings: CleanupSettings) -> CleanupReport:
-    """One round: lost replicas, the log, the deduplication window."""
+def clean_once(
+    keeper: Keeper, table: TablePaths, settings: CleanupSettings, window: DeduplicationWindow | None = None
+) -> CleanupReport:
+    """One round: lost replicas, the log, the deduplication window. ``window`` is what the last round knew of it."""
     indices = [sequence_number(name) for name in keeper.children(table.log)]
     replicas = read_positions(keeper, table)
     lost = _mark_lost(keeper, table, indices, replicas, settings.max_replicated_logs_to_keep) if indices else []
@@ -132,7 +119,13 @@ def clean_once(keeper: Keeper, table: TablePaths, settings: CleanupSettings) -> 
     surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
     trimmed = _delete_all(keeper, [f"{table.log}/{log_name(index)}" for index in surplus])
     _clean_failed_parts(keeper, table, [replica.name for replica in replicas])
-    return CleanupReport(trimmed, _clean_blocks(keeper, table, settings), tuple(lost))
+    blocks = (window or DeduplicationWindow()).clean(
+        keeper,
+        table,
+        window=settings.replicated_deduplication_window,
+        window_seconds=settings.replicated_deduplication_window_seconds,
+    )
+    return CleanupReport(trimmed, blocks, tuple(lost))
 
 
 def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[str]) -> None:
@@ -250,34 +243,6 @@ def _awaited_parts(
         elif entry.is_producing:
             awaited.add(entry.new_part)
     return awaited
-
-
-def _clean_blocks(keeper: Keeper, table: TablePaths, settings: CleanupSettings) -> int:
-    """An id that was dropped and made anew since it was listed must stay, or a repeat would be stored twice. Drops and
-    failures move the log's version, cleaners that of ``blocks``, so the deletion expects both as they were before."""
-    before, log_before = keeper.exists_many([table.blocks, table.log])
-    if before is None or log_before is None:
-        return 0
-    names = keeper.children(table.blocks)
-    stats = keeper.exists_many([table.block(name) for name in names])
-    blocks = [(name, stat) for name, stat in zip(names, stats, strict=True) if stat is not None]
-    surplus = plan_block_removal(
-        blocks,
-        window=settings.replicated_deduplication_window,
-        window_seconds=settings.replicated_deduplication_window_seconds,
-    )
-    version, deleted = before.version, 0
-    for start in range(0, len(surplus), _BATCH):
-        batch = surplus[start : start + _BATCH]
-        guards: list[Op] = [SetData(table.blocks, b"", version), Check(table.log, log_before.version)]
-        try:
-            results = keeper.multi([*guards, *(Delete(table.block(name)) for name in batch)])
-        except (MultiFailed, KeeperConnectionLoss):
-            break  # somebody else drops or cleans; the next round looks again
-        assert isinstance(results[0], Stat)
-        version = results[0].version
-        deleted += len(batch)
-    return deleted
 
 
 def _delete_all(keeper: Keeper, paths: Sequence[str]) -> int:

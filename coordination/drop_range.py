@@ -4,9 +4,13 @@ The drop takes a block number n and logs DROP_RANGE of 0 … n-1. In the same mu
 
 - moves the log's version, so that a merge chosen before the drop is not assigned after it,
 - deletes the locks of inserts in flight below n: they find their lock gone and take a number above n,
-- deletes the block ids of the parts it drops, so that the same rows can be inserted again,
 - forgets the last confirmed part of the partition (a sequential read must not wait for it),
-- resolves quorums that wait for parts in the range, as failed: a waiter must not wait for ever.
+- resolves quorums that wait for parts in the range, as failed: a waiter must not wait for ever,
+- deletes the block ids of the parts it drops, so that the same rows can be inserted again.
+
+Of the last two as many as a request to ZooKeeper holds. If more are left the entry says so, and every replica clears
+them when it executes the drop, before the rows disappear there (:func:`clear_leftovers`): never before the drop is
+logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
 
 n's own lock keeps merges from reaching over n until the drop is in the log.
 """
@@ -15,7 +19,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
+from coordination.block_ids import free_block_ids, judge_block_ids
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
@@ -29,17 +35,17 @@ from coordination.keeper import (
     NoNode,
     Op,
     SetData,
+    Stat,
 )
 from coordination.log_entry import EntryType, LogEntry, drop_range
+from coordination.packets import MAX_BYTES, op_bytes
 from coordination.paths import TablePaths, sequence_number
-from coordination.quorum import forget_confirmed_ops, pending_parts
+from coordination.quorum import QuorumStatus, forget_confirmed_ops, pending_parts
 from coordination.quorum_failure import failure_ops
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 
 _ATTEMPTS = 20
-_MAX_BLOCK_IDS = 4000
-"""A packet of ZooKeeper holds 1 MiB; ids beyond this many go first, in packets of their own."""
 
 
 def drop_partition(
@@ -105,44 +111,63 @@ def _log_drop(
 
 
 def _drop_ops(keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName, entry: LogEntry) -> list[Op]:
-    ops: list[Op] = [
-        Create(table.log_prefix, entry.to_bytes(), sequential=True),
-        Delete(lock.path),
-        SetData(table.log, b""),
-    ]
     # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
     numbers = committing_blocks(keeper, table, [lock.partition_id])[lock.partition_id]
     prefix = table.block_number_prefix(lock.partition_id)
-    ops += [Delete(f"{prefix}{number:010d}") for number in numbers if number < lock.number]
-    freed: set[str] = set()
-    for status, stat, path in pending_parts(keeper, table):
-        if gone.covers(PartName.parse(status.part)):
-            resolved = failure_ops(keeper, table, status, path, stat.version)
-            freed |= {op.path for op in resolved}
-            ops += [op for op in resolved if op.path != table.log]
-    ops += forget_confirmed_ops(keeper, table, gone)
-    ids = [path for path in _block_ids(keeper, table, gone) if path not in freed]
-    for start in range(_MAX_BLOCK_IDS, len(ids), _MAX_BLOCK_IDS):
-        # The log's version moves, so that a cleaner does not delete an id that an INSERT makes anew after this.
-        keeper.multi([SetData(table.log, b""), *(Delete(path) for path in ids[start : start + _MAX_BLOCK_IDS])])
-    return ops + [Delete(path) for path in ids[:_MAX_BLOCK_IDS]]
+    ids = judge_block_ids(keeper, table, lock.partition_id, gone.covers)
+    must: list[Op] = [
+        Delete(lock.path),
+        SetData(table.log, b""),
+        ids.guard_op,
+        *(Delete(f"{prefix}{number:010d}") for number in numbers if number < lock.number),
+        *forget_confirmed_ops(keeper, table, gone),
+    ]
+    quorums = [
+        [op for op in failure_ops(keeper, table, status, path, stat.version) if op.path != table.log]
+        for status, stat, path in _pending(keeper, table, gone)
+    ]
+    freed = {op.path for ops in quorums for op in ops}
+    rest: list[list[Op]] = [[op] for op in ids.deletes if op.path not in freed]
+    fitting, is_all = _fit([*quorums, *rest], MAX_BYTES - sum(map(op_bytes, must)))
+    logged = Create(table.log_prefix, replace(entry, has_leftovers=not is_all).to_bytes(), sequential=True)
+    return [logged, *must, *fitting]
 
 
-def _block_ids(keeper: Keeper, table: TablePaths, gone: PartName) -> list[str]:
-    paths = [table.block(name) for name in keeper.children(table.blocks)]
-    found: list[str] = []
-    for path, answer in zip(paths, keeper.get_many(paths), strict=True):
-        part = PartName.try_parse(answer[0].decode()) if answer is not None else None
-        if part is not None and gone.covers(part):
-            found.append(path)
-    return found
+def _fit(groups: list[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
+    """The first groups that fit together, and whether these are all."""
+    fitting: list[Op] = []
+    for group in groups:
+        limit_bytes -= sum(map(op_bytes, group))
+        if limit_bytes < 0:
+            return fitting, False
+        fitting += group
+    return fitting, True
+
+
+def _pending(keeper: Keeper, table: TablePaths, gone: PartName) -> list[tuple[QuorumStatus, Stat, str]]:
+    return [found for found in pending_parts(keeper, table) if gone.covers(PartName.parse(found[0].part))]
+
+
+def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
+    """For who executes a drop whose entry ``has_leftovers``: quorums and block ids that did not fit into its multi.
+
+    Repeatable, and several may do it at a time.
+    """
+    for status, stat, path in _pending(keeper, table, gone):
+        try:
+            keeper.multi(failure_ops(keeper, table, status, path, stat.version))
+        except MultiFailed as error:  # somebody else has just resolved it
+            if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
+                raise error.cause from error
+    free_block_ids(keeper, table, gone.partition_id, gone.covers)
 
 
 def _find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
     """After a lost answer: the index of our entry if it was logged."""
+    ours = {replace(entry, has_leftovers=has_leftovers).to_bytes() for has_leftovers in (False, True)}
     keeper.sync(table.log)
     names = keeper.children(table.log)
     for name, answer in zip(names, keeper.get_many([f"{table.log}/{n}" for n in names]), strict=True):
-        if answer is not None and answer[0] == entry.to_bytes():
+        if answer is not None and answer[0] in ours:
             return sequence_number(name)
     return None

@@ -65,6 +65,7 @@ from coordination.keeper import (
     Stat,
     Watch,
 )
+from coordination.packets import require_sendable
 
 PIPELINE_DEPTH = 100
 _log = logging.getLogger("pando.keeper")
@@ -302,6 +303,8 @@ class KazooKeeper:
     # --- writes ------------------------------------------------------------------------------------------------
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        require_sendable([Create(path, data)], len(self._chroot))
+
         def send() -> Any:
             result = self._client.handler.async_result()
             flags = (1 if ephemeral else 0) | (2 if sequential else 0)
@@ -330,6 +333,7 @@ class KazooKeeper:
                     raise
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        require_sendable([SetData(path, data)], len(self._chroot))
         return _stat(self._write(path, lambda: self._client.set_async(self._full(path), data, version)))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
@@ -374,6 +378,7 @@ class KazooKeeper:
     def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
         if not ops:
             return []
+        require_sendable(ops, len(self._chroot))
 
         def send() -> Any:
             transaction = self._client.transaction()

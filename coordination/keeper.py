@@ -109,6 +109,19 @@ class KeeperSessionExpired(KeeperError):
     """The session is over; its ephemeral nodes are gone. The request had no effect."""
 
 
+class RequestTooLarge(KeeperError):
+    """ZooKeeper would break the connection instead of answering; nothing was sent. Repeating does not help."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int, operations: int, path: str) -> None:
+        UnavailableError.__init__(
+            self,
+            "LIMIT_EXCEEDED",
+            f"A request of {size_bytes} bytes ({operations} operations, the largest on {path[:200]}) is more than "
+            f"ZooKeeper takes ({limit_bytes} bytes, see jute.maxbuffer); it was not sent. Do it in smaller portions",
+        )
+        self.path = path
+
+
 class MultiFailed(ConflictError):
     """A multi had no effect because operation ``index`` failed with ``cause``; ``op`` is that operation."""
 
@@ -144,8 +157,9 @@ class SessionState(Enum):
 class Keeper(Protocol):
     """One session with ZooKeeper. ``root`` (chroot) is already part of every path given here.
 
-    Errors of every call: :class:`KeeperUnavailable`, :class:`KeeperSessionExpired`, :class:`KeeperConnectionLoss`, and
-    those named. Reads are retried inside for a bounded time and never raise :class:`KeeperConnectionLoss`.
+    A write of more than 1 MiB raises :class:`RequestTooLarge`. Errors of every call: :class:`KeeperUnavailable`,
+    :class:`KeeperSessionExpired`, :class:`KeeperConnectionLoss`, and those named. Reads are retried inside for a
+    bounded time and never raise :class:`KeeperConnectionLoss`.
     """
 
     @property

@@ -70,6 +70,8 @@ class LogEntry:
     merge_type: str = ""
     """``Regular`` or ``Optimize``, as in system.replication_queue."""
     detach: bool = False
+    has_leftovers: bool = False
+    """DROP_RANGE: who executes it first clears block ids and quorums of the range (``drop_range``)."""
     is_restored: bool = False
     """GET_PART of a part that was confirmed elsewhere before: the replica lost it, or is cloned."""
     replace_parts: tuple[tuple[str, str], ...] = ()

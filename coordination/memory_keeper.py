@@ -42,6 +42,7 @@ from coordination.keeper import (
     Watch,
 )
 from coordination.memory_tree import Node, Transaction, Tree, stat_of
+from coordination.packets import require_sendable
 
 
 class Fault(Enum):
@@ -339,6 +340,7 @@ class MemoryKeeper:
 
     def _write(self, kind: str, ops: Sequence[Op]) -> list[str | Stat | None]:
         path = ops[0].path
+        require_sendable(ops, len(self._chroot))
         fault = self._enter(kind, path)
         full = [replace(op, path=self._full(op.path)) for op in ops]
         seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None

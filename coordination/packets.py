@@ -1,7 +1,8 @@
 """Cuts long lists of operations into multis that ZooKeeper takes.
 
 A request of more than ``jute.maxbuffer`` (1 MiB unless configured) breaks the connection instead of being answered, and
-would break it again at every repeat.
+would break it again at every repeat, for everybody who shares the session. The keepers refuse to send one
+(:func:`require_sendable`); whoever has a list that may grow cuts it with :func:`packets`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from coordination.keeper import Create, Op, RequestTooLarge, SetData
+
 MAX_OPERATIONS = 200
 MAX_BYTES = 512 * 1024
+MAX_REQUEST_BYTES = 1024 * 1024 - 1024
+"""Less than ``jute.maxbuffer`` is unless configured."""
 
 _T = TypeVar("_T")
+
+
+def op_bytes(op: Op) -> int:
+    """What the operation takes in a request, at most: 64 bytes hold head, lengths and permissions."""
+    data = len(op.data) if isinstance(op, Create | SetData) else 0
+    return len(op.path.encode()) + data + 64
+
+
+def require_sendable(ops: Sequence[Op], chroot_bytes: int = 0) -> None:
+    """Raises :class:`RequestTooLarge` for what ZooKeeper would not answer. ``chroot_bytes`` come before every path."""
+    size = sum(map(op_bytes, ops)) + chroot_bytes * len(ops)
+    if size > MAX_REQUEST_BYTES:
+        raise RequestTooLarge(size, MAX_REQUEST_BYTES, len(ops), max(ops, key=op_bytes).path)
 
 
 def packets(items: Sequence[_T], size_bytes: Callable[[_T], int]) -> Iterator[list[_T]]:

@@ -79,7 +79,7 @@ class TablePaths:
         return f"{self.root}/block_numbers"
 
     def partition(self, partition_id: str) -> str:
-        """Parent of a partition's block counter."""
+        """Parent of a partition's block counter. Its version guards the partition's block ids (``block_ids``)."""
         return f"{self.root}/block_numbers/{partition_id}"
 
     def block_number_prefix(self, partition_id: str) -> str:

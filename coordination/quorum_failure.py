@@ -14,6 +14,7 @@ from coordination.keeper import Check, Create, Delete, Keeper, NoNode, Op, SetDa
 from coordination.log_entry import LogEntry
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.quorum import QuorumStatus, failed_parts, read_status
+from parts.part_name import PartName
 
 
 def fail_unreachable_part(keeper: Keeper, replica: ReplicaPaths, entry: LogEntry) -> bool:
@@ -63,7 +64,8 @@ def failure_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: s
     Moves the log's version too: a merge that was chosen while the part looked healthy must not be assigned any more.
     The marker stays until no log entry, queue or list of parts names the part (``cleanup``).
     """
-    ops: list[Op] = [Delete(path, version), SetData(table.log, b"")]
+    guard = table.partition(PartName.parse(status.part).partition_id)  # of its block id, see ``block_ids``
+    ops: list[Op] = [Delete(path, version), SetData(table.log, b""), SetData(guard, b"")]
     marker = table.quorum_failed_part(status.part)
     if keeper.exists(marker) is None:
         ops.append(Create(marker, status.owner.encode()))

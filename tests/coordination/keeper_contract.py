@@ -20,6 +20,7 @@ from coordination.keeper import (
     NodeExists,
     NoNode,
     NotEmpty,
+    RequestTooLarge,
     SessionState,
     SetData,
     check_not_exists,
@@ -54,6 +55,20 @@ class KeeperContract:
         assert changed.version == 1
         assert changed.modified_zxid > changed.created_zxid == stat.created_zxid
         assert keeper.get(f"{base}/a")[0] == b"three"
+
+    def test_request_that_would_break_the_connection_is_not_sent(self, keeper: Keeper, base: str) -> None:
+        session, large = keeper.session_id, b"x" * (1024 * 1024)
+        for send in (
+            lambda: keeper.create(f"{base}/a", large),
+            lambda: keeper.set(base, large),
+            lambda: keeper.multi([Create(f"{base}/a{i}", large[: 600 * 1024]) for i in range(2)]),
+            lambda: keeper.multi([Delete(f"{base}/{'n' * 100}{i}") for i in range(10_000)]),
+        ):
+            with pytest.raises(RequestTooLarge, match="not sent") as caught:
+                send()
+            assert caught.value.code == 290
+        keeper.multi([Create(f"{base}/a{i}", large[: 500 * 1024]) for i in range(2)])
+        assert (keeper.state, keeper.session_id) == (SessionState.CONNECTED, session)
 
     def test_missing_nodes(self, keeper: Keeper, base: str) -> None:
         assert keeper.exists(f"{base}/none") is None

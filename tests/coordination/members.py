@@ -5,6 +5,7 @@ from __future__ import annotations
 from coordination import queue_io
 from coordination.block_numbers import BlockLock
 from coordination.clone import clone_replica, finish_clone, is_lost
+from coordination.drop_range import clear_leftovers
 from coordination.insert_commit import (
     InsertRequest,
     InsertResult,
@@ -83,6 +84,8 @@ class Member:
             if action.kind is ActionKind.SKIP:
                 queue_io.drop_entry(self.keeper, self.paths, self.queue, action.name)
             elif action.kind is ActionKind.DROP_RANGE:
+                if action.entry.has_leftovers:
+                    clear_leftovers(self.keeper, TABLE, part)
                 self.active = {p for p in self.active if not part.covers(p)}
                 listed = queue_io.own_parts(self.keeper, self.paths)
                 queue_io.remove_parts(self.keeper, self.paths, [p for p in listed if part.covers(p)])

@@ -17,7 +17,7 @@ from coordination import queue_io
 from coordination.block_numbers import DuplicateBlock
 from coordination.cleanup import CleanupSettings, clean_once
 from coordination.clone import clone_replica, finish_clone, is_lost
-from coordination.drop_range import drop_partition
+from coordination.drop_range import clear_leftovers, drop_partition
 from coordination.insert_commit import InsertRequest, InsertStatus, begin_insert, commit_insert, resolve_insert
 from coordination.keeper import KeeperConnectionLoss, KeeperError, MultiFailed, SessionState
 from coordination.log_entry import LogEntry
@@ -349,6 +349,9 @@ class World:
             queue_io.drop_entry(keeper, replica.paths, queue, action.name)
         elif action.kind is ActionKind.DROP_RANGE:
             self.count("drop executed")
+            if entry.has_leftovers:
+                self.count("leftovers cleared")
+                clear_leftovers(keeper, TABLE, entry.new_part)
             gone = replica.active.remove_covered(entry.new_part)
             listed = [p for p in queue_io.own_parts(keeper, replica.paths) if entry.new_part.covers(p)]
             queue_io.remove_parts(keeper, replica.paths, {*gone, *listed})

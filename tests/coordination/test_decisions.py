@@ -8,11 +8,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from coordination.cleanup import (
     ReplicaPosition,
-    plan_block_removal,
     plan_log_trim,
     plan_lost_replicas,
     sole_holders,
 )
+from coordination.deduplication_window import plan_block_removal
 from coordination.keeper import Stat
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.merge_predicate import MergePredicate

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordination import cleanup, clone, queue_io
+from coordination import clone, drop_range, packets, queue_io
 from coordination.block_numbers import committing_blocks
 from coordination.cleanup import CleanupSettings, clean_once
 from coordination.clone import clone_replica, finish_clone
@@ -17,8 +17,10 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
+from coordination.queue import ActionKind
+from coordination.quorum import QuorumPlan
 from coordination.replica_activity import ReplicaAddress, activate
-from parts.errors import ConflictError, UnavailableError
+from parts.errors import ConflictError, PandoError, UnavailableError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
 
@@ -125,7 +127,7 @@ def test_window_cleanup_does_not_take_a_block_id_that_was_made_anew(
         assert drop_partition(two.keeper, TABLE, "r2", "all") is not None
         two.insert("old")
 
-    before_multi(ensemble, three, "/blocks", drop_and_repeat)
+    before_multi(ensemble, three, "/block_numbers/", drop_and_repeat)
     clean_once(three.keeper, TABLE, KEEP_TWO_BLOCKS)
     assert two.keeper.exists(TABLE.block("old")) is not None
 
@@ -141,17 +143,94 @@ def test_two_cleaners_do_not_take_a_block_id_that_was_made_anew(
         clean_once(two.keeper, TABLE, KEEP_TWO_BLOCKS)
         one.insert("old")
 
-    before_multi(ensemble, three, "/blocks", clean_and_repeat)
+    before_multi(ensemble, three, "/block_numbers/", clean_and_repeat)
     clean_once(three.keeper, TABLE, KEEP_TWO_BLOCKS)
     assert two.keeper.exists(TABLE.block("old")) is not None
 
 
 def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "_BATCH", 3)
+    monkeypatch.setattr(packets, "MAX_OPERATIONS", 3)
     for number in range(10):
         members[0].insert(f"b{number}")
     assert clean_once(members[1].keeper, TABLE, KEEP_TWO_BLOCKS).blocks == 8
     assert members[0].keeper.children(TABLE.blocks) == ["b8", "b9"]
+
+
+def test_window_cleanup_goes_on_while_merges_are_assigned(ensemble: MemoryEnsemble, members: list[Member]) -> None:
+    """Every request of the cleaner meets a merge that was assigned since its last one."""
+    one, two, _ = members
+    for number in range(1000):
+        one.insert(f"b{number}", partition=f"p{number % 2}")
+    busy = ensemble.connect()
+
+    def faults(session: int, kind: str, path: str) -> None:
+        if session == two.keeper.session_id:
+            busy.set(TABLE.log, b"")
+
+    ensemble.faults = faults
+    clean_once(two.keeper, TABLE, KEEP_TWO_BLOCKS)
+    assert len(one.keeper.children(TABLE.blocks)) == 2
+
+
+def drop_of_many(ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """More ids than a request may hold are about to be dropped; returns their rows."""
+    monkeypatch.setattr(drop_range, "MAX_BYTES", 2000)
+    names = {f"b{number}" for number in range(50)}
+    for name in sorted(names):
+        members[0].insert(name)
+    return names
+
+
+def test_rows_of_a_drop_that_was_cut_short_can_be_inserted_again(
+    ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More ids than one request holds: others delete the rest before their rows disappear."""
+    names = drop_of_many(ensemble, members, monkeypatch)
+    drop_partition(members[0].keeper, TABLE, "r1", "all")
+    members[0].expire()
+    left = set(members[1].keeper.children(TABLE.blocks))
+    assert left
+    assert left < names
+    members[1].pull()
+    assert ActionKind.DROP_RANGE in members[1].drain()
+    assert members[1].keeper.children(TABLE.blocks) == []
+
+
+def test_drop_that_is_not_logged_leaves_every_block_id(
+    ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session is lost in the middle: the rows stay, so a repeat must still be a duplicate."""
+    names = drop_of_many(ensemble, members, monkeypatch)
+    multis = []
+
+    def faults(session: int, kind: str, path: str) -> Fault | None:
+        if kind != "multi" or session != members[0].keeper.session_id:
+            return None
+        multis.append(path)
+        return Fault.EXPIRE if len(multis) == 2 else None  # the first takes the block number
+
+    ensemble.faults = faults
+    with pytest.raises(PandoError):
+        drop_partition(members[0].keeper, TABLE, "r1", "all")
+    ensemble.faults = None
+    observer = ensemble.connect()
+    logged = [LogEntry.parse(observer.get(f"{TABLE.log}/{name}")[0]) for name in observer.children(TABLE.log)]
+    assert not any(entry.is_dropping for entry in logged)
+    assert set(observer.children(TABLE.blocks)) == names
+
+
+def test_quorums_beyond_the_request_of_their_drop_are_resolved(
+    ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drop_range, "MAX_BYTES", 2000)
+    for number in range(30):
+        members[0].insert(f"b{number}", QuorumPlan(2, is_parallel=True))
+    drop_partition(members[1].keeper, TABLE, "r2", "all")
+    assert members[0].keeper.children(TABLE.quorum_parallel)
+    members[2].pull()
+    members[2].drain()
+    assert members[0].keeper.children(TABLE.quorum_parallel) == []
+    assert members[0].keeper.children(TABLE.blocks) == []
 
 
 def test_large_entries_are_pulled_in_packets_that_zookeeper_takes(

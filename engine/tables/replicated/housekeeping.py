@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coordination.cleanup import CleanupSettings, clean_once
+from coordination.deduplication_window import DeduplicationWindow
 from coordination.queue_io import remove_parts
 from parts.errors import PandoError
 from parts.reader import Part
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 class Housekeeping:
     def __init__(self, table: ReplicatedTable) -> None:
         self._table = table
+        self._window = DeduplicationWindow()
 
     def step(self) -> float:
         """Any replica may clean; a little randomness keeps them from doing it all at once."""
@@ -40,6 +42,7 @@ class Housekeeping:
                         settings.replicated_deduplication_window,
                         settings.replicated_deduplication_window_seconds,
                     ),
+                    self._window,
                 )
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", table.definition.full_name, error)

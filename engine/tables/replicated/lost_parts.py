@@ -4,8 +4,10 @@ An entry is given up only after several vain fetches, and only if no replica, al
 covers it, and nobody can make it: no queue, and no log entry that a replica has still to pull, merges sources that are
 there. (A replica that made it later would have parts that intersect those of the others.)
 
-One multi removes the entry and frees the block id, so that the rows can be inserted again, and moves the log's version:
-no drop or merge was assigned since it was read, and none that was chosen before is assigned after.
+First the block ids of every inserted part that it covers and of which nothing is left are freed, so that their rows
+can be inserted again; then the entry is removed, and the log's version moved. All of that expects that nobody lists the
+part, and the log's version as it was read: no drop or merge was assigned since, and none that was chosen before is
+assigned after. Whoever is interrupted begins again, because the entry is still there.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coordination.keeper import Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
+from coordination.block_ids import free_block_ids
+from coordination.keeper import Check, Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
 from coordination.log_entry import EntryType, LogEntry
+from coordination.packets import op_bytes, packets
 from coordination.part_set import PartSet
 from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import forget_confirmed_ops
@@ -78,21 +82,24 @@ class LostParts:
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
         table = self._table
-        count, count_stat = keeper.get(table.paths.lost_part_count)
-        ops: list[Op] = [
-            SetData(table.paths.log, b"", log_version),
-            Delete(table.replica.queue_entry(name)),
-            SetData(table.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
-        ]
+        remnants = _remnants(part, view)
+        is_lost: list[Op] = []
         for replica in registered_replicas(keeper, table.paths):
-            ops += check_not_exists(table.paths.replica(replica).part(str(part)))
-        ops += [Delete(path) for path in self._block_ids(keeper, str(part))]
-        ops += forget_confirmed_ops(keeper, table.paths, part)
-        for remnant in self._missing_remnants(part, view):
-            fetch = LogEntry(EntryType.GET_PART, remnant, table.services.clock(), "", is_restored=True)
-            ops.append(Create(table.replica.queue_prefix, fetch.to_bytes(), sequential=True))
+            is_lost += check_not_exists(table.paths.replica(replica).part(str(part)))
+        held = [Check(table.paths.log, log_version), *is_lost]
         try:
-            keeper.multi(ops)
+            free_block_ids(
+                keeper,
+                table.paths,
+                part.partition_id,
+                lambda inserted: part.covers(inserted) and remnants.covering(inserted) is None,
+                held,
+            )
+            # Before the entry goes, for the same reason; a fetch that is queued twice finds the part here.
+            *first, last = list(packets(self._fetches(remnants), op_bytes)) or [[]]
+            for packet in first:
+                keeper.multi([*held, *packet])
+            self._remove_entry(keeper, name, part, [SetData(table.paths.log, b"", log_version), *is_lost, *last])
         except MultiFailed as conflict:
             logger.info("part %s is not given up: %s", part, conflict)
             return False
@@ -101,18 +108,33 @@ class LostParts:
         table.restart()
         return True
 
-    def _missing_remnants(self, part: PartName, view: _View) -> list[PartName]:
-        """What is left of a lost merged part: those of its sources that other replicas have and this one has not."""
-        remnants = PartSet()
-        for name in sorted(view.listed, key=lambda n: (n.min_block - n.max_block, -n.level)):
-            if part.covers(name) and not any(name.intersects(other) for other in remnants.overlapping(name)):
-                remnants.add(name)
-        return [name for name in remnants if self._table.store.covering_active(name) is None]
+    def _remove_entry(self, keeper: Keeper, name: str, part: PartName, conditions: list[Op]) -> None:
+        table = self._table
+        count, count_stat = keeper.get(table.paths.lost_part_count)
+        keeper.multi(
+            [
+                *conditions,
+                Delete(table.replica.queue_entry(name)),
+                SetData(table.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
+                *forget_confirmed_ops(keeper, table.paths, part),
+            ]
+        )
 
-    def _block_ids(self, keeper: Keeper, part: str) -> Iterable[str]:
-        paths = [self._table.paths.block(name) for name in keeper.children(self._table.paths.blocks)]
-        answers = keeper.get_many(paths)
-        return [path for path, a in zip(paths, answers, strict=True) if a is not None and a[0].decode() == part]
+    def _fetches(self, remnants: PartSet) -> list[Create]:
+        """For those that this replica has not."""
+        table = self._table
+        missing = [name for name in remnants if table.store.covering_active(name) is None]
+        entries = [LogEntry(EntryType.GET_PART, n, table.services.clock(), "", is_restored=True) for n in missing]
+        return [Create(table.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
+
+
+def _remnants(part: PartName, view: _View) -> PartSet:
+    """What is left of a lost merged part: those of its sources that some replica has."""
+    remnants = PartSet()
+    for name in sorted(view.listed, key=lambda n: (n.min_block - n.max_block, -n.level)):
+        if part.covers(name) and not any(name.intersects(other) for other in remnants.overlapping(name)):
+            remnants.add(name)
+    return remnants
 
 
 def _entries(keeper: Keeper, parents: list[str], first_index: int = 0) -> list[LogEntry]:

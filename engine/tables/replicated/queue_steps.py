@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from coordination.cleanup import read_positions
 from coordination.clone import choose_source
+from coordination.drop_range import clear_leftovers
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.log_entry import EntryType, LogEntry
 from coordination.merge_selector import max_merge_bytes
@@ -330,6 +331,8 @@ class QueueSteps:
 
     def _drop_range(self, keeper: Keeper, action: Action, dropped: PartName) -> None:
         table = self._table
+        if action.entry.has_leftovers:
+            clear_leftovers(keeper, table.paths, dropped)
         gone = [part.name for part in table.store.active() if dropped.covers(part.name)]
         # Covered parts too, which wait for their deletion: a listed part that is not on disk would be fetched again.
         listed = own_parts(keeper, table.replica)

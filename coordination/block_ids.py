@@ -1,0 +1,126 @@
+"""The ids of inserted blocks (``blocks/<id>`` holds the name of the part as it was inserted): who may delete them.
+
+An id may be deleted only as the very node that was judged: one that was deleted and made anew since belongs to rows
+that stay, and without it their repeat would be stored twice. So every deletion moves the version of the partition's
+*guard*, and expects it as it was before the ids were judged. The guard is ``block_numbers/<partition>``: it is there
+before the first id, and neither inserts nor merges move it. Ids are deleted by drops, failed quorums, parts that are
+lost, and the clean-up of the deduplication window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coordination.keeper import (
+    BadVersion,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    Op,
+    SetData,
+    Stat,
+)
+from coordination.packets import op_bytes, packets
+from coordination.paths import TablePaths
+from parts.errors import ConflictError
+from parts.part_name import PartName
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedIds:
+    """Block ids of one partition, and the version of its guard before they were looked at."""
+
+    guard: str
+    version: int
+    deletes: tuple[Delete, ...]
+
+    @property
+    def guard_op(self) -> SetData:
+        """Belongs into every multi with some of ``deletes``."""
+        return SetData(self.guard, b"", self.version)
+
+
+def judge_block_ids(
+    keeper: Keeper, table: TablePaths, partition_id: str, is_gone: Callable[[PartName], bool]
+) -> JudgedIds:
+    """The ids of the partition's parts for which ``is_gone``. Raises ``NoNode`` if there is no such partition."""
+    guard = table.partition(partition_id)
+    version = keeper.get(guard)[1].version
+    paths = [table.block(name) for name in keeper.children(table.blocks)]
+    deletes = [
+        Delete(path)
+        for path, part, _ in _read(keeper, paths)
+        if part is not None and part.partition_id == partition_id and is_gone(part)
+    ]
+    return JudgedIds(guard, version, tuple(deletes))
+
+
+def free_block_ids(
+    keeper: Keeper,
+    table: TablePaths,
+    partition_id: str,
+    is_gone: Callable[[PartName], bool],
+    conditions: Sequence[Op] = (),
+) -> None:
+    """Deletes the ids of the partition's parts for which ``is_gone``, so that their rows can be inserted again.
+
+    Repeatable. ``conditions`` stand in every multi; raises ``MultiFailed`` when one of them does not hold.
+    """
+    for _ in range(_ATTEMPTS):
+        ids = judge_block_ids(keeper, table, partition_id, is_gone)
+        version = ids.version
+        try:
+            for packet in packets(ids.deletes, op_bytes):
+                results = keeper.multi([SetData(ids.guard, b"", version), *packet, *conditions])
+                assert isinstance(results[0], Stat)
+                version = results[0].version
+            return
+        except KeeperConnectionLoss:
+            continue
+        except MultiFailed as error:
+            if error.index > len(packet) or not isinstance(error.cause, BadVersion | NoNode):
+                raise
+    raise ConflictError("KEEPER_EXCEPTION", f"Others keep deleting block ids of partition {partition_id}; retry")
+
+
+def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tuple[str, Stat]]) -> int:
+    """Deletes ids (names with their stats when they were judged) that are still the same nodes; returns how many.
+
+    Stops early when somebody else deletes ids too: the next round looks again.
+    """
+    created = {table.block(name): stat.created_zxid for name, stat in surplus}
+    deleted = 0
+    for packet in packets([Delete(path) for path in created], op_bytes):
+        parts = {
+            op.path: part for (_, part, _), op in zip(_read(keeper, [op.path for op in packet]), packet, strict=True)
+        }
+        guards = sorted({table.partition(part.partition_id) for part in parts.values() if part is not None})
+        versions = keeper.exists_many(guards)
+        # Whatever is the same node after the guards were read stays it until the guards move.
+        same = [
+            Delete(path)
+            for path, part, stat in _read(keeper, list(parts))
+            if part is not None and stat is not None and stat.created_zxid == created[path]
+        ]
+        moves = [SetData(g, b"", stat.version) for g, stat in zip(guards, versions, strict=True) if stat is not None]
+        try:
+            keeper.multi([*moves, *same] if same else [])
+        except (MultiFailed, KeeperConnectionLoss):
+            break
+        deleted += len(same)
+    return deleted
+
+
+def _read(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, PartName | None, Stat | None]]:
+    answers = keeper.get_many(paths)
+    return [
+        (path, None, None)
+        if answer is None
+        else (path, PartName.try_parse(answer[0].decode(errors="replace")), answer[1])
+        for path, answer in zip(paths, answers, strict=True)
+    ]
