@@ -53,7 +53,7 @@ class Catalog:
         self._metadata = path / "metadata"
         self._data = path / "data"
         self._factory = factory
-        self._default_settings = default_settings
+        self.default_settings = default_settings
         self._databases: dict[str, dict[str, Table]] = {}
         self._ddl = threading.RLock()
 
@@ -242,7 +242,7 @@ class Catalog:
     def _definition(self, database: str, create: CreateTable) -> TableDefinition:
         name = create.table.table
         create = modernize(replace(create, table=TableRef(database, name), if_not_exists=False, attach=False))
-        description = build_description(create, default_settings=self._default_settings)
+        description = build_description(create, default_settings=self.default_settings)
         create = with_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._data_path(database, name))
 

@@ -10,7 +10,8 @@
       nodes: [{host: zk1, port: 2181}, {host: zk2, port: 2181}]
       session_timeout_ms: 30000
     macros: {layer: '01', shard: '01', replica: r1}
-    users: {default: {password: ''}}
+    users: {default: {password: '', profile: default}}
+    profiles: {default: {max_threads: 8}}
     merge_tree: {max_parts_in_total: 100000}
 
 Every problem of a file is one line that names the key and the file (:class:`ConfigError`).
@@ -28,8 +29,8 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from parts.errors import UserError
 from parts.safe_names import check_znode_path
-from parts.schema import MergeTreeSettings
-from sql.settings import is_timezone, nearest_names, parse_setting
+from sql.settings import SettingValue, given_settings, is_timezone, nearest_names
+from sql.settings.table_settings import parse_table_setting
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
@@ -107,6 +108,7 @@ class UserConfig(_Section):
     password: Text = ""
     password_sha256_hex: str = ""
     readonly: bool = False
+    profile: str = "default"
 
 
 class Config(_Section):
@@ -122,8 +124,8 @@ class Config(_Section):
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
     macros: dict[str, Text] = Field(default_factory=dict)
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
-    profiles: dict[str, Any] = Field(default_factory=dict)
-    """Session settings that every session starts with."""
+    profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Settings by profile. Sessions start with those of ``default``, or of their user's profile."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
     background_pool_size: Annotated[int, Field(ge=1)] = 4
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 4
@@ -142,19 +144,16 @@ class Config(_Section):
     @field_validator("merge_tree")
     @classmethod
     def _merge_tree_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
-        known = MergeTreeSettings.__dataclass_fields__
-        for name in value:
-            if name not in known:
-                raise ValueError(f"there is no such setting: {name}{nearest_names(name, known)}")
-            if isinstance(value[name], list | dict):
-                raise ValueError(f"{name} must be a single value")
-        return value
+        try:
+            return {name: parse_table_setting(name, setting) for name, setting in value.items()}
+        except UserError as error:
+            raise ValueError(error.message) from None
 
     @field_validator("profiles")
     @classmethod
-    def _profiles(cls, value: dict[str, object]) -> dict[str, object]:
+    def _profiles(cls, value: dict[str, dict[str, object]]) -> dict[str, dict[str, SettingValue]]:
         try:
-            return {name: parse_setting(name, setting) for name, setting in value.items()}
+            return {name: given_settings(settings) for name, settings in value.items()}
         except UserError as error:
             raise ValueError(error.message) from None
 
@@ -164,6 +163,15 @@ class Config(_Section):
         if not is_timezone(value):
             raise ValueError(f"there is no time zone {value!r}")
         return value
+
+    def profile(self, name: str) -> dict[str, SettingValue]:
+        """The settings of a profile. Raises 180 (THERE_IS_NO_PROFILE)."""
+        if name not in self.profiles and name != "default":
+            raise UserError(
+                "THERE_IS_NO_PROFILE",
+                f"There is no profile {name!r} in the configuration{nearest_names(name, self.profiles)}",
+            )
+        return dict(self.profiles.get(name, {}))
 
     @property
     def interserver_host(self) -> str:

@@ -218,7 +218,8 @@ class Engine:
                 "currentDatabase": context.session.database,
                 "currentUser": context.session.user,
                 "queryID": context.query_id,
-                "timezone": self.config.timezone,
+                "timezone": context.settings.timezone,
+                "serverTimezone": self.config.timezone,
             },
         }
 

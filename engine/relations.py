@@ -49,6 +49,6 @@ class SessionRelations:
                 raise UserError("UNKNOWN_TABLE", f"Table system.{table} does not exist")
             if table == "zookeeper":
                 return ZooKeeperRelation(self.engine)
-            return SystemRelation(self.engine.system_tables[table], self.engine)
+            return SystemRelation(self.engine.system_tables[table], self.context)
         sequential = self.context.settings.select_sequential_consistency
         return TableRelation(self.engine.catalog.table(database, table), sequential)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,6 +22,14 @@ class Session:
     user: str = "default"
     query_id: str = ""
     readonly: bool = False
+
+    def apply(self, changes: Mapping[str, SettingValue | None]) -> None:
+        """SET: ``None`` takes a setting back to its default."""
+        for name, value in changes.items():
+            if value is None:
+                self.settings.pop(name, None)
+            else:
+                self.settings[name] = value
 
     def new_query_id(self) -> str:
         """Gives the next statement an id unless the caller named one."""

@@ -8,7 +8,7 @@ Replicated engines take two arguments more, which :func:`sql.ddl_engine.replica_
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,13 +21,11 @@ from sql.ddl_engine import check_engine, modernize
 from sql.dialect import not_implemented
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
+from sql.settings.table_settings import HONOURED_BY_TABLES, parse_table_setting
 from sql.statements import ColumnClause, CreateTable
 
 if TYPE_CHECKING:
     from sql.expressions import CompiledExpression
-
-_TABLE_ONLY_SETTINGS = frozenset({"allow_nullable_key"})
-_SETTING_TYPES: dict[str, type] = {field.name: type(field.default) for field in fields(MergeTreeSettings)}
 
 
 def build_description(create: CreateTable, *, default_settings: MergeTreeSettings | None = None) -> TableDescription:
@@ -201,38 +199,14 @@ def _checked(key: Key, clause: str, create: CreateTable) -> Key:
 
 
 def merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
-    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 36 for a value of a wrong kind."""
-    changes: dict[str, object] = {}
-    for name, value in given.items():
-        if name in _TABLE_ONLY_SETTINGS:
-            continue
-        if name not in _SETTING_TYPES:
-            raise UserError(
-                "UNKNOWN_SETTING",
-                f"Unknown setting {name!r} for MergeTree; known are: {', '.join(sorted(_SETTING_TYPES))}",
-            )
-        changes[name] = _setting_value(name, value)
-    settings: MergeTreeSettings = replace(defaults, **changes)  # type: ignore[arg-type]
+    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
+    have, and others for a value of a wrong kind."""
+    changes = {name: parse_table_setting(name, value) for name, value in given.items()}
+    honoured = {name: value for name, value in changes.items() if name in HONOURED_BY_TABLES}
+    settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
     if settings.index_granularity < 1:
         raise UserError("BAD_ARGUMENTS", f"index_granularity must be at least 1, not {settings.index_granularity}")
     return settings
-
-
-def _setting_value(name: str, value: object) -> object:
-    kind = _SETTING_TYPES[name]
-    try:
-        if kind is bool:
-            return {"0": False, "1": True, "false": False, "true": True}[str(value).lower()]
-        if kind is str:
-            return str(value)
-        if isinstance(value, float) and kind is int and not value.is_integer():
-            raise ValueError(value)
-        result = kind(value)
-        if result < 0:
-            raise ValueError(value)
-    except (KeyError, ValueError, TypeError) as error:
-        raise UserError("BAD_ARGUMENTS", f"Setting {name} takes a {kind.__name__}, not {value!r}") from error
-    return result
 
 
 def with_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:

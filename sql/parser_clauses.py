@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sql.dialect import Token, TokenStream, not_implemented
-from sql.statements import TableRef
-
-SettingValue = str | int | float | bool
+from sql.statements import SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +14,7 @@ class OutputClauses:
 
     format: str | None = None
     outfile: str | None = None
-    settings: dict[str, SettingValue] = field(default_factory=dict)
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
 
 
 def table_ref(stream: TokenStream, what: str = "table name") -> TableRef:
@@ -51,9 +49,9 @@ def identifier_list(stream: TokenStream) -> tuple[str, ...]:
             return tuple(names)
 
 
-def setting_list(stream: TokenStream) -> dict[str, SettingValue]:
+def setting_list(stream: TokenStream) -> dict[str, SettingLiteral]:
     """``name = value, …``. A later value of the same name wins."""
-    settings: dict[str, SettingValue] = {}
+    settings: dict[str, SettingLiteral] = {}
     while True:
         name = stream.identifier("setting name")
         stream.expect("=")
@@ -63,7 +61,7 @@ def setting_list(stream: TokenStream) -> dict[str, SettingValue]:
         stream.next()
 
 
-def setting_value(stream: TokenStream) -> SettingValue:
+def setting_value(stream: TokenStream) -> SettingLiteral:
     token = stream.peek()
     negative = token.text in ("-", "+") and token.kind == "mark" and stream.peek(1).kind == "number"
     if negative:
@@ -79,7 +77,8 @@ def setting_value(stream: TokenStream) -> SettingValue:
             stream.next()
             return lower == "true"
         if lower == "default":
-            raise not_implemented("SETTINGS … = DEFAULT")
+            stream.next()
+            return None
     if token.kind == "mark" and token.text in "[({":
         start = token.start
         stream.skip_group()
@@ -123,7 +122,7 @@ def output_clauses(stream: TokenStream) -> OutputClauses:
     """INTO OUTFILE, FORMAT and SETTINGS in any order, each at most once."""
     output_format: str | None = None
     outfile: str | None = None
-    settings: dict[str, SettingValue] = {}
+    settings: dict[str, SettingLiteral] = {}
     while True:
         if outfile is None and stream.accept("INTO", "OUTFILE"):
             outfile = stream.string("the file name")

@@ -22,6 +22,7 @@ from sql.statements import (
     OptimizeTable,
     RenameTables,
     SetSettings,
+    SettingLiteral,
     ShowCreateDatabase,
     ShowCreateTable,
     ShowDatabases,
@@ -199,7 +200,7 @@ def set_settings(stream: TokenStream) -> Statement:
     for words in (("TRANSACTION",), ("ROLE",), ("DEFAULT", "ROLE"), ("TIME", "ZONE")):
         if stream.at(*words) and stream.peek(len(words)).text != "=":
             raise not_implemented(f"SET {' '.join(words)}")
-    settings: dict[str, str | int | float | bool] = {}
+    settings: dict[str, SettingLiteral] = {}
     while True:
         name = stream.identifier("setting name")
         if stream.accept("="):

@@ -8,7 +8,6 @@ from parts.errors import UserError
 from parts.types import parse_type
 from sql.dialect import Token, TokenStream, not_implemented, quote_string
 from sql.parser_clauses import (
-    SettingValue,
     if_not_exists,
     query_slice,
     refuse_on_cluster,
@@ -22,6 +21,7 @@ from sql.statements import (
     CreateDatabase,
     CreateTable,
     EngineClause,
+    SettingLiteral,
     Statement,
     TableRef,
 )
@@ -42,7 +42,7 @@ _DATABASE_ENGINES = ("Atomic",)
 class _Clauses:
     engine: EngineClause | None = None
     keys: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, SettingValue] = field(default_factory=dict)
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
     comment: str = ""
     as_table: TableRef | None = None
     as_select: str = ""
@@ -235,7 +235,7 @@ def _clauses(stream: TokenStream) -> _Clauses:
         elif stream.at("SETTINGS"):
             _once(stream, not clauses.settings)
             stream.next()
-            clauses.settings = setting_list(stream)
+            clauses.settings = {name: value for name, value in setting_list(stream).items() if value is not None}
         elif stream.at("COMMENT"):
             stream.next()
             clauses.comment = stream.string("comment")
@@ -311,12 +311,12 @@ def _as(stream: TokenStream, clauses: _Clauses) -> None:
         clauses.as_select = f"SELECT * FROM {stream.text[start : stream.position]}"
 
 
-def render_settings(settings: dict[str, SettingValue]) -> str:
+def render_settings(settings: dict[str, SettingLiteral]) -> str:
     """``name = value, …`` as it can be parsed again."""
     return ", ".join(f"{name} = {render_setting_value(value)}" for name, value in settings.items())
 
 
-def render_setting_value(value: SettingValue) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
+def render_setting_value(value: SettingLiteral) -> str:
+    if value is None or isinstance(value, bool):
+        return "DEFAULT" if value is None else str(value).lower()
     return quote_string(value) if isinstance(value, str) else repr(value)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from parts.errors import UserError
 from sql.dialect import SPACE, TokenStream, not_implemented
-from sql.parser_clauses import SettingValue, identifier_list, output_clauses, query_slice, setting_list, table_ref
-from sql.statements import Insert, ParsedStatement, TableRef
+from sql.parser_clauses import identifier_list, output_clauses, query_slice, setting_list, table_ref
+from sql.statements import Insert, ParsedStatement, SettingLiteral, TableRef
 
 _VALUES_DATA = re.compile(r"(?:[^';]++|'(?:[^'\\]++|\\.|'')*+')*+", re.DOTALL)
 _DATA_START = re.compile(r"[ \t\f]*+\r?+\n?+")
@@ -25,7 +25,7 @@ class _Head:
     table: TableRef
     columns: tuple[str, ...]
     except_columns: tuple[str, ...]
-    settings: dict[str, SettingValue]
+    settings: dict[str, SettingLiteral]
 
     def insert(self, **source: str) -> Insert:
         return Insert(self.table, self.columns, self.except_columns, settings=self.settings, **source)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def _head(stream: TokenStream) -> _Head:
             raise not_implemented("INSERT INTO TABLE FUNCTION")
     table = table_ref(stream)
     columns, excluded = _column_list(stream)
-    settings: dict[str, SettingValue] = {}
+    settings: dict[str, SettingLiteral] = {}
     if stream.at("PARTITION", "BY") or stream.at("FROM", "INFILE"):
         raise not_implemented(f"INSERT … {stream.peek().upper} {stream.peek(1).upper}")
     if stream.accept("SETTINGS"):

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SettingLiteral = str | int | float | bool | None
+"""``None`` is DEFAULT."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
@@ -50,7 +53,7 @@ class CreateTable:
     order_by: str = ""
     primary_key: str = ""
     sample_by: str = ""
-    settings: dict[str, str | int | float | bool] = field(default_factory=dict)
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
     comment: str = ""
     as_table: TableRef | None = None
     as_select: str = ""
@@ -156,7 +159,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class SetSettings:
-    settings: dict[str, str | int | float | bool]
+    settings: dict[str, SettingLiteral]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,7 @@ class Insert:
     select: str = ""
     format: str = ""
     inline_data: bytes = b""
-    settings: dict[str, str | int | float | bool] = field(default_factory=dict)
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,7 @@ class Select:
     """Any query that returns rows. ``query`` is without the trailing FORMAT and SETTINGS of the outermost level."""
 
     query: str
-    settings: dict[str, str | int | float | bool] = field(default_factory=dict)
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +236,7 @@ class Explain:
     """``EXPLAIN [PLAN|SYNTAX|…] [option = n, …] query``."""
 
     kind: str
-    options: dict[str, str | int | float | bool]
+    options: dict[str, SettingLiteral]
     query: str
 
 
@@ -260,4 +263,4 @@ class ParsedStatement:
     statement: Statement
     format: str | None = None
     outfile: str | None = None
-    settings: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    settings: Mapping[str, SettingLiteral] = field(default_factory=dict)

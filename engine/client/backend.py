@@ -154,11 +154,11 @@ class _LocalAnswer:
 class LocalBackend:
     def __init__(self, engine: Engine, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
         from engine.session import Session
-        from sql.settings import parse_setting
+        from sql.settings import given_settings
 
         self._engine = engine
         self._parameters = {name: str(value) for name, value in parameters.items()}
-        self.session: Session = Session(settings={name: parse_setting(name, value) for name, value in settings.items()})
+        self.session: Session = Session(settings=given_settings(settings))
 
     @property
     def database(self) -> str:

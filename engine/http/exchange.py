@@ -24,6 +24,7 @@ from engine.http.body import decompressed, joined
 from engine.http.compression import choose_compressor
 from engine.http.request import QueryRequest
 from engine.http.sessions import SessionStore
+from engine.interpreter.definitions import setting_changes
 from engine.output import encode, output_settings
 from engine.session import QueryResult, Session
 from parts.errors import CancelledError, PandoError, UserError
@@ -150,12 +151,13 @@ class Exchange:
                 request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
             )
         kept = self._kept or self._new_session()
-        if request.settings and (self._user.readonly or kept.settings.get("readonly") == 1):
-            name = next(iter(request.settings))
+        if (request.settings or request.profile) and (self._user.readonly or kept.settings.get("readonly") == 1):
+            name = next(iter(request.settings), "profile")
             raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")
         if request.database and request.database not in self._engine.database_names():
             raise UserError("UNKNOWN_DATABASE", f"Database {request.database} does not exist")
-        settings = {**kept.settings, **request.settings}
+        profile = self._engine.config.profile(request.profile) if request.profile else {}
+        settings = {**kept.settings, **profile, **request.settings}
         return Session(
             database=request.database or kept.database,
             settings=settings,
@@ -169,10 +171,10 @@ class Exchange:
         if self._kept is not None and isinstance(statement, Use):
             self._kept.database = session.database
         elif self._kept is not None and isinstance(statement, SetSettings):
-            self._kept.settings.update((name, session.settings[name]) for name in statement.settings)
+            self._kept.apply(setting_changes(statement, self._engine.config))
 
     def _new_session(self) -> Session:
-        return Session(user=self._request.credentials.user, settings=dict(self._engine.config.profiles))
+        return Session(user=self._request.credentials.user, settings=self._engine.config.profile(self._user.profile))
 
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""

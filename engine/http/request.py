@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from parts.errors import UserError
-from sql.settings import SettingValue, parse_setting
+from sql.settings import SettingValue, canonical_name, parse_setting
 
 _IGNORED = frozenset({"client_protocol_version", "quota_key", "stacktrace", "buffer_size", "decompress"})
 """Parameters of clients that change nothing here (``decompress`` only as 0)."""
@@ -38,6 +38,7 @@ class QueryRequest:
     session_id: str = ""
     session_timeout_seconds: int = 60
     session_check: bool = False
+    profile: str = ""
     settings: dict[str, SettingValue] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
     content_encoding: str = ""
@@ -71,6 +72,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
         session_id=own.get("session_id", ""),
         session_timeout_seconds=_session_timeout(own.get("session_timeout", "60")),
         session_check=own.get("session_check", "0") not in ("0", ""),
+        profile=own.get("profile", ""),
         settings=settings,
         parameters=parameters,
         content_encoding=headers.get("content-encoding", "").strip().lower(),
@@ -94,12 +96,12 @@ def _sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[
                 "use Content-Encoding and enable_http_compression",
             )
         elif name not in _IGNORED and name != "compress":
-            settings[name] = parse_setting(name, value)
+            settings[canonical_name(name)] = parse_setting(name, value)
     return own, settings, parameters
 
 
 _OWN = frozenset(
-    {"query", "database", "user", "password", "query_id", "session_id", "session_timeout", "session_check"}
+    {"query", "database", "user", "password", "profile", "query_id", "session_id", "session_timeout", "session_check"}
 )
 
 

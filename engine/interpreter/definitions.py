@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.config import Config
 from engine.interpreter.context import Context
 from engine.interpreter.inserts import insert_select
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.defaults import insertable_columns
-from sql.settings import parse_setting
+from sql.settings import SettingValue, parse_settings
 from sql.statements import (
     AttachTable,
     ColumnClause,
@@ -107,13 +108,21 @@ def use(statement: Use, context: Context) -> QueryResult:
 
 
 def set_settings(statement: SetSettings, context: Context) -> QueryResult:
-    parsed = {name: parse_setting(name, value) for name, value in statement.settings.items()}
+    changes = setting_changes(statement, context.engine.config)
     mode = context.session.settings.get("readonly", 0)
-    for name, value in parsed.items():
+    for name, value in changes.items():
         if mode == 1 or (mode == 2 and name == "readonly" and value != mode):
             raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")
-    context.session.settings.update(parsed)
+    context.session.apply(changes)
     return QueryResult()
+
+
+def setting_changes(statement: SetSettings, config: Config) -> dict[str, SettingValue | None]:
+    """What SET changes, by canonical names: ``profile`` stands for the settings of a profile."""
+    changes: dict[str, SettingValue | None] = {}
+    for name, value in statement.settings.items():
+        changes.update(config.profile(str(value)) if name == "profile" else parse_settings({name: value}))
+    return changes
 
 
 def _refuse_system(database: str) -> None:

@@ -1,4 +1,4 @@
-"""``system.one``, ``settings``, ``macros``, ``functions`` and ``processes``."""
+"""``system.one``, ``macros``, ``functions`` and ``processes``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING
 
 from engine.system_tables.system_table import Row, system_table
 from sql.functions import function_names
-from sql.settings import HONOURED
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-
-
-def _settings(_: Engine) -> Iterator[Row]:
-    for setting in HONOURED.values():
-        default = str(setting.default)
-        yield (setting.name, default, 0, setting.description, setting.type, default, 0)
 
 
 def _processes(engine: Engine) -> Iterator[Row]:
@@ -37,19 +30,6 @@ def _processes(engine: Engine) -> Iterator[Row]:
 
 TABLES = (
     system_table("one", "dummy UInt8", lambda _: [(0,)]),
-    system_table(
-        "settings",
-        """
-        name String
-        value String
-        changed UInt8
-        description String
-        type String
-        default String
-        readonly UInt8
-        """,
-        _settings,
-    ),
     system_table("macros", "macro String\nsubstitution String", lambda engine: sorted(engine.config.macros.items())),
     system_table(
         "functions",

@@ -13,17 +13,18 @@ from parts.types import parse_type
 
 if TYPE_CHECKING:
     from engine.engine import Engine
+    from engine.interpreter.context import Context
 
 Row = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class SystemTable:
-    """``rows(engine)`` yields one tuple a row, in the order of ``schema``. Some thousand rows at the most."""
+    """``rows(context)`` yields one tuple a row, in the order of ``schema``. Some thousand rows at the most."""
 
     name: str
     schema: TableSchema
-    rows: Callable[[Engine], Iterable[Row]]
+    rows: Callable[[Context], Iterable[Row]]
 
     def block(self, rows: Sequence[Row], columns: Sequence[str]) -> pa.Table:
         """The given columns of ``rows``."""
@@ -37,7 +38,12 @@ class SystemTable:
 
 
 def system_table(name: str, columns: str, rows: Callable[[Engine], Iterable[Row]]) -> SystemTable:
-    """``columns`` is one ``name Type`` a line."""
+    """What a server shows to everybody. ``columns`` is one ``name Type`` a line."""
+    return session_table(name, columns, lambda context: rows(context.engine))
+
+
+def session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
+    """What depends on the session or the statement that asks."""
     pairs = [line.strip().split(" ", 1) for line in columns.strip().splitlines()]
     schema = TableSchema(tuple(Column(column, parse_type(type_)) for column, type_ in pairs))
     return SystemTable(name, schema, rows)
@@ -45,14 +51,14 @@ def system_table(name: str, columns: str, rows: Callable[[Engine], Iterable[Row]
 
 @dataclass(frozen=True)
 class SystemRelation:
-    """A system table bound to an engine: what ``sql`` reads."""
+    """A system table bound to a statement: what ``sql`` reads."""
 
     table: SystemTable
-    engine: Engine
+    context: Context
 
     @property
     def schema(self) -> TableSchema:
         return self.table.schema
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        return self.table.block(list(self.table.rows(self.engine)), columns)
+        return self.table.block(list(self.table.rows(self.context)), columns)

@@ -60,7 +60,7 @@ class FormatOptions:
             escape_forward_slashes=settings.output_format_json_escape_forward_slashes,
             named_tuples_as_objects=settings.output_format_json_named_tuples_as_objects,
             pretty_max_rows=settings.output_format_pretty_max_rows,
-            pretty_color=settings.output_format_pretty_color,
+            pretty_color=settings.output_format_pretty_color not in (0, "auto"),
             pretty_row_numbers=settings.output_format_pretty_row_numbers,
             pretty_max_column_pad_width=settings.output_format_pretty_max_column_pad_width,
             pretty_max_value_width=settings.output_format_pretty_max_value_width,

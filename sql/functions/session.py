@@ -24,7 +24,7 @@ for _names, _key, _default in (
     ("currentUser user authenticatedUser", "currentUser", "default"),
     ("queryID query_id", "queryID", ""),
     ("timezone timeZone", "timezone", "UTC"),
-    ("serverTimezone serverTimeZone", "timezone", "UTC"),
+    ("serverTimezone serverTimeZone", "serverTimezone", "UTC"),
     ("displayName", "displayName", "pando"),
     ("buildId", "buildId", ""),
 ):

@@ -1,8 +1,17 @@
 """Session settings. They come from a URL parameter, SET, a statement's SETTINGS clause, or the configuration."""
 
 from sql.settings.honoured import HONOURED, Setting, Settings
-from sql.settings.known import nearest_names, parse_setting, settings_of
-from sql.settings.values import SettingValue, is_timezone
+from sql.settings.known import (
+    accepted_values,
+    canonical_name,
+    given_settings,
+    nearest_names,
+    parse_setting,
+    parse_settings,
+    setting_kind,
+    settings_of,
+)
+from sql.settings.values import SettingValue, is_timezone, text_of
 
 DEFAULT_SETTINGS = Settings()
 
@@ -12,8 +21,14 @@ __all__ = [
     "Setting",
     "SettingValue",
     "Settings",
+    "accepted_values",
+    "canonical_name",
+    "given_settings",
     "is_timezone",
     "nearest_names",
     "parse_setting",
+    "parse_settings",
+    "setting_kind",
     "settings_of",
+    "text_of",
 ]

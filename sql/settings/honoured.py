@@ -20,10 +20,12 @@ class Setting(NamedTuple):
     type: str
     default: SettingValue
     description: str
+    only: tuple[SettingValue, ...] = ()
+    """The values that work here, where its type has more."""
 
 
-def _setting(type: str, default: Value, description: str) -> Value:
-    return field(default=default, metadata={"type": type, "description": description})
+def _setting(type: str, default: Value, description: str, *, only: tuple[Value, ...] = ()) -> Value:
+    return field(default=default, metadata={"type": type, "description": description, "only": only})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,14 @@ class Settings:
 
     # reading
     max_block_size: int = _setting("NonZeroUInt64", 65_409, "Rows in a block of a result")
-    max_threads: int = _setting("UInt64", 0, "Threads that decode what a query reads (0: the whole pool)")
+    max_threads: int = _setting("MaxThreads", 0, "Threads that decode what a query reads (0: the whole pool)")
     max_execution_time: float = _setting("Seconds", 0.0, "Seconds after which a query is ended (159); 0: none")
     join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
     max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
     readonly: int = _setting("UInt64", 0, "1: only reading and no change of settings; 2: only reading")
+
+    compatibility: str = _setting("String", "", "Other settings that have an effect start with this version's defaults")
+    session_timezone: str = _setting("Timezone", "", "The time zone of the session in place of the server's")
 
     # tables and replication
     check_query_single_value_result: bool = _setting(
@@ -82,7 +87,9 @@ class Settings:
         "Bool", True, "Omitted fields get their DEFAULT expression"
     )
     input_format_csv_empty_as_default: bool = _setting("Bool", True, "Empty CSV fields are defaults")
-    date_time_input_format: str = _setting("String", "basic", "How text of date and time is read: basic or best_effort")
+    date_time_input_format: str = _setting(
+        "DateTimeInputFormat", "basic", "How text of date and time is read", only=("basic", "best_effort")
+    )
     output_format_json_quote_64bit_integers: bool = _setting("Bool", False, "64-bit integers are strings in JSON")
     output_format_json_quote_denormals: bool = _setting("Bool", False, "nan and inf are strings in JSON, not null")
     output_format_json_quote_64bit_floats: bool = _setting("Bool", False, "64-bit floats are strings in JSON")
@@ -96,20 +103,28 @@ class Settings:
     output_format_pretty_max_column_pad_width: int = _setting(
         "UInt64", 250, "Widest padding of a column in Pretty formats"
     )
-    output_format_pretty_color: bool = _setting("Bool", False, "Pretty formats use colours")
+    output_format_pretty_color: int | str = _setting("UInt64Auto", "auto", "Pretty formats use colours; auto: no")
     output_format_pretty_row_numbers: bool = _setting("Bool", True, "Pretty formats number the rows")
     output_format_write_statistics: bool = _setting("Bool", True, "JSON formats tell elapsed time and rows read")
 
     # beside the settings
     changes: Mapping[str, SettingValue] = field(default_factory=dict)
     """What somebody set."""
-    timezone: str = "UTC"
-    """The server's: that of DateTime values whose type names none."""
+    server_timezone: str = "UTC"
+
+    @property
+    def timezone(self) -> str:
+        """That of DateTime values whose type names none."""
+        return self.session_timezone or self.server_timezone
 
 
 HONOURED: dict[str, Setting] = {
     entry.name: Setting(
-        entry.name, entry.metadata["type"], cast(SettingValue, entry.default), entry.metadata["description"]
+        entry.name,
+        entry.metadata["type"],
+        cast(SettingValue, entry.default),
+        entry.metadata["description"],
+        entry.metadata["only"],
     )
     for entry in fields(Settings)
     if entry.metadata

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
+from sql.settings.table import settings_table
 
 SettingValue = bool | int | float | str
+Parser = Callable[[str, object], SettingValue]
 
 
 def parse_value(type: str, name: str, value: object) -> SettingValue:
     """Raises, for a value that is not of the type, 27, 36, 69, 72 or 467, naming setting and value."""
-    return _PARSERS[type](name, value)
+    parser = _PARSERS.get(type)
+    return parser(name, value) if parser is not None else _parse_enum(type, name, value)
+
+
+def text_of(value: SettingValue) -> str:
+    """As ``system.settings`` shows it."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def is_timezone(name: str) -> bool:
@@ -65,10 +76,51 @@ def _parse_positive(name: str, value: object) -> int:
     return number
 
 
-def _parse_auto(name: str, value: object) -> int | str:
-    if str(value).strip().lower() == "auto":
-        return "auto"
-    return _parse_unsigned(name, value)
+def _or_auto(parse: Parser) -> Parser:
+    def parser(name: str, value: object) -> SettingValue:
+        return "auto" if str(value).strip().lower() == "auto" else parse(name, value)
+
+    return parser
+
+
+def _parse_threads(name: str, value: object) -> int:
+    """0 is ``auto``: as many as there are."""
+    return 0 if re.fullmatch(r"auto(\(\d+\))?", str(value).strip(), re.IGNORECASE) else _parse_unsigned(name, value)
+
+
+def _parse_float(name: str, value: object) -> float:
+    try:
+        return float(str(value).strip())
+    except ValueError:
+        raise UserError("CANNOT_PARSE_NUMBER", f"Cannot parse {str(value)!r} as a number for setting {name}") from None
+
+
+def _parse_timezone(name: str, value: object) -> str:
+    if value != "" and not is_timezone(str(value)):
+        raise UserError("BAD_ARGUMENTS", f"Invalid time zone {str(value)!r} for setting {name}")
+    return str(value)
+
+
+def _parse_map(name: str, value: object) -> str:
+    text = str(value).strip()
+    if not (text.startswith("{") and text.endswith("}")):
+        raise UserError(
+            "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
+            f"Cannot parse {text!r} as a map for setting {name}: use {{'a': 'b'}}",
+        )
+    return text
+
+
+def _parse_enum(type: str, name: str, value: object) -> str:
+    table = settings_table()
+    values = table.enums.get(type)
+    text = str(value)
+    given = [item.strip() for item in text.split(",")] if type in table.lists else [text]
+    wrong = [item for item in given if values is not None and item not in values]
+    if wrong and wrong != [""]:
+        known = ", ".join(repr(item) for item in sorted(values or ()))
+        raise UserError("BAD_ARGUMENTS", f"Unexpected value {text!r} of setting {name}. Must be one of {known}")
+    return text
 
 
 def _parse_seconds(name: str, value: object) -> float:
@@ -99,12 +151,22 @@ def _parse_char(name: str, value: object) -> str:
     return text
 
 
-_PARSERS: dict[str, Callable[[str, object], SettingValue]] = {
+_PARSERS: dict[str, Parser] = {
     "Bool": _parse_bool,
     "UInt64": _parse_unsigned,
     "NonZeroUInt64": _parse_positive,
     "Int64": _parse_integer,
-    "UInt64Auto": _parse_auto,
+    "UInt64Auto": _or_auto(_parse_unsigned),
+    "UInt32": _parse_unsigned,
+    "Int32": _parse_integer,
+    "MaxThreads": _parse_threads,
+    "BoolAuto": _or_auto(_parse_bool),
+    "Float": _parse_float,
+    "Double": _parse_float,
+    "FloatAuto": _or_auto(_parse_float),
+    "URI": _parse_text,
+    "Timezone": _parse_timezone,
+    "Map": _parse_map,
     "Milliseconds": _parse_unsigned,
     "Seconds": _parse_seconds,
     "String": _parse_text,

@@ -42,7 +42,7 @@ users:
   default: {password: ''}
   reader: {password_sha256_hex: abc, readonly: true}
 merge_tree: {index_granularity: 1024}
-profiles: {insert_quorum: auto, max_threads: 2}
+profiles: {default: {insert_quorum: auto, max_threads: 2}}
 timezone: Europe/Berlin
 """,
     )
@@ -54,7 +54,7 @@ timezone: Europe/Berlin
     assert config.interserver_http_credentials is not None
     assert config.interserver_http_credentials.password == "123"
     assert config.interserver_host == "replica-1"
-    assert config.profiles == {"insert_quorum": "auto", "max_threads": 2}
+    assert config.profile("default") == {"insert_quorum": "auto", "max_threads": 2}
 
 
 def test_clickhouse_spelling_of_zookeeper_nodes(tmp_path: Path) -> None:
@@ -73,7 +73,10 @@ def test_clickhouse_spelling_of_zookeeper_nodes(tmp_path: Path) -> None:
         ("path: x\nhttp_port: 70000\n", "Bad value of 'http_port'"),
         ("path: x\nzookeeper: {nodes: []}\n", "Bad value of 'zookeeper.nodes'"),
         ("path: x\nmerge_tree: {index_granularty: 1}\n", "Maybe you meant index_granularity"),
-        ("path: x\nprofiles: {max_thread: 1}\n", "Unknown setting 'max_thread'. Maybe you meant max_threads"),
+        (
+            "path: x\nprofiles: {default: {max_thread: 1}}\n",
+            "Unknown setting 'max_thread'. Maybe you meant max_threads",
+        ),
         ("path: x\ntimezone: Mars\n", "there is no time zone 'Mars'"),
         ("path: [\n", "Cannot read the configuration"),
         ("- path\n", "must be a mapping"),

@@ -1,0 +1,118 @@
+"""``system.settings`` and ``system.merge_tree_settings``: every setting there is, and what becomes of it here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from engine.system_tables.system_table import Row, session_table, system_table
+from sql.settings import HONOURED, Settings, accepted_values, setting_kind, text_of
+from sql.settings.known import Kind
+from sql.settings.table import KnownSetting, settings_table
+from sql.settings.table_settings import HONOURED_BY_TABLES, table_setting_kind
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.interpreter.context import Context
+
+_TIER_CODES = {"Production": 0, "Obsolete": 4, "Experimental": 8, "Beta": 12, "PrivatePreview": 16}
+_TIERS = f"Enum8({', '.join(f'{name!r} = {code}' for name, code in _TIER_CODES.items())})"
+
+
+def _settings(context: Context) -> Iterator[Row]:
+    table, settings = settings_table(), context.settings
+    readonly = int(settings.readonly == 1)
+    rows = {name: _row(name, known, settings, readonly) for name, known in table.session.items()}
+    for name, honoured in HONOURED.items():
+        if name not in rows:  # a parameter of URLs in ClickHouse
+            known = KnownSetting(name, honoured.type, text_of(honoured.default), "Production", True, ())
+            rows[name] = _row(name, known, settings, readonly)
+    yield from rows.values()
+    for alias, name in table.aliases.items():
+        yield (alias, *rows[name][1:-3], name, *rows[name][-2:])
+
+
+def _row(name: str, known: KnownSetting, settings: Settings, readonly: int) -> Row:
+    honoured = HONOURED.get(name)
+    default = text_of(honoured.default) if honoured is not None else known.default
+    value = getattr(settings, name) if honoured is not None else settings.changes.get(name, default)
+    description = honoured.description if honoured is not None else _description(setting_kind(name), known)
+    return (
+        name,
+        text_of(value),
+        int(name in settings.changes),
+        description,
+        None,
+        None,
+        [],
+        readonly,
+        known.type,
+        default,
+        "",
+        int(known.tier == "Obsolete"),
+        _TIER_CODES[known.tier],
+    )
+
+
+def _description(kind: Kind, known: KnownSetting) -> str:
+    if known.tier == "Obsolete":
+        return "Accepted; it has no effect any more"
+    if kind == "harmless":
+        return "Accepted; it has no effect on answers or stored data"
+    accepted = " or ".join(repr(text_of(value)) for value in accepted_values(known))
+    return f"Accepted is {accepted}: other values are not supported"
+
+
+def _merge_tree_settings(engine: Engine) -> Iterator[Row]:
+    settings = engine.catalog.default_settings
+    for name, known in settings_table().merge_tree.items():
+        value = text_of(getattr(settings, name)) if name in HONOURED_BY_TABLES else known.default
+        default = text_of(HONOURED_BY_TABLES[name]) if name in HONOURED_BY_TABLES else known.default
+        kind = table_setting_kind(name)
+        description = "Honoured" if kind == "honoured" else _description(kind, known)
+        obsolete = int(known.tier == "Obsolete")
+        yield (
+            name, value, default, int(value != default), description, None, None, [], 0, known.type, obsolete,
+            _TIER_CODES[known.tier],
+        )  # fmt: skip
+
+
+TABLES = (
+    session_table(
+        "settings",
+        f"""
+        name String
+        value String
+        changed UInt8
+        description String
+        min Nullable(String)
+        max Nullable(String)
+        disallowed_values Array(String)
+        readonly UInt8
+        type String
+        default String
+        alias_for String
+        is_obsolete UInt8
+        tier {_TIERS}
+        """,
+        _settings,
+    ),
+    system_table(
+        "merge_tree_settings",
+        f"""
+        name String
+        value String
+        default String
+        changed UInt8
+        description String
+        min Nullable(String)
+        max Nullable(String)
+        disallowed_values Array(String)
+        readonly UInt8
+        type String
+        is_obsolete UInt8
+        tier {_TIERS}
+        """,
+        _merge_tree_settings,
+    ),
+)

@@ -1,0 +1,159 @@
+"""Every setting of ClickHouse: at its default from everywhere, and what becomes of other values."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from engine.client.http_client import HttpClient
+from parts.errors import PandoError, UserError
+from sql.settings import DEFAULT_SETTINGS, HONOURED, parse_setting, setting_kind, settings_of
+from sql.settings.table import settings_table
+from sql.settings.table_settings import parse_table_setting, table_setting_kind
+from tests.front.conftest import RunningServer
+
+TABLE = settings_table()
+ALL = {
+    **{name: known.default for name, known in TABLE.session.items()},
+    **{alias: TABLE.session[name].default for alias, name in TABLE.aliases.items()},
+}
+CREATE = "CREATE TABLE {} (a UInt8) ENGINE = MergeTree ORDER BY a"
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t") + "'"
+
+
+def test_how_many_there_are() -> None:
+    """The README has these numbers."""
+    session = Counter(setting_kind(name) for name in TABLE.session)
+    tables = Counter(table_setting_kind(name) for name in TABLE.merge_tree)
+    assert (len(TABLE.session), len(TABLE.aliases), len(TABLE.merge_tree)) == (1810, 47, 369)
+    assert session["harmless"] == 1267
+    assert session["honoured"] + session["binding"] == 543
+    assert tables == {"harmless": 309, "binding": 34, "honoured": 26}
+
+
+def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
+    others = {"select_sequential_consistency", "wait_end_of_query"}  # a number there; a parameter of URLs there
+    for name in HONOURED.keys() - others:
+        assert HONOURED[name].type == TABLE.session[name].type, name
+    different = {"http_response_buffer_size", "enable_http_compression", "date_time_input_format"}
+    for name in HONOURED.keys() - others - different:
+        assert parse_setting(name, TABLE.session[name].default) == getattr(DEFAULT_SETTINGS, name), name
+
+
+def test_every_default_in_a_settings_clause(client: HttpClient) -> None:
+    clause = ", ".join(f"{name} = {quoted(value)}" for name, value in ALL.items())
+    assert client.rows(f"SELECT 1 SETTINGS {clause}") == [[1]]
+    clause = ", ".join(f"{name} = DEFAULT" for name in ALL)
+    assert client.rows(f"SELECT 1 SETTINGS {clause}") == [[1]]
+
+
+def test_every_default_by_set(server: RunningServer) -> None:
+    with server.client(settings={"session_id": "defaults"}) as client:
+        client.execute("SET " + ", ".join(f"{name} = {quoted(value)}" for name, value in ALL.items()))
+        assert client.rows("SELECT 1") == [[1]]
+
+
+def test_every_default_as_url_parameter(client: HttpClient) -> None:
+    ours = {"readonly", "default_format"}  # these would change the answer's way
+    given = [item for item in ALL.items() if item[0] not in ours]
+    for start in range(0, len(given), 150):
+        assert client.rows("SELECT 1", settings=dict(given[start : start + 150])) == [[1]]
+
+
+def test_every_default_of_tables(client: HttpClient) -> None:
+    clause = ", ".join(f"{name} = {quoted(known.default)}" for name, known in TABLE.merge_tree.items())
+    client.execute(CREATE.format("all_table_settings") + f" SETTINGS {clause}")
+    client.execute("INSERT INTO all_table_settings VALUES (1)")
+    assert client.rows("SELECT * FROM all_table_settings") == [[1]]
+    client.execute("DROP TABLE all_table_settings")
+
+
+@pytest.mark.parametrize("query", ["SELECT 1 SETTINGS nonsense = 1", "SET nonsense = 1"])
+def test_unknown_setting(client: HttpClient, query: str) -> None:
+    with pytest.raises(PandoError) as caught:
+        client.execute(query)
+    assert caught.value.code == 115
+    with pytest.raises(PandoError) as caught:
+        client.execute("SELECT 1", settings={"nonsense": 1})
+    assert caught.value.code == 115
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("max_insert_threads", "auto(4)", 0),
+        ("max_threads", "auto", 0),
+        ("join_algorithm", "hash, grace_hash", "hash, grace_hash"),
+        ("load_balancing", "in_order", "in_order"),
+        ("http_response_headers", "{}", "{}"),
+        ("insert_keeper_max_retries", "3", 3),
+        ("log_queries_probability", "0.5", 0.5),
+        ("replication_alter_partitions_sync", 0, 0),
+        ("final", 1, True),
+        ("session_timezone", "Asia/Tokyo", "Asia/Tokyo"),
+    ],
+)
+def test_accepted_value(name: str, text: object, value: object) -> None:
+    assert parse_setting(name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code", "message"),
+    [
+        ("max_rows_to_read_leaf", "10", 48, "Setting max_rows_to_read_leaf = '10' is not supported; accepted is '0'"),
+        ("alter_sync", 2, 48, "accepted is '1' or '0'"),
+        ("replication_alter_partitions_sync", 2, 48, "replication_alter_partitions_sync"),
+        ("dialect", "kusto", 48, "accepted is 'clickhouse'"),
+        ("load_balancing", "best", 36, "'first_or_random', 'hostname_levenshtein_distance'"),
+        ("session_timezone", "Mars", 36, "Mars"),
+        ("optimize_move_to_prewhere", "often", 467, "often"),
+        ("compatibility", "recent", 36, "recent"),
+        ("max_thread", 1, 115, "Maybe you meant max_threads"),
+    ],
+)
+def test_refused_value(name: str, text: object, code: int, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_setting(name, text)
+    assert (caught.value.code, message in caught.value.message) == (code, True), caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [("storage_policy", "hot_cold", 48), ("index_granularity", "x", 72), ("index_granulraity", 1, 115)],
+)
+def test_refused_table_setting(name: str, value: object, code: int) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_table_setting(name, value)
+    assert caught.value.code == code
+    assert name in caught.value.message
+
+
+def test_compatibility_gives_older_defaults() -> None:
+    older = settings_of({"compatibility": "23.8"})
+    assert older.output_format_json_quote_64bit_integers
+    assert not settings_of({"compatibility": "23.8", "output_format_json_quote_64bit_integers": 0}).changes[
+        "output_format_json_quote_64bit_integers"
+    ]
+    assert settings_of({"compatibility": "26.9"}).output_format_pretty_max_rows == 1000
+    assert settings_of({"compatibility": ""}).output_format_pretty_max_rows == 1000
+
+
+def test_default_takes_back(server: RunningServer) -> None:
+    with server.client(settings={"session_id": "back"}) as client:
+        client.execute("SET max_block_size = 7, replication_alter_partitions_sync = 0")
+        assert client.rows("SELECT value FROM system.settings WHERE name = 'max_block_size'") == [["7"]]
+        client.execute("SET max_block_size = DEFAULT")
+        assert client.rows("SELECT value, changed FROM system.settings WHERE name = 'max_block_size'") == [["65409", 0]]
+        changed = client.rows("SELECT name FROM system.settings WHERE changed")
+        assert ["alter_sync"] in changed
+
+
+def test_session_timezone(client: HttpClient) -> None:
+    query = "SELECT toString(toDateTime(0)), timezone(), serverTimezone()"
+    assert client.rows(query, settings={"session_timezone": "Asia/Tokyo"}) == [
+        ["1970-01-01 09:00:00", "Asia/Tokyo", "UTC"]
+    ]
