@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooState
 
+from coordination.active_keeper import ActiveKeeper
 from coordination.embedded_zookeeper import EmbeddedZooKeeper
 from coordination.kazoo_keeper import KazooKeeper
 from coordination.keeper import (
@@ -23,6 +25,8 @@ from coordination.keeper import (
     SessionState,
 )
 from coordination.memory_keeper import Fault, MemoryEnsemble
+from coordination.paths import TablePaths
+from coordination.replica_activity import ReplicaAddress, activate
 from tests.coordination.keeper_contract import Connect, KeeperContract
 from tests.coordination.members import fault_once
 
@@ -38,6 +42,21 @@ class TestMemoryKeeperInChroot(KeeperContract):
     def connect(self) -> Connect:
         ensemble = MemoryEnsemble()
         return lambda: ensemble.connect("/some/root")
+
+
+class TestActiveKeeper(KeeperContract):
+    """While its activation holds it is a keeper like any other."""
+
+    @pytest.fixture
+    def connect(self) -> Connect:
+        ensemble, numbers = MemoryEnsemble(), itertools.count()
+
+        def connect() -> Keeper:
+            keeper, replica = ensemble.connect(), TablePaths(f"/tables/{next(numbers)}").replica("r")
+            keeper.create_parents(replica.host)
+            return ActiveKeeper(keeper, activate(keeper, replica, ReplicaAddress("r", 1), "r"))
+
+        return connect
 
 
 class _Kazoo(KeeperContract):

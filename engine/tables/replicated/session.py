@@ -17,13 +17,14 @@ import threading
 import uuid
 from typing import TYPE_CHECKING
 
+from coordination.active_keeper import ActiveKeeper
 from coordination.block_numbers import release_orphans
 from coordination.clone import clone_replica, finish_clone, is_lost
 from coordination.insert_commit import InsertStatus, resolve_insert
 from coordination.keeper import Keeper, SessionState
 from coordination.queue_io import load_queue, remove_parts, requeue_fetch
 from coordination.quorum import confirm_own_parts
-from coordination.replica_activity import activate, deactivate
+from coordination.replica_activity import Activation, activate, deactivate
 from coordination.table_nodes import (
     check_definition,
     create_table_or_replica,
@@ -62,6 +63,8 @@ class ReplicaSession:
         self.force_restore = False
         """The server found ``flags/force_restore_data`` at its start."""
         self._last_refusal = ""
+        self._last_session = 0
+        """The ZooKeeper session in which this replica was activated last."""
 
     # -- CREATE and DROP ----------------------------------------------------------------------------------------
 
@@ -139,6 +142,21 @@ class ReplicaSession:
         if not replica_exists(keeper, table.replica):
             raise UserError("NO_ZOOKEEPER", f"The replica is missing in ZooKeeper: {table.replica.root}")
         table.failed_quorums.take_back(keeper)  # before anybody can fetch them from here
+        activation = self._activate(keeper)
+        try:
+            self._become_current(ActiveKeeper(keeper, activation))
+        except BaseException:
+            deactivate(keeper, activation)
+            raise
+        self._last_refusal = ""
+        table.become_writable(activation)
+        logger.info("table %s is writable as replica %s", table.definition.full_name, table.replica.name)
+
+    def _activate(self, keeper: Keeper) -> Activation:
+        """A node of another session is a former one of this server, unless this very session had made one: then another
+        server has taken the replica over, and keeps it while it lives."""
+        table = self._table
+        session = keeper.session_id
         activation = activate(
             keeper,
             table.replica,
@@ -147,26 +165,24 @@ class ReplicaSession:
             wait_seconds=_ACTIVATE_SECONDS,
             is_stopping=table.is_stopping.is_set,
             clock=table.services.monotonic,
-            takes_over=True,
+            takes_over=session != self._last_session,
         )
-        try:
-            release_orphans(keeper, table.paths, table.replica.name)
-            self._settle_unknown_commits(keeper)
-            table.failed_quorums.take_back(keeper)  # failed between the first look and the activation
-            if is_lost(keeper, table.replica):
-                self._clone(keeper)
-            else:
-                self._compare_with_disk(keeper)
-            active = [part.name for part in table.store.active()]
-            load_queue(keeper, table.replica, table.queue, active)
-            table.queue_steps.begin_session(keeper)
-            confirm_own_parts(keeper, table.replica, [str(name) for name in active])
-        except BaseException:
-            deactivate(keeper, activation)
-            raise
-        self._last_refusal = ""
-        table.become_writable(activation)
-        logger.info("table %s is writable as replica %s", table.definition.full_name, table.replica.name)
+        self._last_session = activation.session_id
+        return activation
+
+    def _become_current(self, keeper: Keeper) -> None:
+        table = self._table
+        release_orphans(keeper, table.paths, table.replica.name)
+        self._settle_unknown_commits(keeper)
+        table.failed_quorums.take_back(keeper)  # failed between the first look and the activation
+        if is_lost(keeper, table.replica):
+            self._clone(keeper)
+        else:
+            self._compare_with_disk(keeper)
+        active = [part.name for part in table.store.active()]
+        load_queue(keeper, table.replica, table.queue, active)
+        table.queue_steps.begin_session(keeper)
+        confirm_own_parts(keeper, table.replica, [str(name) for name in active])
 
     def _identity(self) -> str:
         """A random text kept with the data, and where the data is.

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from coordination.active_keeper import ActiveKeeper
 from coordination.insert_commit import InsertRequest
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError, SessionState
 from coordination.paths import ReplicaPaths, TablePaths
@@ -143,14 +144,17 @@ class ReplicatedTable(Table):
 
     @contextmanager
     def working(self) -> Iterator[tuple[Keeper, Activation]]:
-        """Held while acting on the table's state. Raises 242 (TABLE_IS_READ_ONLY)."""
+        """Held while acting on the table's state, by a keeper that writes only while this replica is active.
+
+        Raises 242 (TABLE_IS_READ_ONLY).
+        """
         with self._gate:
             if self.activation is None or self.is_paused.is_set():
                 raise self._readonly_error()
             activation = self.activation
             self._working += 1
         try:
-            yield self.replication.require_keeper(), activation
+            yield ActiveKeeper(self.replication.require_keeper(), activation, self.restart), activation
         finally:
             with self._gate:
                 self._working -= 1
