@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordination.queue_io import own_parts
+from engine.background import Task
 from engine.tables.table import OptimizeOptions
 from parts.errors import CorruptionError, PandoError
 from recovery import flags
@@ -332,6 +333,28 @@ def test_lost_merged_part_frees_only_the_rows_that_no_remnant_has(make_colony: M
     colony.settle()
     colony.check_equal()
     assert one.keys() == [0, 1, 2]
+
+
+def test_many_inserts_do_not_wait_for_the_period_of_cleaning(make_colony: MakeColony) -> None:
+    """A period would see hundreds of them: a quarter of the window is time to clean, too."""
+    colony = make_colony(2, replicated_deduplication_window=100, cleanup_delay_period=3600)
+    cleaning: dict[Task, Node] = {node.task("clean up log"): node for node in colony}
+    woken: list[Task] = []
+    for node in colony:
+        node.pool.tasks.remove(node.task("clean up log"))
+        node.pool.wake = lambda task, delay_seconds=0.0: woken.append(task)  # type: ignore[method-assign]
+    blocks = colony.nodes["r1"].table.paths.blocks
+    most = 0
+    for number in range(400):
+        colony.nodes[f"r{number % 2 + 1}"].insert(1, [number])
+        if number % 5 == 0:
+            for node in colony:
+                node.step(node.task("pull log"))
+            for task in {task for task in woken if task in cleaning}:
+                cleaning[task].step(task)
+            woken.clear()
+        most = max(most, len(colony.nodes["r1"].keeper.children(blocks)))
+    assert 100 < most <= 150
 
 
 def test_cleanup_trims_log_and_outdated_parts(make_colony: MakeColony) -> None:

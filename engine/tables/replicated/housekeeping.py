@@ -18,11 +18,24 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LEAST_LOGGED = 25
+_SPREAD_SECONDS = 0.5
+
 
 class Housekeeping:
     def __init__(self, table: ReplicatedTable) -> None:
         self._table = table
         self._window = DeduplicationWindow()
+        self._logged = 0
+        """Log entries since the last cleaning."""
+
+    def note_logged(self, entries: int) -> None:
+        """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
+        bound: a quarter of the deduplication window is time to clean, too."""
+        self._logged += entries
+        window = self._table.description.settings.replicated_deduplication_window
+        if self._logged >= max(_LEAST_LOGGED, window // 4):
+            self._table.wake_cleaning(random.random() * _SPREAD_SECONDS)
 
     def step(self) -> float:
         """Any replica may clean; a little randomness keeps them from doing it all at once."""
@@ -31,6 +44,7 @@ class Housekeeping:
         pause = settings.cleanup_delay_period * (1 + random.random() / 3)
         if table.activation is None:
             return pause
+        self._logged = 0
         try:
             with table.working() as (keeper, _):
                 clean_once(

@@ -130,6 +130,7 @@ class QueueSteps:
             raise
         if pulled:
             table.wake_execution()
+            table.housekeeping.note_logged(pulled)
 
     def sync(self, timeout_seconds: float) -> None:
         """Raises 159 (TIMEOUT_EXCEEDED) when it takes longer."""

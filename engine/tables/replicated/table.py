@@ -87,6 +87,7 @@ class ReplicatedTable(Table):
         self._session_task = self.make_task("ZooKeeper session", self.session.step)
         self._pull_task = self.make_task("pull log", self.queue_steps.pull_step)
         self._check_task = self.make_task("check parts", self.part_checks.step)
+        self._clean_task = self.make_task("clean up log", self.housekeeping.step)
         self._select_task = self.make_task("select merges", self.merge_steps.select_step)
         self._execute_tasks = [
             self.make_task(f"execute queue {number}", self.queue_steps.execute_step)
@@ -118,8 +119,7 @@ class ReplicatedTable(Table):
             self.run_in_background(housekeeping, task)
         for task in (self._check_task, *self._execute_tasks):
             self.run_in_background(workers, task)
-        clean_up_log = self.make_task("clean up log", self.housekeeping.step)
-        self.run_in_background(housekeeping, clean_up_log, self.description.settings.cleanup_delay_period)
+        self.run_in_background(housekeeping, self._clean_task, self.description.settings.cleanup_delay_period)
 
     def stop(self) -> None:
         self.is_stopping.set()
@@ -307,6 +307,9 @@ class ReplicatedTable(Table):
     def on_log_change(self, _: str) -> None:
         """A watch: only wakes. Many small INSERTs are pulled together, because each pull is a write to ZooKeeper."""
         self._pull_task.wake(self.queue_steps.seconds_until_pull())
+
+    def wake_cleaning(self, delay_seconds: float) -> None:
+        self._clean_task.wake(delay_seconds)
 
     def wake_execution(self) -> None:
         """One is enough: a step that finds something to do wakes the next."""
