@@ -21,7 +21,9 @@ def output_settings(config: Config, session: Session, parsed: ParsedStatement, e
     return settings_of({**session.settings, **own, **extra}, config.timezone)
 
 
-def encode(result: QueryResult, format: str, settings: Settings) -> Iterator[bytes]:
+def encode(
+    result: QueryResult, format: str, settings: Settings, *, client_protocol_version: int = 0
+) -> Iterator[bytes]:
     """The rows in the format, as they arrive. Raises 73 (UNKNOWN_FORMAT).
 
     Blocks are as the query makes them; only a ``max_block_size`` that somebody set cuts them further.
@@ -44,4 +46,11 @@ def encode(result: QueryResult, format: str, settings: Settings) -> Iterator[byt
         counts.rows_read = result.statistics.read_rows
         counts.bytes_read = result.statistics.read_bytes
 
-    return write_blocks(format, result.columns, counted(), settings=settings, statistics=counts)
+    return write_blocks(
+        format,
+        result.columns,
+        counted(),
+        settings=settings,
+        statistics=counts,
+        client_protocol_version=client_protocol_version,
+    )

@@ -204,7 +204,7 @@ class Exchange:
         name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
         self.content_type = content_type(name)
-        chunks = encode(result, name, settings)
+        chunks = encode(result, name, settings, client_protocol_version=self._request.client_protocol_version)
         accepted = self._request.accept_encoding if settings.enable_http_compression else ""
         compressor = choose_compressor(accepted, settings.http_zlib_compression_level)
         self.content_encoding = compressor.encoding

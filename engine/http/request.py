@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 from parts.errors import UserError
 from sql.settings import SettingValue, canonical_name, parse_setting
 
-_IGNORED = frozenset({"client_protocol_version", "quota_key", "stacktrace", "buffer_size", "decompress"})
+_IGNORED = frozenset({"quota_key", "stacktrace", "buffer_size", "decompress"})
 """Parameters of clients that change nothing here (``decompress`` only as 0)."""
 _MAX_SESSION_SECONDS = 3600
 
@@ -43,6 +43,7 @@ class QueryRequest:
     parameters: dict[str, str] = field(default_factory=dict)
     content_encoding: str = ""
     accept_encoding: str = ""
+    client_protocol_version: int = 0
 
     @property
     def is_read_only(self) -> bool:
@@ -77,6 +78,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
         parameters=parameters,
         content_encoding=headers.get("content-encoding", "").strip().lower(),
         accept_encoding=headers.get("accept-encoding", "").lower(),
+        client_protocol_version=_protocol_version(own.get("client_protocol_version", "0")),
     )
 
 
@@ -101,8 +103,25 @@ def _sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[
 
 
 _OWN = frozenset(
-    {"query", "database", "user", "password", "profile", "query_id", "session_id", "session_timeout", "session_check"}
+    {
+        "query",
+        "database",
+        "user",
+        "password",
+        "profile",
+        "query_id",
+        "session_id",
+        "session_timeout",
+        "session_check",
+        "client_protocol_version",
+    }
 )
+
+
+def _protocol_version(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise UserError("BAD_ARGUMENTS", f"client_protocol_version must be a number, got {text[:100]!r}")
+    return int(text)
 
 
 def _session_timeout(text: str) -> int:

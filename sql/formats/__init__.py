@@ -8,7 +8,7 @@ completes blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
@@ -21,6 +21,8 @@ from parts.types import DataType
 from sql.formats import arrow_formats, json_read, pretty, text_write, values_read
 from sql.formats.chunks import blocks_of
 from sql.formats.delimited import read_delimited
+from sql.formats.native_read import read_native
+from sql.formats.native_write import write_native
 from sql.formats.options import FormatOptions
 from sql.formats.text_write import Statistics
 from sql.settings import DEFAULT_SETTINGS, Settings
@@ -93,6 +95,7 @@ _TABLE = [
     Format("PrettySpace", _TEXT, None, partial(pretty.write_pretty, style="PrettySpace")),
     Format("Vertical", _TEXT, None, pretty.write_vertical),
     Format("Null", _TEXT, None, text_write.write_null),
+    Format("Native", "application/octet-stream", read_native, write_native),
     Format("Parquet", "application/octet-stream", arrow_formats.read_parquet, _arrow_writer("Parquet")),
     Format("Arrow", _ARROW + "file", arrow_formats.read_arrow, _arrow_writer("Arrow")),
     Format("ArrowStream", _ARROW + "stream", arrow_formats.read_arrow_stream, _arrow_writer("ArrowStream")),
@@ -155,12 +158,14 @@ def write_blocks(
     settings: Settings = DEFAULT_SETTINGS,
     statistics: Statistics | None = None,
     status: QueryStatus | None = None,
+    client_protocol_version: int = 0,
 ) -> Iterator[bytes]:
     """The rows in the format, piece by piece, as they arrive. Raises what ``status`` raises."""
     entry = find_format(format)
     if entry.writer is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for input")
-    return entry.writer(columns, batches, FormatOptions.of(settings, status), statistics)
+    options = replace(FormatOptions.of(settings, status), client_protocol_version=client_protocol_version)
+    return entry.writer(columns, batches, options, statistics)
 
 
 __all__ = ["FORMATS", "Format", "Statistics", "content_type", "find_format", "read_blocks", "write_blocks"]

@@ -15,7 +15,7 @@ class FormatOptions:
     """Names and defaults are ClickHouse's 26.x. ``timezone`` is that of DateTime columns that name none.
 
     ``status`` is the statement's: readers and writers call its ``check`` between pieces of some milliseconds, and
-    account what they hold in its ``memory``.
+    account what they hold in its ``memory``. ``client_protocol_version`` is what a client of ``FORMAT Native`` knows.
     """
 
     timezone: str = "UTC"
@@ -38,6 +38,7 @@ class FormatOptions:
     pretty_max_value_width: int = 10000
     write_statistics: bool = True
     tuples_as_json: bool = False
+    client_protocol_version: int = 0
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
     @staticmethod

@@ -25,7 +25,7 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.formats.escapes import is_text
+from sql.formats.escapes import is_text, unchecked_text
 from sql.formats.options import BadValueError, FormatOptions, out_of_range
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
@@ -161,7 +161,7 @@ def _simple(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         array, kind = pc.cast(array, pa.binary()), pa.binary()
     if kind == type_.arrow and not isinstance(type_, (DateType, Date32Type)):
-        return _validated(array, type_)
+        return validated(array, type_)
     if pa.types.is_string(kind):
         return parse_text(array, type_, options)
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -205,21 +205,21 @@ def _from_time(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
     result = pc.cast(naive, type_.arrow, safe=False)
     if pa.types.is_date(kind):
         result = to_instants(result, type_.timezone or options.timezone)
-    return truncate_fraction(result, type_) if isinstance(type_, DateTime64Type) else _validated(result, type_)
+    return truncate_fraction(result, type_) if isinstance(type_, DateTime64Type) else validated(result, type_)
 
 
 def _cast(array: pa.Array, type_: DataType) -> pa.Array:
     kind = array.type
     try:
         if isinstance(type_, (DateTimeType, DateTime64Type)):
-            return _validated(pc.cast(pc.cast(array, pa.int64()), type_.arrow), type_)
+            return validated(pc.cast(pc.cast(array, pa.int64()), type_.arrow), type_)
         if isinstance(type_, (DateType, Date32Type)) and pa.types.is_integer(kind):
             array = pc.cast(array, pa.int32())
         if isinstance(type_, (IntegerType, IPv4Type)) and pa.types.is_boolean(kind):
             array = pc.cast(array, pa.uint8())
         if isinstance(type_, BoolType) and pa.types.is_integer(kind):
             return pc.not_equal(array, 0)
-        return _validated(pc.cast(array, type_.arrow), type_)
+        return validated(pc.cast(array, type_.arrow), type_)
     except pa.ArrowNotImplementedError:
         raise _mismatch(array, type_) from None
     except pa.ArrowInvalid as error:
@@ -257,7 +257,7 @@ def first_failing(array: pa.Array, target: pa.DataType) -> int:
 _DAYS = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 
 
-def _validated(array: pa.Array, type_: DataType) -> pa.Array:
+def validated(array: pa.Array, type_: DataType) -> pa.Array:
     """Checks what the storage type alone does not say: UTF-8, ranges of days and seconds, numbers of an Enum."""
     if pa.types.is_string(array.type):
         return _valid_utf8(array)
@@ -274,6 +274,11 @@ def _validated(array: pa.Array, type_: DataType) -> pa.Array:
             value = shown_value(array, index)
             raise BadValueError("UNKNOWN_ELEMENT_OF_ENUM", index, value, f"Unknown number {value} for {type_}")
     return array
+
+
+def valid_text(values: pa.Array) -> pa.Array:
+    """Binary values as strings. Raises :class:`BadValueError` 117 for bytes that are no UTF-8."""
+    return _valid_utf8(unchecked_text(values))
 
 
 def _valid_utf8(array: pa.Array) -> pa.Array:

@@ -1,0 +1,178 @@
+"""Bodies of INSERTs that have been damaged: of every input format, of many types, mutated at a few places.
+
+Nothing but rows or an error for the user may come of them. What is read is checked (every offset, every text) and
+written out again, so that memory that was never given is noticed.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import resource
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parts.errors import PandoError
+from parts.query_status import MemoryTracker, QueryStatus
+from parts.schema import Column
+from parts.types import DataType, parse_type
+from sql.formats import FORMATS, read_blocks, write_blocks
+from sql.formats.wire import to_wire, wire_type
+
+SECONDS = 20.0
+_MEMORY_BYTES = 6 << 30
+_ROWS = 40
+_MOST_ROWS_OUT = 50_000
+
+_TYPES = (
+    "String", "LowCardinality(String)", "Enum8('a' = 1, 'bc' = 2)", "UInt8", "Int64", "Float64", "Bool",
+    "Decimal(18, 3)", "Decimal(38, 5)", "FixedString(5)", "Date", "DateTime", "DateTime64(3)", "UUID", "IPv4", "IPv6",
+    "Nullable(String)", "Nullable(Int32)", "LowCardinality(Nullable(String))", "Array(String)", "Array(Array(UInt16))",
+    "Array(Nullable(Int8))", "Map(String, UInt32)", "Map(LowCardinality(String), Array(String))",
+    "Tuple(UInt8, String)", "Tuple(a Int16, b Nullable(String))", "Array(Tuple(String, Float32))",
+    "Array(LowCardinality(String))",
+)  # fmt: skip
+_INTERESTING = (0, 1, -1, 0x7F, 0x80, 0xFF, 0x7FFF, 2_000_000_000, 2**31 - 1, -(2**31), 2**32 - 1, 2**62, 2**63 - 1)
+_SHOULD_NOT_HAPPEN = frozenset({"STD_EXCEPTION", "LOGICAL_ERROR"})
+
+
+def _arrow(kind: str, compression: str | None) -> Callable[[pa.RecordBatch], bytes]:
+    def write(batch: pa.RecordBatch) -> bytes:
+        sink = io.BytesIO()
+        open_writer = pa.ipc.new_file if kind == "Arrow" else pa.ipc.new_stream
+        with open_writer(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_batch(batch)
+            writer.write_batch(batch.slice(3, 9))
+        return sink.getvalue()
+
+    return write
+
+
+def _parquet(batch: pa.RecordBatch) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_batches([batch]), sink, compression="snappy", row_group_size=17)
+    return sink.getvalue()
+
+
+_FILES: dict[str, Sequence[Callable[[pa.RecordBatch], bytes]]] = {
+    "Parquet": (_parquet,),
+    "Arrow": (_arrow("Arrow", None), _arrow("Arrow", "zstd")),
+    "ArrowStream": (_arrow("ArrowStream", None), _arrow("ArrowStream", "lz4")),
+}
+INPUT_FORMATS = tuple(sorted(name for name, entry in FORMATS.items() if entry.reader is not None))
+
+
+def _values(type_: DataType, rows: int) -> pa.Array:
+    """Some values of the type, made from text so that every type has them."""
+    from tests.fuzz.body_values import texts_of  # a table of its own
+
+    texts = texts_of(type_)
+    lines = "".join(texts[row % len(texts)] + "\n" for row in range(rows))
+    blocks = read_blocks("TabSeparated", io.BytesIO(lines.encode()), [Column("c", type_)])
+    return pa.concat_tables(blocks).column("c").combine_chunks()
+
+
+@cache
+def _body(format_name: str, types: tuple[str, ...], variant: int) -> bytes:
+    columns = [(f"c{index}", parse_type(text)) for index, text in enumerate(types)]
+    arrays = [_values(type_, _ROWS) for _, type_ in columns]
+    if format_name in _FILES:
+        wires = [to_wire(array, type_) for array, (_, type_) in zip(arrays, columns, strict=True)]
+        if variant % 2:  # dictionaries as clients of pandas send them
+            wires = [a.dictionary_encode() if pa.types.is_string(a.type) else a for a in wires]
+        fields = [
+            pa.field(name, array.type if variant % 2 else wire_type(type_))
+            for (name, type_), array in zip(columns, wires, strict=True)
+        ]
+        makers = _FILES[format_name]
+        return makers[variant % len(makers)](pa.RecordBatch.from_arrays(wires, schema=pa.schema(fields)))
+    batch = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in columns])
+    writer = format_name if FORMATS[format_name].writer is not None else "TabSeparated"
+    return b"".join(write_blocks(writer, columns, iter([batch, batch.slice(2, 7)])))
+
+
+def _mutated(data: bytes, chance: random.Random) -> bytes:
+    body = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 3, 8))):
+        if not body:
+            break
+        place = chance.randrange(len(body))
+        action = chance.randrange(8)
+        if action == 0:
+            body[place] = chance.randrange(256)
+        elif action == 1:
+            body[place] ^= 1 << chance.randrange(8)
+        elif action in (2, 3):
+            form = chance.choice(("<b", "<h", "<i", "<i", "<q"))
+            number = chance.choice(_INTERESTING) + chance.choice((0, 0, 0, -1, 1))
+            size = struct.calcsize(form)
+            place -= place % size if action == 2 else 0
+            piece = (number & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+            body[place : place + size] = piece[: len(body) - place]
+        elif action == 4:
+            del body[place : place + chance.choice((1, 4, 8, 64))]
+        elif action == 5:
+            body[place:place] = chance.randbytes(chance.choice((1, 4, 8)))
+        elif action == 6:
+            body[place:place] = body[place : place + chance.choice((1, 8, 64, 512))]
+        else:
+            del body[place:]
+    return bytes(body)
+
+
+def _case(seed: int) -> tuple[str, list[Column], bytes]:
+    chance = random.Random(seed)
+    format_name = chance.choice(INPUT_FORMATS if seed % 2 else [*_FILES, *(f for f in _BINARY if f in FORMATS)])
+    types = tuple(chance.choice(_TYPES) for _ in range(chance.choice((1, 1, 2, 4))))
+    body = _mutated(_body(format_name, types, chance.randrange(4)), chance)
+    wanted = types if chance.random() < 0.6 else tuple(chance.choice(_TYPES) for _ in types)
+    return format_name, [Column(f"c{index}", parse_type(text)) for index, text in enumerate(wanted)], body
+
+
+_BINARY = ("Native", "RowBinary", "RowBinaryWithNames", "RowBinaryWithNamesAndTypes")
+
+
+def shown(seed: int) -> str:
+    format_name, columns, body = _case(seed)
+    return f"{format_name} {', '.join(f'{c.name} {c.type}' for c in columns)}\n{body!r}"
+
+
+@contextmanager
+def opened() -> Iterator[Callable[[int], None]]:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, resource.RLIM_INFINITY))
+    yield _run
+
+
+def _run(seed: int) -> None:
+    format_name, columns, body = _case(seed)
+    status = QueryStatus(MemoryTracker("for query", 2 << 30))
+    rows = 0
+    try:
+        for block in read_blocks(format_name, io.BytesIO(body), columns, status=status):
+            _check(block, columns)
+            rows += block.num_rows
+            if rows > _MOST_ROWS_OUT:  # a body may truly be a long one
+                break
+    except PandoError as error:
+        if error.name in _SHOULD_NOT_HAPPEN:
+            raise AssertionError(str(error)) from error
+    assert status.memory.used_bytes == 0 or rows > _MOST_ROWS_OUT, status.memory.used_bytes
+
+
+def _check(block: pa.Table, columns: Sequence[Column]) -> None:
+    known = {column.name: column.type for column in columns}
+    for name in block.column_names:
+        if name in known:
+            array = block.column(name)
+            array.validate(full=True)
+            assert array.type.equals(known[name].arrow), (name, array.type, known[name])
+    names = [name for name in block.column_names if name in known]
+    small = block.select(names).slice(0, 2000)
+    if names:
+        for batch in small.combine_chunks().to_batches():
+            b"".join(write_blocks("TabSeparated", [(name, known[name]) for name in names], iter([batch])))
