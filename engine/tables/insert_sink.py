@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +87,7 @@ class InsertSink(ABC):
         """Makes the rows visible. After an error nothing more of this INSERT becomes visible."""
         try:
             parts = [write.result() if isinstance(write, Future) else write for write in self._writes]
+            _tell_equal_blocks_apart(parts)
             failpoint("insert.after_temporary_part")
             return self.commit_parts(parts)
         finally:
@@ -109,7 +111,7 @@ class InsertSink(ABC):
         token = self.options.deduplication_token
         if not token:
             return None
-        return xxhash.xxh3_128_hexdigest(f"{token}\0{block_index}".encode())
+        return _digest(token, block_index)
 
     def _write_piece(self, piece: PartitionBlock, token: str | None) -> TemporaryPart:
         block_id = ""
@@ -124,3 +126,18 @@ class InsertSink(ABC):
             self.table.store.drop_temporary(directory)
             raise
         return TemporaryPart(directory, piece.partition_id, block_id, piece.block.num_rows, piece.block.nbytes)
+
+
+def _tell_equal_blocks_apart(parts: list[TemporaryPart]) -> None:
+    """The second block of the same rows in one INSERT, the third and so on, get ids of their own: they are rows like
+    any others, while a repeat of the whole INSERT gives the same ids again."""
+    seen: Counter[str] = Counter()
+    for part in parts:
+        block_id = part.block_id
+        if block_id and seen[block_id]:
+            part.block_id = f"{part.partition_id}_{_digest(block_id, seen[block_id])}"
+        seen[block_id] += 1
+
+
+def _digest(text: str, number: int) -> str:
+    return xxhash.xxh3_128_hexdigest(f"{text}\0{number}".encode())

@@ -53,16 +53,8 @@ class MergeTreeInsert(InsertSink):
         return self._outcome
 
     def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
-        """Without blocks that are in the table, or earlier in this INSERT."""
-        known: set[str] = set()
-        wanted = []
-        for part in parts:
-            if self.table.is_duplicate(part.block_id) or part.block_id in known:
-                self._outcome.deduplicated_blocks += 1
-                continue
-            if self.table.deduplicates and part.block_id:
-                known.add(part.block_id)
-            wanted.append(part)
+        wanted = [part for part in parts if not self.table.is_duplicate(part.block_id)]
+        self._outcome.deduplicated_blocks += len(parts) - len(wanted)
         return wanted
 
     def _named(self, parts: list[TemporaryPart]) -> list[Part]:

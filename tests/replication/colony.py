@@ -324,15 +324,7 @@ class Node:
 
     def insert(self, partition: int | list[int], keys: list[int], **options: object) -> int:
         """Rows written (0 for a duplicate)."""
-        partitions = [partition] * len(keys) if isinstance(partition, int) else partition
-        block = pa.table(
-            {
-                "p": pa.array(partitions, pa.uint8()),
-                "k": pa.array(keys, pa.uint64()),
-                "v": pa.array([f"value {key}" for key in keys], pa.string()),
-            },
-            schema=SCHEMA.arrow,
-        )
+        block = self.block([partition] * len(keys) if isinstance(partition, int) else partition, keys)
         with self.acting():
             sink = self.table.begin_insert(InsertOptions(**options))  # type: ignore[arg-type]
             try:
@@ -340,6 +332,17 @@ class Node:
                 return sink.commit().written_rows
             finally:
                 sink.abort()
+
+    @staticmethod
+    def block(partitions: list[int], keys: list[int]) -> pa.Table:
+        return pa.table(
+            {
+                "p": pa.array(partitions, pa.uint8()),
+                "k": pa.array(keys, pa.uint64()),
+                "v": pa.array([f"value {key}" for key in keys], pa.string()),
+            },
+            schema=SCHEMA.arrow,
+        )
 
     def call(self, action: Callable[[ReplicatedTable], object]) -> object:
         with self.acting():

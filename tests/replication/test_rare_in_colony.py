@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from coordination.memory_keeper import Fault
-from engine.tables.table import OptimizeOptions
-from parts.errors import PandoError
+from engine.tables.table import InsertOptions, OptimizeOptions
+from parts.errors import PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
 from tests.replication.colony import Colony, Node
@@ -252,3 +252,60 @@ def test_truncate_drops_partitions_that_its_zookeeper_server_has_not_seen_yet(ma
     two.call(lambda table: table.truncate())
     colony.settle()
     assert one.keys() == two.keys() == []
+
+
+def insert_blocks(node: Node, blocks: list[list[int]], **options: object) -> int:
+    """One INSERT of several blocks; rows written."""
+    with node.acting():
+        sink = node.table.begin_insert(InsertOptions(**options))  # type: ignore[arg-type]
+        try:
+            for keys in blocks:
+                sink.write(node.block([1] * len(keys), keys))
+            return sink.commit().written_rows
+        finally:
+            sink.abort()
+
+
+def test_equal_blocks_of_one_insert_are_all_stored(make_colony: MakeColony) -> None:
+    """Only the repeat of the whole INSERT is a duplicate, on whichever replica."""
+    colony = make_colony(2)
+    one, two = colony
+    assert insert_blocks(one, [[1], [1], [2], [1]]) == 4
+    assert insert_blocks(two, [[1], [1], [2], [1]]) == 0
+    assert insert_blocks(two, [[1], [1], [1], [1]]) == 1
+    colony.settle()
+    assert one.keys() == two.keys() == [1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("deduplicate", [True, False])
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.EXPIRE, None])
+def test_insert_over_partitions_that_fails_midway_says_what_is_stored(
+    make_colony: MakeColony, fault: Fault | None, deduplicate: bool
+) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    commits: list[str] = []
+
+    def at(node: Node, name: str) -> None:
+        if name == "insert.after_rename":
+            commits.append(name)
+            if len(commits) == 2 and fault is None:
+                raise OSError(28, "No space left on device")
+            if len(commits) == 2:
+                colony.on_request = lambda asking, *_: fault if asking is one else None
+
+    colony.on_failpoint = at
+    with pytest.raises(UnknownOutcomeError) as caught:
+        one.insert([1, 2, 3], [1, 2, 3], deduplicate=deduplicate)
+    assert caught.value.code == 319
+    assert "1 of 3 rows of this INSERT into db.t are stored, as 1 of 3 parts (1_0_0_0)" in caught.value.message
+    colony.on_request = lambda *_: None
+    one.keeper.reconnect()
+    colony.settle()
+    assert two.keys() == [1]
+    if deduplicate:
+        assert "Repeating the same INSERT stores the rest" in caught.value.message
+        assert two.insert([1, 2, 3], [1, 2, 3]) == 2
+        colony.settle()
+        assert one.keys() == [1, 2, 3]
+    colony.check_equal()

@@ -26,7 +26,7 @@ from coordination.replica_activity import Activation
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.table import InsertOptions
-from parts.errors import ConflictError, PandoError, UnknownOutcomeError
+from parts.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
 
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 _ATTEMPTS = 20
 _RESOLVE_SECONDS = 10.0
 _COPIES_POLL_SECONDS = 0.05
+_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,47 @@ class ReplicatedInsert(InsertSink):
         self._plan()  # refuses a hopeless quorum before any work
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
         outcome = InsertOutcome()
         for part in parts:
-            with self.table.working() as (keeper, activation), self.table.releasing_numbers():
-                plan = self._plan()
-                committed = self._commit(keeper, activation, part, plan)
-            if committed.is_duplicate:
-                outcome.deduplicated_blocks += 1
-            else:
-                outcome.written_rows += part.rows
-                outcome.written_bytes += part.bytes
-                outcome.part_names.append(committed.part)
-            if committed.is_duplicate:
-                self._wait_for_original(keeper, activation, committed.part, plan)
-            elif plan is not None:
-                self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel)
+            try:
+                self._commit_part(part, outcome)
+            except CancelledError:
+                raise
+            except Exception as error:
+                if not outcome.part_names or len(parts) == 1:
+                    raise
+                raise self._stored_in_part(parts, outcome, error) from error
         return outcome
+
+    def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
+        with self.table.working() as (keeper, activation), self.table.releasing_numbers():
+            plan = self._plan()
+            committed = self._commit(keeper, activation, part, plan)
+        if committed.is_duplicate:
+            outcome.deduplicated_blocks += 1
+            self._wait_for_original(keeper, activation, committed.part, plan)
+            return
+        outcome.written_rows += part.rows
+        outcome.written_bytes += part.bytes
+        outcome.part_names.append(committed.part)
+        if plan is not None:
+            self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel)
+
+    def _stored_in_part(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
+        names = outcome.part_names
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        advice = (
+            "Repeating the same INSERT stores the rest: what is stored already will be deduplicated"
+            if self.options.deduplicate
+            else "Without deduplication a repeat stores those rows twice: insert only what is missing"
+        )
+        return UnknownOutcomeError(
+            "UNKNOWN_STATUS_OF_INSERT",
+            f"{outcome.written_rows} of {sum(part.rows for part in parts)} rows of this INSERT into "
+            f"{self.table.definition.full_name} are stored, as {len(names)} of {len(parts)} parts "
+            f"({', '.join(names[:_NAMES_SHOWN])}{more}); then came: {str(error) or type(error).__name__}. {advice}",
+        )
 
     def _plan(self) -> QuorumPlan | None:
         if self.options.quorum in (0, 1):
