@@ -22,6 +22,7 @@ class Session:
     user: str = "default"
     query_id: str = ""
     readonly: bool = False
+    profile: str = "default"
 
     def apply(self, changes: Mapping[str, SettingValue | None]) -> None:
         """SET: ``None`` takes a setting back to its default."""

@@ -162,6 +162,7 @@ class Exchange:
             database=request.database or kept.database,
             settings=settings,
             user=kept.user,
+            profile=kept.profile,
             query_id=self.query_id,
             readonly=bool(request.is_read_only or self._user.readonly or settings.get("readonly")),
         )
@@ -174,7 +175,11 @@ class Exchange:
             self._kept.apply(setting_changes(statement, self._engine.config))
 
     def _new_session(self) -> Session:
-        return Session(user=self._request.credentials.user, settings=self._engine.config.profile(self._user.profile))
+        return Session(
+            user=self._request.credentials.user,
+            settings=self._engine.config.profile(self._user.profile),
+            profile=self._user.profile,
+        )
 
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
