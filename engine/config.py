@@ -28,6 +28,7 @@ import yaml
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from parts.errors import UserError
+from parts.memory import available_memory
 from parts.safe_names import check_znode_path
 from sql.settings import SettingValue, given_settings, is_timezone, nearest_names
 from sql.settings.table_settings import parse_table_setting
@@ -130,6 +131,11 @@ class Config(_Section):
     background_pool_size: Annotated[int, Field(ge=1)] = 4
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 4
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
+    max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
+    """Bytes the process may hold; 0: what ``max_server_memory_usage_to_ram_ratio`` says."""
+    max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
+    max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
+    """Bytes that queries may put on disk for want of memory; 0: half of the disk that is free."""
     keep_alive_timeout: Annotated[int, Field(ge=0)] = 30
     """Seconds an idle HTTP connection stays open."""
     shutdown_wait_unfinished: Annotated[int, Field(ge=0)] = 5
@@ -172,6 +178,22 @@ class Config(_Section):
                 f"There is no profile {name!r} in the configuration{nearest_names(name, self.profiles)}",
             )
         return dict(self.profiles.get(name, {}))
+
+    @property
+    def default_max_memory_usage(self) -> int:
+        """A query's limit where nobody sets one: a seventeenth of the server's, but at least 256 MiB.
+
+        Without a server (``pando local``) a query may use all.
+        """
+        if self.http_port is None:
+            return 0
+        return min(max(self.memory_limit_bytes // 17, 256 << 20), self.memory_limit_bytes)
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """The smaller of the two limits, as in ClickHouse."""
+        of_machine = int(available_memory() * self.max_server_memory_usage_to_ram_ratio)
+        return min(self.max_server_memory_usage or of_machine, of_machine)
 
     @property
     def interserver_host(self) -> str:

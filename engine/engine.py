@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import socket
 import tempfile
 import time
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -28,19 +30,20 @@ from engine.interpreter.context import Context
 from engine.processes import Process, ProcessList
 from engine.relations import SessionRelations
 from engine.replication import Replication
-from engine.server_uuid import server_uuid
 from engine.session import QueryResult, Session
-from engine.system_tables import SYSTEM_DATABASES
+from engine.system_tables import SYSTEM_TABLES
 from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import Table, TableServices
+from engine.watchdog import Watchdog
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.partition import partition_id
-from parts.query_status import QueryStatus
+from parts.query_status import MemoryTracker
 from parts.schema import MergeTreeSettings, TableSchema
 from parts.types import DataType
+from sql import database
 from sql.ddl import merge_tree_settings
 from sql.executor import QueryEngine, SelectResult
 from sql.parser import parse_statements
@@ -65,11 +68,14 @@ class Engine:
             workers=BackgroundPool("worker", config.background_pool_size),
             writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
         )
-        self.system_databases = SYSTEM_DATABASES
+        self.system_tables = SYSTEM_TABLES
         self.query_engine = QueryEngine()
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self.catalog = Catalog(self.path, self._make_table, settings)
-        self._processes = ProcessList()
+        self._processes = ProcessList(
+            MemoryTracker("total", config.memory_limit_bytes), on_add=lambda: self._watchdog.wake()
+        )
+        self._watchdog = Watchdog(self._processes)
         self._on_stop = ExitStack()
 
     def start(self) -> None:
@@ -80,7 +86,9 @@ class Engine:
         try:
             make_directories(self.path)
             self._lock_directory()
-            self.uuid = server_uuid(self.path)
+            database.spill_to(database.Spill(spill_directory(self.config), self.config.max_temporary_data_on_disk_size))
+            self._watchdog.start()
+            self._on_stop.callback(self._watchdog.stop)
             self.replication = Replication.from_config(self.config, self.path)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
@@ -143,9 +151,11 @@ class Engine:
         parameters: Mapping[str, str] | None = None,
     ) -> QueryResult:
         """As :meth:`execute`, for a statement that the caller has parsed."""
-        settings = settings_of({**session.settings, **_statement_settings(parsed)}, self.config.timezone)
-        status = QueryStatus(max_execution_seconds=settings.max_execution_time)
+        given = {"max_memory_usage": self.config.default_max_memory_usage, **session.settings}
+        settings = settings_of({**given, **_statement_settings(parsed)}, self.config.timezone)
+        status = self._processes.new_status(session.user, settings)
         context = Context(self, session, settings, session.new_query_id(), body, parameters or {}, status=status)
+        context.statistics.memory = status.memory
         process = Process(context.query_id, text[:10_000], session.user, context.statistics, status=status)
         end = self._processes.add(process)
         try:
@@ -160,10 +170,7 @@ class Engine:
             end()
             result.close()
             return result
-        process.cancel = result.cancel
         process.refresh = result.refresh
-        if process.is_cancelled:
-            result.cancel()
         close = result.on_close
 
         def on_close() -> None:
@@ -175,7 +182,7 @@ class Engine:
     def select(self, query: str, context: Context) -> QueryResult:
         """Runs a query over the tables of the session."""
         return _as_query_result(
-            self.query_engine.select(query, **self._query_arguments(context)),  # type: ignore[arg-type]
+            self.query_engine.select(query, status=context.status, **self._query_arguments(context)),  # type: ignore[arg-type]
             context,
         )
 
@@ -221,8 +228,6 @@ class Engine:
                 "currentUser": context.session.user,
                 "queryID": context.query_id,
                 "timezone": context.settings.timezone,
-                "serverUUID": self.uuid,
-                "profiles": context.session.profile,
                 "serverTimezone": self.config.timezone,
             },
         }
@@ -230,17 +235,17 @@ class Engine:
     # -- what there is ------------------------------------------------------------------------------------------
 
     def database_names(self) -> list[str]:
-        return sorted([*self.catalog.databases(), *self.system_databases])
+        return sorted([*self.catalog.databases(), "system"])
 
     def table_names(self, database: str) -> list[str]:
         """Raises 81 (UNKNOWN_DATABASE)."""
-        if database in self.system_databases:
-            return sorted(self.system_databases[database])
+        if database == "system":
+            return sorted(self.system_tables)
         return [table.definition.name for table in self.catalog.tables(database)]
 
     def table_schema(self, database: str, table: str) -> TableSchema:
-        if table in self.system_databases.get(database, {}):
-            return self.system_databases[database][table].schema
+        if database == "system" and table in self.system_tables:
+            return self.system_tables[table].schema
         return self.catalog.table(database, table).description.schema
 
     def processes(self) -> Iterator[Process]:
@@ -259,6 +264,14 @@ class Engine:
             for table in self.catalog.tables()
             if isinstance(table, ReplicatedTable)
         ]
+
+
+def spill_directory(config: Config) -> Path:
+    """Where queries put what does not fit into memory. What a server that was killed left there is removed."""
+    directory = (config.tmp_path or config.path / "tmp").absolute() / "spill"
+    shutil.rmtree(directory, ignore_errors=True)
+    make_directories(directory)
+    return directory
 
 
 def local_engine_path() -> tempfile.TemporaryDirectory[str]:
@@ -300,7 +313,11 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
 def _translated(batches: Iterator[pa.RecordBatch], process: Process, on_close: object) -> Iterator[pa.RecordBatch]:
     """The batches; closes at the end or at an error."""
     try:
-        yield from batches
+        for batch in batches:
+            process.is_working = False
+            yield batch
+            process.is_working = True
+            process.status.check()
     except PandoError as error:
         raise process.translate(error) from error
     finally:

@@ -1,4 +1,7 @@
-"""The statements running now: seen in ``system.processes``, ended by KILL QUERY, a client's leaving or a time limit."""
+"""The statements running now: seen in ``system.processes``, ended by KILL QUERY, a client's leaving or a limit.
+
+Memory is counted on three levels: a query's tracker under its user's, and that under the server's.
+"""
 
 from __future__ import annotations
 
@@ -9,66 +12,79 @@ from dataclasses import dataclass, field
 
 from engine.session import QueryStatistics
 from parts.errors import CancelledError, PandoError, UserError
-from parts.query_status import QueryStatus
+from parts.query_status import MemoryTracker, QueryStatus
+from sql.settings import Settings
 
 
-@dataclass
+@dataclass(eq=False)
 class Process:
     query_id: str
     query: str
     user: str
     statistics: QueryStatistics
     started: float = field(default_factory=time.time)
-    cancel: Callable[[], None] = lambda: None
     refresh: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date."""
     status: QueryStatus = field(default_factory=QueryStatus)
     """What the code that works for the statement looks at."""
+    is_working: bool = True
+    """Not so while the client is to take what was made for it."""
 
     def stop(self, reason: PandoError | None = None) -> None:
         self.status.stop(reason)
-        self.cancel()
 
     @property
     def is_cancelled(self) -> bool:
         return self.status.is_stopped
 
     def translate(self, error: PandoError) -> PandoError:
-        """A cancellation is told with its reason (a time limit)."""
+        """A cancellation is told with its reason (a limit)."""
         reason = self.status.reason
         return reason if isinstance(error, CancelledError) and reason is not None else error
 
 
 class ProcessList:
-    """Thread-safe registry of processes."""
+    """Thread-safe registry of processes. ``memory`` is the server's."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemoryTracker | None = None, on_add: Callable[[], None] = lambda: None) -> None:
+        self.memory = memory if memory is not None else MemoryTracker("total")
+        self._on_add = on_add
         self._lock = threading.Lock()
         self._processes: dict[str, Process] = {}
+        self._users: dict[str, MemoryTracker] = {}
 
     def __iter__(self) -> Iterator[Process]:
         with self._lock:
             return iter(list(self._processes.values()))
 
+    def new_status(self, user: str, settings: Settings) -> QueryStatus:
+        """The status of a statement of ``user``. As in ClickHouse the user's newest query says the user's limit."""
+        with self._lock:
+            tracker = self._users.setdefault(user, MemoryTracker("for user", parent=self.memory))
+        tracker.limit_bytes = settings.max_memory_usage_for_user
+        memory = MemoryTracker("for query", settings.max_memory_usage, parent=tracker)
+        return QueryStatus(memory, settings.max_execution_time)
+
+    def of_users(self) -> list[tuple[MemoryTracker, list[Process]]]:
+        """Every user's tracker with the processes it counts."""
+        with self._lock:
+            users, processes = dict(self._users), list(self._processes.values())
+        return [(tracker, [item for item in processes if item.user == name]) for name, tracker in users.items()]
+
     def add(self, process: Process) -> Callable[[], None]:
         """Registers; returns what ends the registration. Raises 216 when the id is in use."""
-        limit_seconds = process.status.max_execution_seconds
         with self._lock:
             if process.query_id in self._processes:
                 raise UserError(
                     "QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING", f"Query with id = {process.query_id} is already running"
                 )
             self._processes[process.query_id] = process
-        timer = threading.Timer(limit_seconds, self._time_out, (process,)) if limit_seconds > 0 else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
+        self._on_add()
 
         def remove() -> None:
-            if timer is not None:
-                timer.cancel()
             with self._lock:
-                self._processes.pop(process.query_id, None)
+                if self._processes.get(process.query_id) is process:
+                    del self._processes[process.query_id]
 
         return remove
 
@@ -79,7 +95,3 @@ class ProcessList:
             return False
         process.stop()
         return True
-
-    @staticmethod
-    def _time_out(process: Process) -> None:
-        process.stop(process.status.timeout_error())

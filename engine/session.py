@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from parts.query_status import MemoryTracker
 from parts.types import DataType
 from sql.formats.text_write import Statistics
 from sql.settings import SettingValue
@@ -22,7 +23,6 @@ class Session:
     user: str = "default"
     query_id: str = ""
     readonly: bool = False
-    profile: str = "default"
 
     def apply(self, changes: Mapping[str, SettingValue | None]) -> None:
         """SET: ``None`` takes a setting back to its default."""
@@ -46,6 +46,12 @@ class QueryStatistics(Statistics):
     result_rows: int = 0
     deduplicated_blocks: int = 0
     total_rows_to_read: int = 0
+    memory: MemoryTracker = field(default_factory=lambda: MemoryTracker("for query"))
+
+    @property
+    def memory_usage(self) -> int:
+        """The most bytes that the statement held at a time."""
+        return self.memory.peak_bytes
 
     @property
     def read_rows(self) -> int:

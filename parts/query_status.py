@@ -2,7 +2,8 @@
 
 One object is made for each statement and handed down to whatever may take long or grow: compiling, parsing input,
 sorting, merging, writing, encoding a result. Such code calls :meth:`QueryStatus.check` between pieces of work of some
-milliseconds, and accounts what it holds with :class:`MemoryTracker`.
+milliseconds, and accounts what it holds with :class:`MemoryTracker`. Work in foreign code that cannot call ``check``
+registers with :meth:`QueryStatus.interrupting` what ends it.
 
 Invariants
 - ``stop`` may be called from any thread, any number of times; the first reason stays.
@@ -26,34 +27,40 @@ class MemoryTracker:
     """Counts the bytes that a query, a user's queries or a whole server hold; refuses what passes its limit.
 
     ``limit_bytes`` 0 is no limit. ``scope`` names the holder in the message: ``for query``, ``for user``, ``total``.
+    ``measured_bytes`` is what the holder takes beside what it accounted, as somebody who measures the process sees it.
     """
 
     def __init__(self, scope: str, limit_bytes: int = 0, parent: MemoryTracker | None = None) -> None:
         self.scope = scope
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.measured_bytes = 0
         self.peak_bytes = 0
         self._parent = parent
         self._lock = threading.Lock()
+
+    @property
+    def total_bytes(self) -> int:
+        return self.used_bytes + self.measured_bytes
+
+    @property
+    def is_exceeded(self) -> bool:
+        return 0 < self.limit_bytes < self.total_bytes
 
     def allocate(self, size_bytes: int, purpose: str) -> None:
         """Counts ``size_bytes`` more here and above. Raises 241 (MEMORY_LIMIT_EXCEEDED), and then counts nothing."""
         if self._parent is not None:
             self._parent.allocate(size_bytes, purpose)
         with self._lock:
-            wanted = self.used_bytes + size_bytes
+            wanted = self.total_bytes + size_bytes
             is_too_much = 0 < self.limit_bytes < wanted
             if not is_too_much:
-                self.used_bytes = wanted
+                self.used_bytes += size_bytes
                 self.peak_bytes = max(self.peak_bytes, wanted)
         if is_too_much:
             if self._parent is not None:
                 self._parent.free(size_bytes)
-            raise UserError(
-                "MEMORY_LIMIT_EXCEEDED",
-                f"Memory limit ({self.scope}) exceeded: {purpose} would use {wanted} bytes, "
-                f"the maximum is {self.limit_bytes} bytes",
-            )
+            raise self.error(wanted, purpose)
 
     def free(self, size_bytes: int) -> None:
         """Gives back what :meth:`allocate` counted."""
@@ -63,6 +70,14 @@ class MemoryTracker:
         if self._parent is not None:
             self._parent.free(size_bytes)
 
+    def check_room(self, size_bytes: int, purpose: str) -> None:
+        """Raises 241 if so many bytes more are not allowed here or above; counts nothing."""
+        tracker: MemoryTracker | None = self
+        while tracker is not None:
+            if 0 < tracker.limit_bytes < tracker.total_bytes + size_bytes:
+                raise tracker.error(tracker.total_bytes + size_bytes, purpose)
+            tracker = tracker._parent
+
     @contextmanager
     def holding(self, size_bytes: int, purpose: str) -> Iterator[None]:
         """Accounts for as long as the block runs. Raises 241 before it is entered."""
@@ -71,6 +86,22 @@ class MemoryTracker:
             yield
         finally:
             self.free(size_bytes)
+
+    def measure(self, size_bytes: int) -> None:
+        """Sets ``measured_bytes``. Raises nothing: who measures decides what follows."""
+        with self._lock:
+            self.measured_bytes = size_bytes
+            self.peak_bytes = max(self.peak_bytes, self.total_bytes)
+
+    def error(self, wanted_bytes: int, purpose: str = "the query") -> UserError:
+        setting = {"for query": "max_memory_usage", "for user": "max_memory_usage_for_user"}.get(
+            self.scope, "max_server_memory_usage"
+        )
+        return UserError(
+            "MEMORY_LIMIT_EXCEEDED",
+            f"Memory limit ({self.scope}) exceeded: {purpose} would use {wanted_bytes} bytes, "
+            f"the maximum is {self.limit_bytes} bytes ({setting})",
+        )
 
 
 class QueryStatus:
@@ -86,6 +117,8 @@ class QueryStatus:
         self.max_execution_seconds = max_execution_seconds
         self._clock = clock
         self._deadline = clock() + max_execution_seconds if max_execution_seconds > 0 else None
+        self._interrupts: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
         self.reason: PandoError | None = None
         """Why the query must end; ``None`` while it may go on."""
 
@@ -97,11 +130,40 @@ class QueryStatus:
         """The next :meth:`check` raises ``reason``: by default 394 (QUERY_WAS_CANCELLED)."""
         if self.reason is None:
             self.reason = reason if reason is not None else CancelledError()
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """Ends what was registered with :meth:`interrupting`; again for what overheard it the first time."""
+        with self._lock:
+            interrupts = list(self._interrupts)
+        for end in interrupts:
+            end()
+
+    def interrupting(self, end: Callable[[], None]) -> Callable[[], None]:
+        """Calls ``end`` (from any thread, perhaps several times) when the query must stop; returns what takes it back.
+
+        A query that is stopped already calls it at once.
+        """
+        with self._lock:
+            self._interrupts.append(end)
+        if self.is_stopped:
+            end()
+
+        def forget() -> None:
+            with self._lock:
+                if end in self._interrupts:
+                    self._interrupts.remove(end)
+
+        return forget
+
+    def expire(self) -> None:
+        """Stops the query when its time is over."""
+        if self.reason is None and self._deadline is not None and self._clock() >= self._deadline:
+            self.stop(self.timeout_error())
 
     def check(self) -> None:
         """Raises 394 when the query was cancelled, 159 (TIMEOUT_EXCEEDED) when its time is over."""
-        if self.reason is None and self._deadline is not None and self._clock() >= self._deadline:
-            self.stop(self.timeout_error())
+        self.expire()
         if self.reason is not None:
             raise self.reason
 

@@ -1,19 +1,26 @@
 """The one DuckDB of the process: in memory, with Pando's macros, closed to files, network and configuration.
 
-User text never reaches it: only what the compilers write. A cursor serves one query.
+User text never reaches it: only what the compilers write. A cursor serves one query. Of the configuration only the
+memory limit changes while it runs. What sorts, joins and aggregations cannot hold in memory goes to a spill directory,
+which is there only while it is needed.
 """
 
 from __future__ import annotations
 
 import atexit
+import os
 import re
+import shutil
+import tempfile
 import threading
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UserError
-from sql import text_conversion
+from sql import guards, text_conversion
 from sql.functions import arithmetic, bits_and_hashes, mathematics, strings
 
 _MACROS = (
@@ -27,15 +34,59 @@ _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
 _lock = threading.Lock()
 
 
+@dataclass
+class Spill:
+    """Where intermediate results go that are too big for memory, and how many bytes at most (0: half of the disk)."""
+
+    directory: Path
+    most_bytes: int = 0
+
+
+_spill = Spill(Path(tempfile.gettempdir()) / f"pando-spill-{os.getpid()}")
+
+
+def spill_to(spill: Spill) -> None:
+    """For the process, from its first query on."""
+    global _spill
+    _spill = spill
+
+
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(
-        ":memory:", config={"enable_external_access": "false", "autoload_known_extensions": "false"}
-    )
+    config = {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(_spill.directory),
+    }
+    connection = duckdb.connect(":memory:", config=config)
+    connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
     for macro in _MACROS:
         connection.execute(f"CREATE MACRO {macro}")
+    guards.register(connection)
+    connection.execute("SET allowed_configs = ['memory_limit']")
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _half_of_disk(directory: Path) -> int:
+    existing = next(parent for parent in directory.absolute().parents if parent.exists())
+    return shutil.disk_usage(existing).free // 2
+
+
+def set_memory_limit(limit_bytes: int) -> bool:
+    """What all queries together may hold in DuckDB's buffers. False when they hold more and cannot let go."""
+    try:
+        with cursor() as setter:
+            setter.execute(f"SET memory_limit = '{limit_bytes}B'")
+    except duckdb.OutOfMemoryException:
+        return False
+    return True
+
+
+def release_memory(limit_bytes: int) -> None:
+    """Gives back the buffers that DuckDB keeps for later; ``limit_bytes`` is its limit afterwards."""
+    set_memory_limit(1 << 20)
+    set_memory_limit(limit_bytes)
 
 
 @atexit.register
@@ -71,7 +122,7 @@ def translate(error: Exception) -> PandoError:
         name = "DECIMAL_OVERFLOW" if "DECIMAL" in first else "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE"
         return UserError(name, first)
     if isinstance(error, duckdb.OutOfMemoryException):
-        return UserError("MEMORY_LIMIT_EXCEEDED", first)
+        return _out_of_memory(first)
     if "More than one row returned" in message:
         return UserError("INCORRECT_RESULT_OF_SCALAR_SUBQUERY", "Scalar subquery returned more than one row")
     if isinstance(error, (duckdb.InvalidInputException,)):
@@ -79,3 +130,16 @@ def translate(error: Exception) -> PandoError:
     if not isinstance(error, duckdb.Error):
         return UserError("LOGICAL_ERROR", f"{type(error).__name__}: {first}")
     return UserError("NOT_IMPLEMENTED", f"This query is not supported: {first}")
+
+
+def _out_of_memory(message: str) -> PandoError:
+    text = message.removeprefix("Out of Memory Error: ")
+    if "max_temp_directory_size" in text or "temp directory" in text:
+        return UserError(
+            "TOO_MANY_ROWS_OR_BYTES",
+            f"Limit for temporary files size exceeded (max_temporary_data_on_disk_size): {text}",
+        )
+    return UserError(
+        "MEMORY_LIMIT_EXCEEDED",
+        f"Memory limit exceeded: {text}. The limit follows max_memory_usage of the queries that run",
+    )

@@ -8,13 +8,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from parts.errors import CancelledError, ConflictError, PandoError
+from parts.query_status import QueryStatus
 from parts.types import DataType, StringType
-from sql import database
+from sql import database, guards
 from sql.functions.registry import Environment
 from sql.passes import rewrite
 from sql.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
@@ -32,6 +34,8 @@ from sql.syntax_tree import Query, Select
 __all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
 
 _BATCH_ROWS = 65536
+_BATCH_BYTES = 32 << 20
+_VECTOR_ROWS = 2048
 _statements = StatementPool()
 
 
@@ -74,8 +78,12 @@ class QueryEngine:
         database: str = "default",
         parameters: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
     ) -> SelectResult:
-        """Starts a query. Errors of the text are raised here, errors of the data while the batches are read."""
+        """Starts a query. Errors of the text are raised here, errors of the data while the batches are read.
+
+        ``status`` ends it (394, 159, 241) wherever it is.
+        """
         key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), parameters)
 
         def new_plan(with_codes: bool) -> Plan:
@@ -87,7 +95,7 @@ class QueryEngine:
             return plan
 
         plan = self._plans.find(key, catalog) or new_plan(True)
-        run = _Run(plan, settings.max_threads, lambda: new_plan(False))
+        run = _Run(plan, settings.max_threads, lambda: new_plan(False), status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def describe(
@@ -137,7 +145,7 @@ class QueryEngine:
         with_codes: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         given = dict(constants or {})
-        environment = Environment(given.get("timezone", "UTC"), given, time.time(), settings)
+        environment = Environment(given.get("timezone", "UTC"), given, time.time())
         tree = rewrite(parse_query(query), parameters or {})
         compiler = QueryCompiler(catalog, environment, database, settings)
         compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
@@ -150,15 +158,20 @@ class QueryEngine:
 class _Run:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
-    def __init__(self, plan: Plan, max_threads: int, plan_without_codes: Callable[[], Plan]) -> None:
+    def __init__(
+        self, plan: Plan, max_threads: int, plan_without_codes: Callable[[], Plan], status: QueryStatus
+    ) -> None:
         self.plan = plan
         self._plan_without_codes = plan_without_codes
-        self.state = ScanState()
+        self._status = status
+        self.state = ScanState(status=status)
         self._max_threads = max_threads
         self._snapshots: list[PartsSnapshot] = []
         self._lock = threading.Lock()  # a statement given back must not be interrupted
         self._lease: Lease | None = None
         self._closed = False
+        self._on_close = ExitStack()
+        self._on_close.callback(status.interrupting(self._interrupt))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -221,13 +234,25 @@ class _Run:
             streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads, self.plan.first_rows)
             if planned.scan.coded:
                 streams[name].begin()
-        lease = _statements.lease(self.plan.sql, streams)
+        self._status.check()
+        text = self._on_close.enter_context(guards.running(self.plan.sql, self._status))
+        lease = _statements.lease(text, streams)
         with self._lock:
             if self._closed or self.state.cancelled:
                 lease.close()
                 raise CancelledError()
             self._lease = lease
-        yield from lease.batches(_BATCH_ROWS)
+        for batch in lease.batches(self._batch_rows(parts)):
+            self._status.check()
+            yield batch
+
+    def _batch_rows(self, parts: Sequence[Sequence[PrunedPart] | None]) -> int:
+        """Rows of a batch of the result, so that the longest rows that are read, or made, do not make it too big."""
+        if guards.is_guarded(self.plan.sql):
+            return _VECTOR_ROWS
+        stored = [item.part for chosen in parts for item in chosen or () if item.part.rows]
+        row_bytes = max((part.data_uncompressed_bytes // part.rows for part in stored), default=0)
+        return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
 
     def _parts(self, planned: ScanPlan) -> list[PrunedPart] | None:
         relation = planned.scan.source.relation
@@ -237,6 +262,7 @@ class _Run:
         snapshot = relation.snapshot()
         self._snapshots.append(snapshot)
         kept = planned.analysis.fresh().prune(list(snapshot.parts))
+        self._status.check()
         statistics = self.state.statistics
         statistics.parts += len(kept)
         statistics.marks += sum(item.marks for item in kept)
@@ -249,6 +275,9 @@ class _Run:
 
     def cancel(self) -> None:
         self.state.cancelled = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         with self._lock:
             if self._lease is not None and not self._closed:
                 self._lease.interrupt()
@@ -260,6 +289,7 @@ class _Run:
             self._closed = True
             lease = self._lease
         self.state.cancelled = True
+        self._on_close.close()
         if lease is not None:
             lease.close()
         for snapshot in self._snapshots:

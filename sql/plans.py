@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from parts.schema import TableDescription
-from parts.types import DataType
+from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
+from sql import guards
 from sql.analysis import Analysis, analyse_scan
 from sql.query_compiler import CompiledQuery, Scan
 from sql.relation import PartsRelation, RelationCatalog
@@ -90,6 +91,8 @@ def _first_rows(tree: Query) -> int:
 
 def _final_sql(compiled: CompiledQuery) -> str:
     """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
+    if guards.is_guarded(compiled.sql):
+        compiled = replace(compiled, sql=_bounded(compiled))
     casts = [output_cast(type_) for _, type_ in compiled.columns]
     if not any(casts):
         return compiled.sql
@@ -97,6 +100,29 @@ def _final_sql(compiled: CompiledQuery) -> str:
         f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
     ]
     return f"SELECT {', '.join(columns)} FROM ({compiled.sql})"
+
+
+def _bounded(compiled: CompiledQuery) -> str:
+    """The statement with a bound on the bytes of a vector of its rows: a long value may stand in each of them."""
+    sizes = [_size(f"c{position}", type_) for position, (_, type_) in enumerate(compiled.columns)]
+    given = [f"coalesce({size}, 0)" for size in sizes if size]
+    if not given:
+        return compiled.sql
+    return f"SELECT * FROM ({compiled.sql}) WHERE {guards.room(' + '.join(given))} IS NOT NULL"
+
+
+def _size(value: str, type_: DataType) -> str:
+    """The bytes of a value that may be long; ``""`` for another."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _size(value, inner)
+        case StringType():
+            return f"strlen({value})"
+        case ArrayType(inner):
+            size = _size("w", inner)
+            longer = f" + coalesce(list_sum(list_transform({value}, lambda w: {size})), 0)" if size else ""
+            return f"CAST(len({value}) * 16{longer} AS BIGINT)"
+    return ""
 
 
 # Keeping --------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from parts.errors import CorruptionError, PandoError
+from parts.query_status import QueryStatus
 from parts.reader import RowRange
 from parts.types import (
     ArrayType,
@@ -59,6 +60,7 @@ class ScanState:
     cancelled: bool = False
     met_long_string: bool = False
     """A scan ended because a string has no code."""
+    status: QueryStatus = field(default_factory=QueryStatus)
 
 
 def _comes_as(type_: DataType) -> str:
@@ -178,6 +180,7 @@ class ScanStream:
         stored = [name for name in self._names if name not in VIRTUAL_COLUMNS]
         first_rows = min(self._first_rows, _MOST_FIRST_ROWS)
         for pruned in parts:
+            self._state.status.check()
             try:
                 rows = pruned.needed_rows(stored)
                 # Rows that are looked at and left out count as read, as in ClickHouse.
@@ -236,6 +239,7 @@ def _counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) ->
         for arrays, rows in batches:
             if state.cancelled:
                 return
+            state.status.check()
             if not arrays:
                 if len(zeros) < rows:
                     zeros = pa.array(np.zeros(rows, np.uint8))

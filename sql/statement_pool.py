@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from sql import database
+from sql import database, guards
 from sql.scans import ScanStream
 
 _MOST_IDLE = 32
@@ -108,7 +108,7 @@ class StatementPool:
         """Whether the statement stays, idle, for another query."""
         surplus = None
         with self._lock:
-            if len(key[0]) > _LONGEST_TEXT or key in self._idle:
+            if len(key[0]) > _LONGEST_TEXT or key in self._idle or guards.NAME in key[0]:
                 return False
             self._idle[key] = statement
             if len(self._idle) > self._most_idle:

@@ -129,7 +129,7 @@ class Exchange:
     def counts(self) -> dict[str, int]:
         names = (
             "read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows",
-            "deduplicated_blocks",
+            "deduplicated_blocks", "memory_usage",
         )  # fmt: skip
         statistics = self._result.statistics if self._result is not None else None
         counts = {name: getattr(statistics, name, 0) for name in names}
@@ -162,7 +162,6 @@ class Exchange:
             database=request.database or kept.database,
             settings=settings,
             user=kept.user,
-            profile=kept.profile,
             query_id=self.query_id,
             readonly=bool(request.is_read_only or self._user.readonly or settings.get("readonly")),
         )
@@ -175,11 +174,7 @@ class Exchange:
             self._kept.apply(setting_changes(statement, self._engine.config))
 
     def _new_session(self) -> Session:
-        return Session(
-            user=self._request.credentials.user,
-            settings=self._engine.config.profile(self._user.profile),
-            profile=self._user.profile,
-        )
+        return Session(user=self._request.credentials.user, settings=self._engine.config.profile(self._user.profile))
 
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""

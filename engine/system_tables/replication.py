@@ -25,13 +25,12 @@ def _replicas(engine: Engine) -> Iterator[Row]:
     for table in _replicated(engine):
         counts = table.queue.counts()
         keeper = _Questions(table)
-        problem = table.problem()
         yield (
             table.definition.database,
             table.definition.name,
             table.definition.engine_name,
-            int(problem is None),
-            int(problem is not None),
+            int(table.activation is not None),
+            int(table.activation is None),
             int(table.is_session_expired),
             counts.future_parts,
             len(table.part_checks),
@@ -52,7 +51,7 @@ def _replicas(engine: Engine) -> Iterator[Row]:
             len(keeper.replicas),
             sum(keeper.replicas.values()),
             keeper.lost_part_count,
-            problem or "",
+            table.readonly_reason,
             keeper.exception,
             [(name, int(active)) for name, active in keeper.replicas.items()],
         )

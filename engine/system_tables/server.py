@@ -1,4 +1,4 @@
-"""``system.one``, ``macros`` and ``processes``."""
+"""``system.one``, ``macros``, ``functions`` and ``processes``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from engine.system_tables.system_table import Row, system_table
+from sql.functions import function_names
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -20,9 +21,13 @@ def _processes(engine: Engine) -> Iterator[Row]:
             process.user,
             process.query_id,
             now - process.started,
+            int(process.is_cancelled),
             statistics.read_rows,
             statistics.read_bytes,
             statistics.written_rows,
+            statistics.written_bytes,
+            process.status.memory.total_bytes,
+            process.status.memory.peak_bytes,
             process.query,
         )
 
@@ -31,14 +36,23 @@ TABLES = (
     system_table("one", "dummy UInt8", lambda _: [(0,)]),
     system_table("macros", "macro String\nsubstitution String", lambda engine: sorted(engine.config.macros.items())),
     system_table(
+        "functions",
+        "name String\nis_aggregate UInt8",
+        lambda _: [(name, int(is_aggregate)) for name, is_aggregate in function_names()],
+    ),
+    system_table(
         "processes",
         """
         user String
         query_id String
         elapsed Float64
+        is_cancelled UInt8
         read_rows UInt64
         read_bytes UInt64
         written_rows UInt64
+        written_bytes UInt64
+        memory_usage Int64
+        peak_memory_usage Int64
         query String
         """,
         _processes,

@@ -17,7 +17,7 @@ from sql.functions import (
     strings_search,
     windows,
 )
-from sql.functions.registry import function_names, function_traits
+from sql.functions.registry import function_names
 
 __all__ = [
     "aggregates",
@@ -30,7 +30,6 @@ __all__ = [
     "date_arithmetic",
     "dates",
     "function_names",
-    "function_traits",
     "maps_and_tuples",
     "mathematics",
     "session",

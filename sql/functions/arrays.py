@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
+from sql import guards
 from sql.casts import convert
 from sql.functions.maps_and_tuples import make_tuple, map_element
 from sql.functions.registry import Call, define, function
@@ -116,8 +117,31 @@ def number_range(call: Call) -> Typed:
         if not is_integer(arg.type):
             raise call.wrong_type(position, "an integer")
     inner = supertype(arg.type for arg in call.args)
-    numbers = ", ".join(f"CAST({arg.sql} AS BIGINT)" for arg in call.args)
-    return Typed(cast(f"range({numbers})", ArrayType(inner)), ArrayType(inner))
+    numbers = [f"CAST({arg.sql} AS BIGINT)" for arg in call.args]
+    if not all(arg.is_literal and isinstance(arg.value, int) and abs(arg.value) <= _FEW for arg in call.args):
+        numbers = _guarded_range(numbers)
+    return Typed(cast(f"range({', '.join(numbers)})", ArrayType(inner)), ArrayType(inner))
+
+
+_FEW = 10_000
+"""Elements that are never too many."""
+_RANGE = guards.Most(
+    "ARGUMENT_OUT_OF_BOUND", 500_000_000, True,
+    "A call to function range would produce {size} array elements, which is greater than the allowed maximum of {most}",
+)  # fmt: skip
+_RESIZE = guards.Most(
+    "TOO_LARGE_ARRAY_SIZE", 1 << 30, False, "Too large array size: {size}, maximum: {most}"
+)  # fmt: skip
+
+
+def _guarded_range(numbers: list[str]) -> list[str]:
+    if len(numbers) == 1:
+        return [guards.room(numbers[0], "8", _RANGE)]
+    start, end, *step = numbers
+    if not step:
+        return [start, f"{start} + {guards.room(f'greatest({end} - {start}, 0)', '8', _RANGE)}"]
+    count = f"greatest(({end} - {start}) // nullif({step[0]}, 0) + 1, 0)"
+    return [f"CASE WHEN {guards.room(count, '8', _RANGE)} IS NULL THEN NULL ELSE {start} END", end, step[0]]
 
 
 @function("arrayConcat", (1, None))
@@ -194,7 +218,8 @@ def array_slice(call: Call) -> Typed:
 def array_resize(call: Call) -> Typed:
     type_ = array_type(call)
     fill = convert(call.args[2], type_.inner) if len(call.args) > 2 else default_sql(type_.inner)
-    return Typed(f"list_resize({call.args[0].sql}, CAST({call.args[1].sql} AS BIGINT), {fill})", type_)
+    size = guards.room(f"CAST({call.args[1].sql} AS BIGINT)", "16", _RESIZE)
+    return Typed(f"list_resize({call.args[0].sql}, {size}, {fill})", type_)
 
 
 @function("arrayZip", (1, None))
@@ -243,11 +268,18 @@ class _Mapped:
         self.body = body
 
     def transformed(self, sql: str | None = None) -> str:
-        return f"list_transform({self.list}, lambda {self.variable}: {sql or self.body.number})"
+        body = self._watched(sql or self.body.number)
+        return f"list_transform({self.list}, lambda {self.variable}: {body})"
+
+    def _watched(self, body: str) -> str:
+        """A body that looks whether the query may go on, if it may be run for very many elements of few rows."""
+        is_watched = guards.is_guarded(self.list)
+        return guards.watched(body, is_watched)
 
     def filtered(self) -> str:
         """The elements of the first array where the body holds."""
-        kept = f"list_filter({self.list}, lambda {self.variable}: coalesce({self.body.condition}, false))"
+        condition = self._watched(f"coalesce({self.body.condition}, false)")
+        kept = f"list_filter({self.list}, lambda {self.variable}: {condition})"
         if self.list == self.array.sql:
             return kept
         return f"list_transform({kept}, lambda {self.variable}: {self.variable}[1])"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.types import ArrayType, FixedStringType, StringType, strip_nullable
+from sql import guards
 from sql.functions.registry import Call, define, function
 from sql.text_conversion import to_text
 from sql.type_inference import is_string
@@ -59,7 +60,6 @@ define("leftUTF8", _simple("left({0}, {1})", 1), 2)
 define("rightUTF8", _simple("right({0}, {1})", 1), 2)
 define("left", _simple("pando_byte_left({0}, {1})", 1), 2, any_case=True)
 define("right", _simple("pando_byte_right({0}, {1})", 1), 2, any_case=True)
-define("replaceAll replace", _simple("pando_replace({0}, {1}, {2})", 3), 3, any_case=True)
 define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1, any_case=True)
 define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1, any_case=True)
 define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
@@ -72,6 +72,16 @@ define(
 )
 define("toValidUTF8", _simple("{0}", 1), 1)
 define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
+
+
+@function("replaceAll replace", 3, any_case=True)
+def replace_all(call: Call) -> Typed:
+    value, old, new = (string(call, position) for position in range(3))
+    lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
+    if 0 <= lengths[1] <= lengths[0]:
+        return Typed(f"pando_replace({value}, {old}, {new})", STRING)
+    room = guards.room(f"strlen({value}) // greatest(strlen({old}), 1)", f"strlen({new})")
+    return Typed(f"pando_replace({value}, {old}, CASE WHEN {room} IS NULL THEN NULL ELSE {new} END)", STRING)
 
 
 @function("replaceOne", 3)
@@ -170,10 +180,19 @@ define("trimLeft ltrim", _trim("ltrim"), (1, 2), any_case=True)
 define("trimRight rtrim", _trim("rtrim"), (1, 2), any_case=True)
 
 
+_PADDED = guards.Most(
+    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "New padded length ({size}) is too big, maximum is: {most}"
+)  # fmt: skip
+_REPEATED = guards.Most(
+    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "Too many times to repeat ({size}), maximum is: {most}"
+)  # fmt: skip
+
+
 def _pad(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         fill = string(call, 2) if len(call.args) > 2 else "' '"
-        return Typed(f"{name}({string(call, 0)}, CAST({call.args[1].sql} AS INTEGER), {fill})", STRING)
+        size = guards.room(number(call, 1), "1", _PADDED)
+        return Typed(f"{name}({string(call, 0)}, CAST({size} AS INTEGER), {fill})", STRING)
 
     return build
 
@@ -184,12 +203,14 @@ define("rightPad rpad rightPadUTF8", _pad("rpad"), (2, 3), any_case=True)
 
 @function("repeat", 2, any_case=True)
 def repeat(call: Call) -> Typed:
-    return Typed(f"repeat({string(call, 0)}, greatest({number(call, 1)}, 0))", STRING)
+    times = guards.room(f"greatest({number(call, 1)}, 0)", f"strlen({string(call, 0)})", _REPEATED)
+    return Typed(f"repeat({string(call, 0)}, {times})", STRING)
 
 
 @function("space", 1, any_case=True)
 def space(call: Call) -> Typed:
-    return Typed(f"repeat(' ', greatest({number(call, 0)}, 0))", STRING)
+    times = guards.room(f"greatest({number(call, 0)}, 0)", "1", _REPEATED)
+    return Typed(f"repeat(' ', {times})", STRING)
 
 
 @function("concat", (0, None), any_case=True)

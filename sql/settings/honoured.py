@@ -52,6 +52,14 @@ class Settings:
     max_block_size: int = _setting("NonZeroUInt64", 65_409, "Rows in a block of a result")
     max_threads: int = _setting("MaxThreads", 0, "Threads that decode what a query reads (0: the whole pool)")
     max_execution_time: float = _setting("Seconds", 0.0, "Seconds after which a query is ended (159); 0: none")
+    max_memory_usage: int = _setting(
+        "UInt64",
+        0,
+        "Bytes of memory a query may use (241); 0: as many as the server has",
+    )
+    max_memory_usage_for_user: int = _setting(
+        "UInt64", 0, "Bytes of memory all queries of a user may use together (241); 0: any"
+    )
     join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
     max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
     readonly: int = _setting("UInt64", 0, "1: only reading and no change of settings; 2: only reading")

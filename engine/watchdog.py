@@ -1,0 +1,155 @@
+"""One thread that looks at all running statements many times a second: whose time is over, who takes too much memory.
+
+Time: a statement past its ``max_execution_time`` is stopped, and one that was stopped is interrupted again at every
+look, because an interrupt that comes before its query has begun is lost.
+
+Memory: what the statements account themselves is exact. What foreign code takes for them (DuckDB's vectors and hash
+tables, Arrow, Python) is measured as the growth of the process since it was idle, and shared out: growth between two
+looks belongs in equal parts to the statements that worked then. With one statement at work the measure is exact; with
+several it is fair, not exact. A statement over its own limit is stopped; over a user's or the server's limit the one
+that holds most is. DuckDB's own limit follows the statements that run: it may hold three quarters of the sum of their
+limits, and beyond that writes to its spill directory what can be written there.
+
+Invariants
+- The sum of ``measured_bytes`` of all statements is the process's growth less what they accounted.
+- When the last statement is gone, memory that a big one left with the allocators is given back to the system.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from engine.processes import Process, ProcessList
+from parts.memory import available_memory, held_memory, release_memory
+from parts.query_status import MemoryTracker
+from sql import database
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.02
+_DUCKDB_SHARE = 0.75
+_IDLE_BYTES = 1 << 30
+"""DuckDB's limit until the watchdog has looked at a query for the first time."""
+_WORTH_RELEASING_BYTES = 32 << 20
+
+
+class Watchdog:
+    """``run_once`` is one look. ``wake`` (from any thread) says that there is something to look at."""
+
+    def __init__(self, processes: ProcessList, held: Callable[[], int] = held_memory) -> None:
+        self._processes = processes
+        self._held = held
+        self._idle_bytes = held()
+        self._peak_growth_bytes = 0
+        self._duckdb_limit_bytes = 0
+        self._wake = threading.Event()
+        self._is_ending = False
+        self._thread: threading.Thread | None = None
+
+    # -- the thread -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._limit_duckdb([])
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_ending = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def wake(self) -> None:
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while not self._is_ending:
+            self._wake.wait()
+            self._wake.clear()
+            is_busy = True
+            while is_busy and not self._is_ending:
+                pause.wait(LOOK_SECONDS)
+                try:
+                    is_busy = self.run_once()
+                except Exception:
+                    logger.exception("the watchdog's look at the running statements failed")
+
+    # -- one look -------------------------------------------------------------------------------------------------
+
+    def run_once(self) -> bool:
+        """Whether there is something to look at again."""
+        running = list(self._processes)
+        for process in running:
+            process.status.expire()
+            if process.is_cancelled:
+                process.status.interrupt()
+        growth = self._measure(running)
+        self._stop_hogs(running)
+        self._limit_duckdb(running)
+        if not running:
+            self._settle(growth)
+        return bool(running)
+
+    def _measure(self, running: Sequence[Process]) -> int:
+        accounted = sum(process.status.memory.used_bytes for process in running)
+        growth = self._held() - self._idle_bytes - accounted
+        if growth < 0:  # the process shrank since it was idle
+            self._idle_bytes += growth
+            growth = 0
+        share_out(growth, running)
+        for tracker, processes in self._processes.of_users():
+            tracker.measure(sum(process.status.memory.measured_bytes for process in processes))
+        self._processes.memory.measure(self._idle_bytes + growth)
+        self._peak_growth_bytes = max(self._peak_growth_bytes, growth + accounted)
+        return growth
+
+    def _stop_hogs(self, running: Sequence[Process]) -> None:
+        for process in running:
+            _stop_if_exceeded(process.status.memory, [process])
+        for tracker, processes in self._processes.of_users():
+            _stop_if_exceeded(tracker, processes)
+        _stop_if_exceeded(self._processes.memory, running)
+
+    def _limit_duckdb(self, running: Sequence[Process]) -> None:
+        most = self._processes.memory.limit_bytes or available_memory()
+        limits = [process.status.memory.limit_bytes or most for process in running]
+        wanted = int(min(sum(limits) or _IDLE_BYTES, most) * _DUCKDB_SHARE)
+        if wanted != self._duckdb_limit_bytes and database.set_memory_limit(wanted):
+            self._duckdb_limit_bytes = wanted
+
+    def _settle(self, growth: int) -> None:
+        """Nothing runs: the process is as big as it is when idle."""
+        if max(self._peak_growth_bytes, growth) > _WORTH_RELEASING_BYTES:
+            database.release_memory(self._duckdb_limit_bytes)
+            release_memory()
+        self._peak_growth_bytes = 0
+        if not any(self._processes):
+            self._idle_bytes = self._held()
+
+
+def share_out(growth: int, running: Sequence[Process]) -> None:
+    """Sets the measured bytes of the statements so that their sum is ``growth``."""
+    if not running:
+        return
+    before = sum(process.status.memory.measured_bytes for process in running)
+    if growth < before:
+        for process in running:
+            process.status.memory.measure(process.status.memory.measured_bytes * growth // before)
+        return
+    working = [process for process in running if process.is_working] or running
+    for process in working:
+        process.status.memory.measure(process.status.memory.measured_bytes + (growth - before) // len(working))
+
+
+def _stop_if_exceeded(tracker: MemoryTracker, processes: Sequence[Process]) -> None:
+    """Stops the statement that holds most, unless one is ending already."""
+    if not tracker.is_exceeded or not processes or any(process.is_cancelled for process in processes):
+        return
+    hog = max(processes, key=lambda process: process.status.memory.total_bytes)
+    error = tracker.error(tracker.total_bytes)
+    logger.warning("query %s is stopped: %s", hog.query_id, error)
+    hog.stop(error)

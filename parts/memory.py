@@ -1,0 +1,57 @@
+"""How much memory this machine gives the process, how much the process holds, and giving it back.
+
+Bytes throughout. Memory behind mapped files is not counted: the system takes it back when it needs it.
+Source: ``/proc`` and cgroups of Linux; where they are missing the numbers fall back to what POSIX tells.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@cache
+def available_memory() -> int:
+    """The machine's memory, or the container's where that is less."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES]
+    for file in _CGROUP_LIMITS:
+        try:
+            limits.append(int(file.read_text()))
+        except (OSError, ValueError):  # "max": no limit
+            continue
+    return min(limit for limit in limits if limit > 0)
+
+
+def held_memory() -> int:
+    """What the process holds in memory now, without mapped files."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            fields = file.read().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+def release_memory() -> None:
+    """Gives what the allocators keep for later back to the system. Takes some milliseconds."""
+    pa.default_memory_pool().release_unused()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    try:
+        return cast(Callable[[int], int], ctypes.CDLL(None).malloc_trim)
+    except (OSError, AttributeError):  # not glibc
+        return None

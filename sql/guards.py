@@ -1,0 +1,128 @@
+"""Bounds on what one call of a function may make: DuckDB fills a whole vector of values before it looks at anything.
+
+A function that makes much of little (``range``, ``repeat``, …) passes the size of each value through the function
+``pando_room(spec, size, weight)``, which gives the size back if a vector of such values (``weight`` bytes for each unit
+of size) fits the query's memory, and otherwise ends the query with 241. ``spec`` names the running query and a bound:
+the compilers write :data:`RUN`, and the executor puts the number there under which it entered the query's status.
+A lambda that is run for very many elements calls the same function, to look whether the query may go on.
+
+Invariant: every call sees the sizes of one vector, up to 2048 values, and is never folded to a constant.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.errors import PandoError, UserError
+from parts.query_status import QueryStatus
+
+NAME = "pando_room"
+RUN = "/*run*/"
+"""Stands for the number of the running query."""
+_COPIES = 6
+"""How often a vector may be in memory at once: made, grown, copied, turned to Arrow and to text."""
+_ALWAYS_BYTES = 256 << 20
+"""What may be made where no query is known: in the expressions of a table."""
+_WATCH_BEGIN, _WATCH_END = "/*watch*/", "/*watched*/"
+
+
+class Most(NamedTuple):
+    """A bound of ClickHouse's on the sizes of a vector: on each, or on their sum."""
+
+    error: str
+    most: int
+    is_of_sum: bool
+    message: str
+    """With ``{size}`` and ``{most}``."""
+
+
+_mosts: list[Most] = []
+
+_numbers = itertools.count(1)
+_running: dict[str, QueryStatus] = {}
+_lock = threading.Lock()
+
+
+def room(size: str, weight: str = "1", most: Most | None = None) -> str:
+    """The SQL text of a guarded size; ``weight`` (SQL too) is the bytes of a unit of it."""
+    if most is not None and most not in _mosts:
+        _mosts.append(most)
+    bound = _mosts.index(most) if most is not None else ""
+    return f"{NAME}('{RUN};{bound}', {size}, {weight})"
+
+
+def is_guarded(sql: str) -> bool:
+    return NAME in sql
+
+
+def watched(body: str, is_watched: bool) -> str:
+    """The body of a lambda, looking whether the query may go on at every vector of elements.
+
+    One that is not yet watched is marked, for the lambda around it if there is one.
+    """
+    inner = body.replace(_WATCH_BEGIN, _BEGIN).replace(_WATCH_END, _END)
+    begin, end = (_BEGIN, _END) if is_watched or inner != body or _BEGIN in body else (_WATCH_BEGIN, _WATCH_END)
+    return f"{begin}{inner}{end}"
+
+
+_BEGIN = f"(CASE WHEN {room('1', '64')} IS NULL THEN NULL ELSE ("
+_END = ") END)"
+
+
+@contextmanager
+def running(sql: str, status: QueryStatus) -> Iterator[str]:
+    """The text for one run of it."""
+    if not is_guarded(sql):
+        yield sql
+        return
+    number = str(next(_numbers))
+    with _lock:
+        _running[number] = status
+    try:
+        yield sql.replace(RUN, number)
+    finally:
+        with _lock:
+            _running.pop(number, None)
+
+
+def register(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.create_function(
+        NAME, _room, ["VARCHAR", "BIGINT", "BIGINT"], "BIGINT",
+        type="arrow", side_effects=True, null_handling="special",
+    )  # fmt: skip
+
+
+def _room(spec: pa.ChunkedArray, size: pa.ChunkedArray, weight: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not len(spec):
+        return size
+    run, _, bound = spec[0].as_py().partition(";")
+    try:
+        check_room(size, weight, _mosts[int(bound)] if bound else None, _running.get(run))
+    except PandoError as error:
+        raise ValueError(f"pando:{error.code}:{error.message}") from None
+    return size
+
+
+def check_room(size: pa.ChunkedArray, weight: pa.ChunkedArray, most: Most | None, status: QueryStatus | None) -> None:
+    """Raises ``most``'s error; 241 when values of these sizes, and the copies made of them, are too much for the query;
+    and what ``status`` raises."""
+    if status is not None:
+        status.check()
+    if most is not None:
+        found = (pc.sum(size) if most.is_of_sum else pc.max(size)).as_py() or 0
+        if found > most.most:
+            raise UserError(most.error, most.message.format(size=found, most=most.most))
+    made = pc.sum(pc.multiply(pc.cast(size, pa.float64(), safe=False), pc.cast(weight, pa.float64(), safe=False)))
+    made_bytes = int(made.as_py() or 0)
+    if status is not None:
+        status.memory.check_room(made_bytes * _COPIES, f"making values of {made_bytes} bytes")
+    elif made_bytes > _ALWAYS_BYTES:
+        raise UserError("MEMORY_LIMIT_EXCEEDED", f"Values of {made_bytes} bytes are more than {_ALWAYS_BYTES} bytes")
