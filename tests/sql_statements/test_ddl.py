@@ -140,7 +140,7 @@ def test_replica_location_by_default() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [("'/p/{nonsense}', 'r'", 139), ("'p', 'r'", 36), ("'/p', ''", 230), ("'/p', 'a/b'", 230), ("p, 'r'", 36)],
+    [("'/p/{nonsense}', 'r'", 139), ("'p', 'r'", 36), ("'/p', ''", 237), ("'/p', 'a/b'", 237), ("p, 'r'", 36)],
 )
 def test_bad_replica_locations(arguments: str, code: int) -> None:
     table = create(f"CREATE TABLE t (a UInt8) ENGINE = ReplicatedMergeTree({arguments}) ORDER BY a")
