@@ -103,12 +103,17 @@ class CredentialsConfig(_Section):
     password: Text = ""
 
 
+class HeaderConfig(_Section):
+    name: str
+    value: Text
+
+
 class UserConfig(_Section):
-    """A user of the HTTP interface. ``readonly`` users may only read."""
+    """A user of the HTTP interface. ``readonly`` is the setting of that name, for all the user's sessions."""
 
     password: Text = ""
     password_sha256_hex: str = ""
-    readonly: bool = False
+    readonly: Annotated[int, Field(ge=0, le=2)] = 0
     profile: str = "default"
 
 
@@ -136,6 +141,10 @@ class Config(_Section):
     max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
     max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
     """Bytes that queries may put on disk for want of memory; 0: half of the disk that is free."""
+    max_connections: Annotated[int, Field(ge=1)] = 4096
+    """HTTP connections at a time; fewer where the process may open fewer files."""
+    http_options_response: list[HeaderConfig] = Field(default_factory=list)
+    """Headers of answers to OPTIONS, which browsers ask before they let a page of another origin send queries."""
     keep_alive_timeout: Annotated[int, Field(ge=0)] = 30
     """Seconds an idle HTTP connection stays open."""
     shutdown_wait_unfinished: Annotated[int, Field(ge=0)] = 5

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,6 +28,7 @@ from engine.config import Config
 from engine.interpreter import execute_statement
 from engine.interpreter.context import Context
 from engine.processes import Process, ProcessList
+from engine.readonly import check_settings_change
 from engine.relations import SessionRelations
 from engine.replication import Replication
 from engine.session import QueryResult, Session
@@ -149,8 +150,10 @@ class Engine:
         session: Session,
         body: BinaryIO | None = None,
         parameters: Mapping[str, str] | None = None,
+        on_start: Callable[[Process], None] = lambda _: None,
     ) -> QueryResult:
-        """As :meth:`execute`, for a statement that the caller has parsed."""
+        """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
+        check_settings_change(session.settings, _statement_settings(parsed))
         given = {"max_memory_usage": self.config.default_max_memory_usage, **session.settings}
         settings = settings_of({**given, **_statement_settings(parsed)}, self.config.timezone)
         status = self._processes.new_status(session.user, settings)
@@ -159,6 +162,7 @@ class Engine:
         process = Process(context.query_id, text[:10_000], session.user, context.statistics, status=status)
         end = self._processes.add(process)
         try:
+            on_start(process)
             result = execute_statement(parsed, context)
         except PandoError as error:
             end()

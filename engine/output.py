@@ -13,6 +13,8 @@ from sql.formats import Statistics, write_blocks
 from sql.settings import DEFAULT_SETTINGS, Settings, settings_of
 from sql.statements import Insert, ParsedStatement, Select
 
+_MOST_ROWS = 1 << 62
+
 
 def output_settings(config: Config, session: Session, parsed: ParsedStatement, extra: Mapping[str, object]) -> Settings:
     """Those of session and statement, and over them ``extra``."""
@@ -29,7 +31,7 @@ def encode(
     Blocks are as the query makes them; only a ``max_block_size`` that somebody set cuts them further.
     """
     counts = Statistics()
-    limit = settings.max_block_size
+    limit = min(settings.max_block_size, _MOST_ROWS)
     is_limited = limit != DEFAULT_SETTINGS.max_block_size
     started = time.perf_counter()
 

@@ -22,7 +22,10 @@ class Session:
     settings: dict[str, SettingValue] = field(default_factory=dict)
     user: str = "default"
     query_id: str = ""
-    readonly: bool = False
+
+    @property
+    def readonly(self) -> bool:
+        return bool(self.settings.get("readonly"))
 
     def apply(self, changes: Mapping[str, SettingValue | None]) -> None:
         """SET: ``None`` takes a setting back to its default."""

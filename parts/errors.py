@@ -19,6 +19,7 @@ Source of the codes: ClickHouse's ``system.errors``.
 from __future__ import annotations
 
 CODES: dict[str, int] = {
+    "UNSUPPORTED_METHOD": 1,
     "CANNOT_PARSE_TEXT": 6,
     "THERE_IS_NO_COLUMN": 8,
     "NOT_FOUND_COLUMN_IN_BLOCK": 10,

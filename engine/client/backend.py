@@ -171,7 +171,6 @@ class LocalBackend:
 
         parsed = ParsedStatement(query.insert) if query.insert is not None else parse_statement(query.text)
         self.session.query_id = query.query_id
-        self.session.readonly = bool(self.session.settings.get("readonly"))
         result = self._engine.execute_parsed(parsed, query.text, self.session, query.data, self._parameters)
         try:
             if not result.columns:

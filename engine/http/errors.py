@@ -35,6 +35,7 @@ _STATUSES = {
     "UNKNOWN_SETTING": 404,
     "UNKNOWN_FORMAT": 404,
     "SESSION_NOT_FOUND": 404,
+    "UNSUPPORTED_METHOD": 405,
     "TIMEOUT_EXCEEDED": 408,
     "SOCKET_TIMEOUT": 408,
     "NOT_IMPLEMENTED": 501,
@@ -52,6 +53,14 @@ def http_status(error: PandoError) -> int:
     if isinstance(error, UnavailableError):
         return 503
     return 400 if isinstance(error, UserError) else 500
+
+
+def error_headers(error: PandoError, length: int) -> list[tuple[bytes, bytes]]:
+    return [
+        (b"x-clickhouse-exception-code", str(error.code).encode()),
+        (b"content-type", b"text/plain; charset=UTF-8"),
+        (b"content-length", str(length).encode()),
+    ]
 
 
 def error_text(error: PandoError) -> str:

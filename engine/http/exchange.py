@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import threading
 import time
@@ -26,6 +27,8 @@ from engine.http.request import QueryRequest
 from engine.http.sessions import SessionStore
 from engine.interpreter.definitions import setting_changes
 from engine.output import encode, output_settings
+from engine.processes import Process
+from engine.readonly import check_settings_change
 from engine.session import QueryResult, Session
 from parts.errors import CancelledError, PandoError, UserError
 from sql.formats import content_type, find_format
@@ -51,6 +54,7 @@ class Exchange:
         self._user = user
         self._body = body
         self._started = time.perf_counter_ns()
+        self._process: Process | None = None
         self._result: QueryResult | None = None
         self._kept: Session | None = None
         self._chunks: Iterator[bytes] = iter(())
@@ -82,7 +86,9 @@ class Exchange:
         parsed, text, data = self._statement(session)
         if self._is_cancelled:
             raise CancelledError
-        result = self._result = self._engine.execute_parsed(parsed, text, session, data, self._request.parameters)
+        result = self._result = self._engine.execute_parsed(
+            parsed, text, session, data, self._request.parameters, self._on_start
+        )
         self._keep_changes(parsed.statement, session)
         if self._is_cancelled:
             result.cancel()
@@ -106,7 +112,13 @@ class Exchange:
         self._is_cancelled = True
         if self._result is not None:
             self._result.cancel()
-        self._engine.kill_query(self.query_id)
+        if self._process is not None:  # never by its id: that may be another's
+            self._process.stop()
+
+    def _on_start(self, process: Process) -> None:
+        self._process = process
+        if self._is_cancelled:
+            process.stop()
 
     def close(self) -> None:
         with self._lock:
@@ -151,19 +163,19 @@ class Exchange:
                 request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
             )
         kept = self._kept or self._new_session()
-        if (request.settings or request.profile) and (self._user.readonly or kept.settings.get("readonly") == 1):
-            name = next(iter(request.settings), "profile")
-            raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")
+        profile = self._engine.config.profile(request.profile) if request.profile else {}
+        changes = {**profile, **request.settings}
+        check_settings_change(kept.settings, changes)
         if request.database and request.database not in self._engine.database_names():
             raise UserError("UNKNOWN_DATABASE", f"Database {request.database} does not exist")
-        profile = self._engine.config.profile(request.profile) if request.profile else {}
-        settings = {**kept.settings, **profile, **request.settings}
+        settings = {**kept.settings, **changes}
+        if request.is_read_only and not settings.get("readonly"):
+            settings["readonly"] = 2
         return Session(
             database=request.database or kept.database,
             settings=settings,
             user=kept.user,
             query_id=self.query_id,
-            readonly=bool(request.is_read_only or self._user.readonly or settings.get("readonly")),
         )
 
     def _keep_changes(self, statement: Statement, session: Session) -> None:
@@ -174,7 +186,10 @@ class Exchange:
             self._kept.apply(setting_changes(statement, self._engine.config))
 
     def _new_session(self) -> Session:
-        return Session(user=self._request.credentials.user, settings=self._engine.config.profile(self._user.profile))
+        settings = self._engine.config.profile(self._user.profile)
+        if self._user.readonly and settings.get("readonly") != 1:
+            settings["readonly"] = self._user.readonly
+        return Session(user=self._request.credentials.user, settings=settings)
 
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
@@ -257,7 +272,7 @@ def _read_some(stream: BinaryIO, size: int) -> bytes:
 
 
 def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
-    query = prefix + stream.read(max(0, limit + 1 - len(prefix)))
+    query = prefix + stream.read(min(max(0, limit + 1 - len(prefix)), sys.maxsize))
     if len(query) > limit:
         raise UserError(
             "SYNTAX_ERROR", f"Max query size exceeded: the query is longer than max_query_size = {limit} bytes"

@@ -10,30 +10,33 @@ import asyncio
 import contextlib
 import io
 import logging
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from engine.http.body import BodyPipe
-from engine.http.errors import as_pando_error, error_text, exception_tag, exception_trailer, http_status
+from engine.http.errors import as_pando_error, error_headers, error_text, exception_tag, exception_trailer, http_status
 from engine.http.exchange import Exchange
 from engine.http.metrics import Metrics
 from engine.http.request import QueryRequest, parse_request
 from engine.http.sessions import SessionStore
 from engine.http.users import Users
 from parts.errors import CancelledError, PandoError, UserError
+from sql.settings import settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BYTES_SECONDS = 300.0
+_GATHERED_BYTES = 256 << 10
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+_NO_TIMEOUT_SECONDS = 1e9
 
 
 class QueryEndpoint:
@@ -47,17 +50,27 @@ class QueryEndpoint:
         self._limit = engine.config.max_concurrent_queries
         self._running = 0
         self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="query")
+        self._exchanges: set[Exchange] = set()
+        self._profile = settings_of(engine.config.profile("default"), engine.config.timezone)
+
+    def cancel_all(self) -> None:
+        """From any thread: running queries end with 394, and their clients are told."""
+        for exchange in list(self._exchanges):
+            exchange.cancel()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request: QueryRequest | None = None
         try:
             request = parse_request(scope)
             user = self._users.authenticate(request.credentials)
-            pipe = BodyPipe(asyncio.get_running_loop())
-            # Before the query counts as running: a client that sends nothing must not keep others out.
-            body = await _whole_body(request, receive, pipe)
+            timeout_seconds = self._seconds(request, "http_receive_timeout")
+            scope["state"]["connection"].send_timeout = self._seconds(request, "http_send_timeout")
+            pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
+            # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
+            body = await _small_body(request, receive, pipe, timeout_seconds)
             if self._running >= self._limit:
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
@@ -68,7 +81,7 @@ class QueryEndpoint:
             return
         except PandoError as error:
             self._metrics.failed(error)
-            await _send_error(send, error, self._common_headers(), scope["method"])
+            await send_error(send, error, self._common_headers(request), scope["method"])
             return
         self._running += 1
         try:
@@ -87,6 +100,7 @@ class QueryEndpoint:
         send: Send,
         has_more_body: bool,
     ) -> None:
+        self._exchanges.add(exchange)
         watch = asyncio.ensure_future(_watch(receive, pipe, exchange, has_more_body))
         try:
             await self._answer(exchange, request, send)
@@ -94,6 +108,7 @@ class QueryEndpoint:
             exchange.cancel()
             raise
         finally:
+            self._exchanges.discard(exchange)
             watch.cancel()
             pipe.abort()
             if not exchange.is_closed:
@@ -108,10 +123,10 @@ class QueryEndpoint:
         except Exception as problem:
             error = as_pando_error(problem)
             self._metrics.failed(error)
-            headers = self._common_headers() + _answer_headers(exchange)
-            await _send_error(send, error, headers, request.method)
+            headers = self._common_headers(request) + _answer_headers(exchange)
+            await send_error(send, error, headers, request.method)
             return
-        headers = self._common_headers() + _answer_headers(exchange)
+        headers = self._common_headers(request) + _answer_headers(exchange)
         if exchange.format:
             headers.append((b"x-clickhouse-format", exchange.format.encode()))
         if exchange.content_encoding:
@@ -151,34 +166,45 @@ class QueryEndpoint:
     async def _in_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    def _common_headers(self) -> Headers:
+    def _seconds(self, request: QueryRequest, name: str) -> float:
+        return float(request.settings.get(name, getattr(self._profile, name))) or _NO_TIMEOUT_SECONDS
+
+    def _common_headers(self, request: QueryRequest | None) -> Headers:
         config = self._engine.config
-        return [
-            (b"x-clickhouse-server-display-name", config.display_name.encode("latin-1", "replace")),
+        headers = [
+            (b"x-clickhouse-server-display-name", _header_text(config.display_name)),
             (b"x-clickhouse-timezone", config.timezone.encode()),
         ]
+        if request is not None and request.origin and not config.http_options_response:
+            is_wanted = request.settings.get("add_http_cors_header", self._profile.add_http_cors_header)
+            headers += [(b"access-control-allow-origin", b"*")] if is_wanted else []
+        return headers
 
 
 class _ClientLeftError(Exception):
     pass
 
 
-async def _whole_body(request: QueryRequest, receive: Receive, pipe: BodyPipe) -> BinaryIO | None:
-    """The body when its first message holds all of it; else ``None``, and the message is in the pipe."""
+async def _small_body(
+    request: QueryRequest, receive: Receive, pipe: BodyPipe, timeout_seconds: float
+) -> BinaryIO | None:
+    """The body when it is small; else ``None``, and its beginning is in the pipe."""
     if request.is_read_only:
         return io.BytesIO()
-    try:
-        async with asyncio.timeout(_FIRST_BYTES_SECONDS):
-            message = await receive()
-    except TimeoutError:
-        raise UserError(
-            "SOCKET_TIMEOUT", f"The client sent nothing of its request body for {_FIRST_BYTES_SECONDS:g} s"
-        ) from None
-    if message["type"] == "http.disconnect":
-        raise _ClientLeftError
-    if not message.get("more_body", False):
-        return io.BytesIO(message.get("body", b""))
-    await pipe.put(message.get("body", b""))
+    held = bytearray()
+    while len(held) <= _GATHERED_BYTES:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                message = await receive()
+        except TimeoutError:
+            problem = f"The client sent nothing of its request body for {timeout_seconds:g} s"
+            raise UserError("SOCKET_TIMEOUT", problem) from None
+        if message["type"] == "http.disconnect":
+            raise _ClientLeftError
+        held += message.get("body", b"")
+        if not message.get("more_body", False):
+            return io.BytesIO(held)
+    await pipe.put(bytes(held))
     return None
 
 
@@ -199,21 +225,19 @@ async def _watch(receive: Receive, pipe: BodyPipe, exchange: Exchange, has_more_
 
 def _answer_headers(exchange: Exchange) -> Headers:
     return [
-        (b"x-clickhouse-query-id", exchange.query_id.encode("latin-1", "replace")),
+        (b"x-clickhouse-query-id", _header_text(exchange.query_id)),
         (b"x-clickhouse-summary", exchange.summary.encode()),
     ]
 
 
-async def _send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
-    text = error_text(error).encode()
-    headers += [
-        (b"x-clickhouse-exception-code", str(error.code).encode()),
-        (b"content-type", b"text/plain; charset=UTF-8"),
-        (b"content-length", str(len(text)).encode()),
-    ]
+def _header_text(text: str) -> bytes:
+    return re.sub(rb"[\x00-\x1f\x7f]", b"?", text.encode("latin-1", "replace"))
+
+
+async def send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
+    text = error_text(error).encode("utf-8", "replace")
+    headers = [*headers, *error_headers(error, len(text))]
     status = http_status(error)
-    if status == 401:
-        headers.append((b"www-authenticate", b'Basic realm="Pando"'))
     level = logging.WARNING if status >= 500 else logging.INFO
     if not isinstance(error, CancelledError):
         logger.log(level, "query failed: %s", error)

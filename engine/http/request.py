@@ -7,7 +7,6 @@ Source: ClickHouse documentation, "HTTP Interface".
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from sql.settings import SettingValue, canonical_name, parse_setting
 _IGNORED = frozenset({"quota_key", "stacktrace", "buffer_size", "decompress"})
 """Parameters of clients that change nothing here (``decompress`` only as 0)."""
 _MAX_SESSION_SECONDS = 3600
+_LONGEST_ID = 1000
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class QueryRequest:
     content_encoding: str = ""
     accept_encoding: str = ""
     client_protocol_version: int = 0
+    origin: str = ""
 
     @property
     def is_read_only(self) -> bool:
@@ -56,7 +57,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     try:
         pairs = parse_qsl(
-            scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="strict", max_num_fields=10_000
+            scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=10_000
         )
     except ValueError as error:
         raise UserError("BAD_ARGUMENTS", f"Cannot read the URL parameters: {error}") from None
@@ -68,9 +69,9 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
         query=own.get("query", ""),
         database=own.get("database") or headers.get("x-clickhouse-database", ""),
         credentials=_credentials(own, headers),
-        query_id=own.get("query_id", ""),
+        query_id=_checked_id("query_id", own.get("query_id", "")),
         format=str(settings.get("default_format") or headers.get("x-clickhouse-format", "")),
-        session_id=own.get("session_id", ""),
+        session_id=_checked_id("session_id", own.get("session_id", "")),
         session_timeout_seconds=_session_timeout(own.get("session_timeout", "60")),
         session_check=own.get("session_check", "0") not in ("0", ""),
         profile=own.get("profile", ""),
@@ -79,6 +80,7 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
         content_encoding=headers.get("content-encoding", "").strip().lower(),
         accept_encoding=headers.get("accept-encoding", "").lower(),
         client_protocol_version=_protocol_version(own.get("client_protocol_version", "0")),
+        origin=headers.get("origin", ""),
     )
 
 
@@ -125,9 +127,23 @@ def _protocol_version(text: str) -> int:
 
 
 def _session_timeout(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) <= _MAX_SESSION_SECONDS:
-        raise UserError("BAD_ARGUMENTS", f"session_timeout must be 1 to {_MAX_SESSION_SECONDS} seconds, got {text!r}")
+    is_number = text.isascii() and text.isdigit() and len(text) <= 10
+    if not is_number or not 0 < int(text) <= _MAX_SESSION_SECONDS:
+        raise UserError(
+            "INVALID_SESSION_TIMEOUT",
+            f"session_timeout must be 1 to {_MAX_SESSION_SECONDS} seconds, got {text[:100]!r}",
+        )
     return int(text)
+
+
+def _checked_id(name: str, text: str) -> str:
+    """It goes into headers and the log."""
+    if len(text) > _LONGEST_ID or any(char < " " or char == "\x7f" for char in text):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"{name} must have at most {_LONGEST_ID} characters and no control characters, got {text[:100]!r}",
+        )
+    return text
 
 
 def _credentials(own: Mapping[str, str], headers: Mapping[str, str]) -> Credentials:
@@ -135,10 +151,12 @@ def _credentials(own: Mapping[str, str], headers: Mapping[str, str]) -> Credenti
     if "x-clickhouse-user" in headers or "x-clickhouse-key" in headers:
         return Credentials(headers.get("x-clickhouse-user") or "default", headers.get("x-clickhouse-key", ""))
     scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "basic":
+    if scheme.lower() not in ("", "never"):  # the latter is what pages say to keep the browser from asking
         try:
+            if scheme.lower() != "basic" or not value:
+                raise ValueError(scheme)
             user, _, password = base64.b64decode(value, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             raise UserError("AUTHENTICATION_FAILED", "Cannot read the Authorization header: not Basic") from None
         return Credentials(user or "default", password)
     return Credentials(own.get("user") or "default", own.get("password", ""))

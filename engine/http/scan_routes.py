@@ -20,14 +20,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from engine.background import Task
 from engine.http.errors import as_pando_error, error_text, exception_tag, exception_trailer, http_status
@@ -50,18 +49,16 @@ logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 5.0
 _DEFAULT_LEASE_SECONDS = 300.0
+_LONGEST_LEASE_SECONDS = 86_400.0
 _MAX_BODY_BYTES = 64 << 20
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
 Body = Mapping[str, Any]
 
 
-def scan_routes(engine: Engine) -> list[Route]:
-    """The routes, with the background step that ends leases."""
-    return Scans(engine).routes()
-
-
 class Scans:
+    """The endpoints, with the background step that ends leases."""
+
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._users = Users(engine.config.users)
@@ -69,12 +66,12 @@ class Scans:
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
         engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/scan/plan", self._plan_endpoint, methods=["POST"]),
-            Route("/scan/read", self._read_endpoint, methods=["POST"]),
-            Route("/scan/release", self._release_endpoint, methods=["POST"]),
-        ]
+    def endpoints(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+        return {
+            "/scan/plan": self._plan_endpoint,
+            "/scan/read": self._read_endpoint,
+            "/scan/release": self._release_endpoint,
+        }
 
     def _expire(self) -> float:
         self._leases.expire()
@@ -122,7 +119,7 @@ class Scans:
             rows = sum(range_rows(part, item) for part, ranges in chosen for item in ranges)
             count = task_count(rows, _positive(body, "partitions"), _positive(body, "max_rows_per_task"))
             tasks = deal_tasks(chosen, count)
-            seconds = float(body.get("lease_seconds") or _DEFAULT_LEASE_SECONDS)
+            seconds = _lease_seconds(body)
             lease = self._leases.open(table, snapshot, seconds, len(tasks))
             undo.pop_all()
         if not tasks:
@@ -239,7 +236,7 @@ async def _json_body(request: Request) -> Body:
             raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
     try:
         body = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError("BAD_ARGUMENTS", f"The request is not JSON: {error}") from None
     if not isinstance(body, dict):
         raise UserError("BAD_ARGUMENTS", f"The request must be a JSON object, got {type(body).__name__}")
@@ -262,9 +259,18 @@ def _texts(body: Body, name: str) -> list[str]:
 
 def _positive(body: Body, name: str) -> int | None:
     value = body.get(name)
-    if value is not None and (not isinstance(value, int) or value < 1):
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 63):
         raise UserError("BAD_ARGUMENTS", f"{name!r} must be a positive number, got {value!r}")
     return value
+
+
+def _lease_seconds(body: Body) -> float:
+    value = body.get("lease_seconds") or _DEFAULT_LEASE_SECONDS
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_LEASE_SECONDS:
+        raise UserError(
+            "ARGUMENT_OUT_OF_BOUND", f"'lease_seconds' must be 0 to {_LONGEST_LEASE_SECONDS:g}, got {value!r}"
+        )
+    return float(value)
 
 
 def _wanted_part(item: Any) -> tuple[PartName, str, list[MarkRange]]:

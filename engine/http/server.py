@@ -1,15 +1,4 @@
-"""The HTTP interface as a server in a thread: routes, health checks, start and graceful stop.
-
-====================  ================================================================
-``/``                 ``Ok.`` without a query; else the query (``engine.http.query``)
-``/ping``             ``Ok.``
-``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1`` tells
-``/ready``            503 while a configured ZooKeeper has no session with this server
-``/metrics``          Prometheus
-``/play``             a page to type queries into
-``/scan/…``           reading parts in pieces (``engine.http.scan_routes``)
-====================  ================================================================
-"""
+"""The HTTP interface as a server in a thread: bound at once, served from its start to its graceful stop."""
 
 from __future__ import annotations
 
@@ -19,30 +8,25 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
-from coordination.keeper import SessionState
 from engine.config import Config, ConfigError
+from engine.http.application import application
+from engine.http.listener import Listener, most_connections
 from engine.http.metrics import Metrics
-from engine.http.query import QueryEndpoint, Receive, Scope, Send
-from engine.http.scan_routes import scan_routes
+from engine.http.protocol import Connection
+from engine.http.query import QueryEndpoint
+from engine.http.scan_routes import Scans
+from sql.settings import settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-logger = logging.getLogger(__name__)
-
 _START_SECONDS = 30.0
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+_LAST_ANSWERS_SECONDS = 5
+"""What cancelled queries get to say so."""
 
 
 class HttpServer:
@@ -52,27 +36,28 @@ class HttpServer:
         self._config = config
         self._socket = bind(config.listen_host, config.http_port or 0, "http_port")
         self.port: int = self._socket.getsockname()[1]
-        self._server: uvicorn.Server | None = None
+        self._server: _Server | None = None
         self._queries: QueryEndpoint | None = None
 
     def start(self, engine: Engine) -> None:
         metrics = Metrics(engine)
         self._queries = QueryEndpoint(engine, metrics)
+        limits = settings_of(self._config.profile("default"), self._config.timezone)
         config = uvicorn.Config(
-            _application(engine, self._queries, metrics),
+            application(engine, self._queries, metrics, Scans(engine)),
             log_config=None,
             access_log=False,
+            interface="asgi3",
             lifespan="off",
-            http="httptools",
+            http=type("LimitedConnection", (Connection,), {"limits": limits}),
+            ws="none",
             timeout_keep_alive=self._config.keep_alive_timeout,
-            timeout_graceful_shutdown=self._config.shutdown_wait_unfinished,
+            timeout_graceful_shutdown=self._config.shutdown_wait_unfinished + _LAST_ANSWERS_SECONDS,
             server_header=False,
             proxy_headers=False,
-            h11_max_incomplete_event_size=1 << 20,
-            backlog=4096,
         )
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config, most_connections(self._config.max_connections))
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         for _ in range(int(_START_SECONDS / 0.005)):
@@ -82,10 +67,12 @@ class HttpServer:
 
     def stop(self) -> None:
         """Accepts nothing more, gives running queries ``shutdown_wait_unfinished`` seconds, then cancels them."""
-        if self._server is not None:
+        if self._server is not None and self._queries is not None:
             self._server.should_exit = True
-            self._thread.join(self._config.shutdown_wait_unfinished + 10)
-        if self._queries is not None:
+            self._thread.join(self._config.shutdown_wait_unfinished)
+            if self._thread.is_alive():
+                self._queries.cancel_all()
+            self._thread.join(2 * _LAST_ANSWERS_SECONDS)
             self._queries.close()
         self._socket.close()
 
@@ -93,6 +80,25 @@ class HttpServer:
         assert self._server is not None
         with contextlib.suppress(asyncio.CancelledError):
             self._server.run(sockets=[self._socket])
+
+
+class _Server(uvicorn.Server):
+    """Listens by itself: asyncio's own servers spin when there is no file descriptor left."""
+
+    def __init__(self, config: uvicorn.Config, most: int) -> None:
+        super().__init__(config)
+        self._most = most
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+
+        def make() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        self.servers = [Listener(each, make, self.server_state.connections, self._most) for each in sockets or ()]  # type: ignore[misc]
+        self.started = True
 
 
 def bind(host: str, port: int, key: str) -> socket.socket:
@@ -109,76 +115,6 @@ def bind(host: str, port: int, key: str) -> socket.socket:
         reason = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
         raise ConfigError(f"Cannot listen on {host}:{port} ({key}): {reason}") from None
     return listener
-
-
-def _application(engine: Engine, queries: QueryEndpoint, metrics: Metrics) -> Application:
-    """Queries do not pass the framework's layers: they would be a good part of what a small INSERT takes here."""
-
-    async def root(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
-            await _OK(scope, receive, send)
-        else:
-            await queries(scope, receive, send)
-
-    async def ping(_: Request) -> Response:
-        return _OK
-
-    def replicas_status(request: Request) -> Response:
-        return _replicas_status(engine, request.query_params.get("verbose", "0") not in ("", "0"))
-
-    async def ready(_: Request) -> Response:
-        return _ready(engine)
-
-    def prometheus(_: Request) -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    async def play(_: Request) -> Response:
-        return HTMLResponse(_play_page())
-
-    others = Starlette(
-        routes=[
-            Route("/ping", ping),
-            Route("/replicas_status", replicas_status),
-            Route("/ready", ready),
-            Route("/metrics", prometheus),
-            Route("/play", play),
-            *scan_routes(engine),
-        ]
-    )
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        is_query = scope["type"] == "http" and scope["path"] == "/"
-        await (root if is_query else others)(scope, receive, send)
-
-    return application
-
-
-_OK = PlainTextResponse("Ok.\n")
-
-
-@cache
-def _play_page() -> str:
-    return files("engine.http").joinpath("play.html").read_text(encoding="utf-8")
-
-
-def _replicas_status(engine: Engine, verbose: bool) -> Response:
-    limit = engine.config.max_replica_delay_for_distributed_queries
-    lines = []
-    is_healthy = True
-    for table, delay_seconds, problem in engine.replicas_status():
-        is_late = bool(limit) and delay_seconds >= limit
-        is_healthy = is_healthy and not is_late and problem is None
-        lines.append(f"{table}:\tAbsolute delay: {delay_seconds:.0f}. {problem or ''}".rstrip() + "\n")
-    if is_healthy and not verbose:
-        return _OK
-    return PlainTextResponse("".join(lines) or "Ok.\n", status_code=200 if is_healthy else 503)
-
-
-def _ready(engine: Engine) -> Response:
-    keeper = engine.replication.keeper
-    if keeper is None or keeper.state is SessionState.CONNECTED:
-        return _OK
-    return PlainTextResponse(f"The ZooKeeper session is {keeper.state.value}\n", status_code=503)
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.config import Config
 from engine.interpreter.context import Context
 from engine.interpreter.inserts import insert_select
+from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.defaults import insertable_columns
@@ -109,10 +110,7 @@ def use(statement: Use, context: Context) -> QueryResult:
 
 def set_settings(statement: SetSettings, context: Context) -> QueryResult:
     changes = setting_changes(statement, context.engine.config)
-    mode = context.session.settings.get("readonly", 0)
-    for name, value in changes.items():
-        if mode == 1 or (mode == 2 and name == "readonly" and value != mode):
-            raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")
+    check_settings_change(context.session.settings, changes)
     context.session.apply(changes)
     return QueryResult()
 

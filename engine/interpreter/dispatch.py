@@ -45,13 +45,14 @@ _READ_ONLY = (
     statements.Select, statements.Explain, statements.ShowDatabases, statements.ShowTables,
     statements.ShowCreateTable, statements.ShowCreateDatabase, statements.ShowProcesslist, statements.DescribeTable,
     statements.DescribeQuery, statements.ExistsTable, statements.ExistsDatabase, statements.Use, statements.SetSettings,
+    statements.KillQuery,
 )  # fmt: skip
 
 
 def execute_statement(parsed: ParsedStatement, context: Context) -> QueryResult:
     """Raises 164 (READONLY) for a change in a read-only session, and whatever the statement raises."""
     statement = parsed.statement
-    if context.session.readonly and not isinstance(statement, _READ_ONLY):
+    if (context.session.readonly or context.settings.readonly) and not isinstance(statement, _READ_ONLY):
         raise UserError("READONLY", f"Cannot execute {type(statement).__name__} in readonly mode")
     result = _HANDLERS[type(statement)](statement, context)
     return replace(

@@ -83,6 +83,18 @@ class Settings:
         "Bool", False, "Answers are compressed as the client's Accept-Encoding allows"
     )
     http_zlib_compression_level: int = _setting("Int64", 3, "Level of gzip and deflate answers")
+    http_receive_timeout: float = _setting("Seconds", 30.0, "A client that sends nothing for so long is 209")
+    http_send_timeout: float = _setting("Seconds", 30.0, "A client that reads nothing for so long is left")
+    http_max_uri_size: int = _setting("UInt64", 1_048_576, "Longest URI of a request, bytes (of the server's profile)")
+    http_max_fields: int = _setting("UInt64", 1000, "Most headers of a request (of the server's profile)")
+    http_max_field_name_size: int = _setting("UInt64", 4096, "Longest name of a header (of the server's profile)")
+    http_max_field_value_size: int = _setting("UInt64", 131_072, "Longest value of a header (of the server's profile)")
+    http_max_request_header_size: int = _setting(
+        "UInt64", 10_485_760, "Longest head of a request, bytes (of the server's profile)"
+    )
+    send_progress_in_http_headers: bool = _setting("Bool", False, "X-ClickHouse-Progress headers while a query runs")
+    http_headers_progress_interval_ms: int = _setting("UInt64", 100, "Least time between two progress headers")
+    add_http_cors_header: bool = _setting("Bool", False, "Answers may be read by pages of any origin")
     default_format: str = _setting("String", "", "Format of answers to queries without FORMAT")
 
     # formats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,23 +27,16 @@ class RunningServer:
         return HttpClient(port=self.http.port, **options)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+@contextmanager
+def started(path: Path, **options: object) -> Iterator[RunningServer]:
     from engine.engine import Engine
     from engine.http.server import HttpServer
 
-    path: Path = tmp_path_factory.mktemp("server")
-    config = Config.model_validate(
-        {
-            "path": path,
-            "http_port": 0,
-            "interserver_http_port": None,
-            "display_name": "front-test",
-            "users": {"default": {}, "bob": {"password": "secret"}, "reader": {"readonly": True}},
-            "max_concurrent_queries": 8,
-            "shutdown_wait_unfinished": 2,
-        }
-    )
+    users = {
+        "default": {}, "bob": {"password": "secret"}, "reader": {"readonly": True}, "reader2": {"readonly": 2},
+    }  # fmt: skip
+    values = {"path": path, "http_port": 0, "interserver_http_port": None, "users": users, **options}
+    config = Config.model_validate(values)
     http = HttpServer(config)
     engine = Engine(config)
     engine.start()
@@ -52,6 +46,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     finally:
         http.stop()
         engine.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    path = tmp_path_factory.mktemp("server")
+    with started(path, display_name="front-test", max_concurrent_queries=8, shutdown_wait_unfinished=2) as server:
+        yield server
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import chdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -77,6 +79,30 @@ def test_parameters() -> None:
     assert rows("SELECT a FROM t ORDER BY a LIMIT {n:UInt64}", parameters=given) == [(1,), (2,)]
     with pytest.raises(PandoError, match="cannot be parsed"):
         rows("SELECT {s:UInt8}", parameters=given)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [("String", "a\\tb\\'c"), ("String", "\\x41\\\\"), ("String", "\\qb"), ("Nullable(String)", "\\N"),
+     ("Array(String)", r"['a\'b']"), ("LowCardinality(String)", "a\\nb"), ("FixedString(3)", "[\\tb"), ("String", ""),
+     ("Tuple(String, UInt8)", r"('ab', 1)"), ("Int64", "-5"), ("Array(Int8)", "[-1,2]")],
+)  # fmt: skip
+def test_parameters_are_in_escaped_form(type_: str, text: str) -> None:
+    query = f"SELECT toString({{p:{type_}}}), toTypeName({{p:{type_}}})"
+    expected = chdb.query(query, "JSONCompactEachRow", params={"p": text}).data()
+    assert [list(row) for row in rows(query, parameters={"p": text})] == [json.loads(expected)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "code"),
+    [("String", "a\tb", 457), ("String", "a\\", 25), ("UInt8", "1_0", 457), ("UInt8", "\xb2", 457),
+     ("Int32", " 1", 457),
+     ("Array(UInt8)", "[(SELECT 1)]", 457), ("Array(UInt64)", "[now()]", 457), ("Array(String)", "x", 457)],
+)  # fmt: skip
+def test_parameters_that_are_no_values(type_: str, text: str, code: int) -> None:
+    with pytest.raises(PandoError) as caught:
+        rows(f"SELECT {{p:{type_}}}", parameters={"p": text})
+    assert caught.value.code == code
 
 
 def test_constants() -> None:

@@ -1,0 +1,225 @@
+"""One connection: uvicorn's HTTP protocol with bounds on what a client may send, how slowly, and how slowly it reads.
+
+- The head of a request is there within ``http_receive_timeout`` of its first byte, or the connection is answered 408.
+- URI, headers and their number are bounded (``http_max_…``), and so is everything the parser holds back between two
+  events: a header, a trailer or a chunk's extension without end.
+- A client that takes nothing off the wire for ``http_send_timeout`` is cut off; its query sees it leave.
+- What is no HTTP gets an error with ClickHouse's code. It never lands within the answer to an earlier request.
+
+A request tells its connection other time-outs through ``scope["state"]["connection"]``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from engine.http.errors import error_headers, error_text
+from parts.errors import PandoError, UserError
+from sql.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_SLACK_BYTES = 256 << 10
+"""What one read of a socket may bring."""
+_LINGER_SECONDS = 2.0
+_BODY_HEADERS = (b"content-length", b"transfer-encoding")
+
+
+class Connection(HttpToolsProtocol):
+    """``limits`` and the time-outs are those of the server's profile."""
+
+    limits: Settings
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.send_timeout = self.limits.http_send_timeout
+        self._refusal: tuple[int, PandoError] | None = None
+        self._is_answered = False
+        self._is_in_head = False
+        self._is_in_request = False
+        self._unanswered = 0
+        self._fields = self._head_bytes = 0
+        self._held_bytes = 0
+        self._largest_field = self.limits.http_max_field_name_size + self.limits.http_max_field_value_size
+        self._late: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    # -- the connection ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.limits.http_receive_timeout, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unset_keepalive_if_required()
+        for timer in (self._late, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self._refusal is not None:
+            return
+        self._held_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # answered as if nobody had asked
+        except httptools.HttpParserError as error:
+            self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error}"))
+        if self._held_bytes > max(self._largest_field, self.limits.http_max_uri_size) + _SLACK_BYTES:
+            self._refuse(431, UserError("LIMIT_EXCEEDED", "A header of the request is too long"))
+        self._watch_for_lateness()
+
+    def _watch_for_lateness(self) -> None:
+        """A head must come whole in time, and so must a body that nobody reads any more."""
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        must_hurry = self._is_in_head or (self._is_in_request and is_answered)
+        if must_hurry and self._late is None:
+            self._late = self.loop.call_later(self.limits.http_receive_timeout, self._is_late)
+        elif not must_hurry and self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _is_late(self) -> None:
+        seconds = self.limits.http_receive_timeout
+        self._refuse(408, UserError("SOCKET_TIMEOUT", f"The request was not complete after {seconds:g} s"))
+
+    def eof_received(self) -> None:
+        """The client has left; a half-closed connection is not told from that."""
+
+    # -- what the parser meets --------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = self._is_in_request = True
+        self._fields = self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > self.limits.http_max_uri_size:
+            limit = self.limits.http_max_uri_size
+            self._refuse(414, UserError("LIMIT_EXCEEDED", f"The URI is longer than http_max_uri_size = {limit} bytes"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._held_bytes = 0
+        self._fields += 1
+        self._head_bytes += len(name) + len(value)
+        limits = self.limits
+        if self._fields > limits.http_max_fields:
+            problem = f"There are more headers than http_max_fields = {limits.http_max_fields}"
+        elif self._head_bytes > limits.http_max_request_header_size:
+            problem = (
+                f"The headers are longer than http_max_request_header_size = {limits.http_max_request_header_size}"
+            )
+        elif len(name) > limits.http_max_field_name_size:
+            problem = f"A header's name is longer than http_max_field_name_size = {limits.http_max_field_name_size}"
+        elif len(value) > limits.http_max_field_value_size:
+            problem = f"A header is longer than http_max_field_value_size = {limits.http_max_field_value_size}"
+        else:
+            super().on_header(name, value)
+            return
+        self._refuse(431, UserError("LIMIT_EXCEEDED", problem))
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade() and any(name in _BODY_HEADERS for name, _ in self.headers):
+            # The parser would leave the body out.
+            self._refuse(400, UserError("NOT_IMPLEMENTED", "Upgrade is not supported: send plain HTTP/1.1"))
+        self._is_in_head = False
+        if self._refusal is not None:
+            return
+        self.scope["state"]["connection"] = self
+        self.send_timeout = self.limits.http_send_timeout
+        self._unanswered += 1
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._held_bytes = 0
+        if self._refusal is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._held_bytes = 0
+        self._is_in_request = self._is_in_head = False
+        if self._refusal is None:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._unanswered -= 1
+        super().on_response_complete()
+        self._answer_refusal()
+        self._watch_for_lateness()
+
+    # -- refusing ---------------------------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, error: PandoError) -> None:
+        """Nothing more is read. Earlier requests of the connection get their answers first."""
+        if self._refusal is not None or self.transport.is_closing():
+            return
+        self._refusal = (status, error)
+        if self._is_in_request and not self._is_in_head and not self.cycle.response_complete:
+            self._drop_request()
+        self._answer_refusal()
+
+    def _drop_request(self) -> None:
+        """The newest request's own body is what is wrong."""
+        self._unanswered -= 1
+        if self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()
+            return  # an earlier one runs; its end answers
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.cycle.response_started:
+            self.transport.close()
+
+    def _answer_refusal(self) -> None:
+        if self._is_answered or self._refusal is None or self._unanswered > 0 or self.transport.is_closing():
+            return
+        self._is_answered = True
+        self._unset_keepalive_if_required()
+        status, error = self._refusal
+        logger.info("a request is refused: %s", error)
+        self.transport.write(refusal(status, error))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
+        self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    # -- a client that does not read ----------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_for_stall(None)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _watch_for_stall(self, before: int | None) -> None:
+        held = self.transport.get_write_buffer_size()
+        if before is not None and held >= before:
+            logger.info("a client took nothing for http_send_timeout = %g s and is cut off", self.send_timeout)
+            self.transport.abort()
+            return
+        self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)
+
+
+def refusal(status: int, error: PandoError) -> bytes:
+    """A whole answer, after which the connection ends."""
+    text = error_text(error).encode()
+    head = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]
+    head += [name + b": " + value for name, value in (*error_headers(error, len(text)), (b"connection", b"close"))]
+    return b"\r\n".join(head) + b"\r\n\r\n" + text
