@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import lzma
 import threading
 import zlib
 from collections import deque
@@ -21,6 +22,7 @@ from parts.errors import CancelledError, UserError
 
 PIPE_BYTES = 8 << 20
 _READ_BYTES = 1 << 20
+_XZ_MEMORY_BYTES = 128 << 20
 
 
 class BodyPipe(io.RawIOBase):
@@ -108,7 +110,7 @@ class _Decompressed(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         try:
             data = self._stream.read(len(view))
-        except (OSError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise UserError(
                 "CANNOT_DECOMPRESS", f"Cannot decompress the request body (Content-Encoding: {self._encoding}): {error}"
             ) from None
@@ -144,17 +146,41 @@ class _Deflate:
                 return data
 
 
+class _Xz:
+    """An xz stream; it may not ask for more memory than its decoder needs for the usual levels."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
+        self._is_started = False
+
+    def read(self, size: int) -> bytes:
+        while not self._decoder.eof:
+            compressed = self._stream.read(_READ_BYTES) if self._decoder.needs_input else b""
+            if not compressed and self._decoder.needs_input:
+                if self._is_started:
+                    raise lzma.LZMAError("the stream is cut off")
+                return b""  # no body at all
+            self._is_started = True
+            data = self._decoder.decompress(compressed, size)
+            if data:
+                return data
+        return b""
+
+
 def decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:
     """The stream behind a ``Content-Encoding``. Raises 36 for one that is not known."""
     if encoding in ("", "identity"):
         return stream
     if encoding == "deflate":
         source: Any = _Deflate(stream)
+    elif encoding == "xz":
+        source = _Xz(stream)
     elif encoding in ("gzip", "zstd", "lz4", "br", "bz2"):
         source = pa.CompressedInputStream(pa.PythonFile(stream, "r"), {"br": "brotli"}.get(encoding, encoding))
     else:
         raise UserError(
-            "BAD_ARGUMENTS", f"Unknown Content-Encoding {encoding!r}; known: gzip, deflate, zstd, lz4, br, bz2"
+            "BAD_ARGUMENTS", f"Unknown Content-Encoding {encoding!r}; known: gzip, deflate, zstd, lz4, br, bz2, xz"
         )
     return io.BufferedReader(_Decompressed(source, encoding), _READ_BYTES)
 

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO
 
 from engine.config import UserConfig
 from engine.http.body import decompressed, joined
+from engine.http.compressed_blocks import block_reader
 from engine.http.compression import choose_compressor
 from engine.http.request import QueryRequest
 from engine.http.sessions import SessionStore
@@ -195,6 +196,8 @@ class Exchange:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""
         query = self._request.query.encode()
         stream = decompressed(self._body, self._request.content_encoding)
+        if self._request.decompresses_blocks:
+            stream = block_reader(stream)
         prefix = query + b"\n" if query else b""
         is_complete = False
         while (head := parse_insert_head(prefix, complete=is_complete)) is None:
@@ -221,7 +224,9 @@ class Exchange:
         self.content_type = content_type(name)
         chunks = encode(result, name, settings, client_protocol_version=self._request.client_protocol_version)
         accepted = self._request.accept_encoding if settings.enable_http_compression else ""
-        compressor = choose_compressor(accepted, settings.http_zlib_compression_level)
+        compressor = choose_compressor(
+            accepted, settings.http_zlib_compression_level, in_blocks=self._request.compresses_blocks
+        )
         self.content_encoding = compressor.encoding
         self.compressor = compressor
 

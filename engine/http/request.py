@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl
 from parts.errors import UserError
 from sql.settings import SettingValue, canonical_name, parse_setting
 
-_IGNORED = frozenset({"quota_key", "stacktrace", "buffer_size", "decompress"})
-"""Parameters of clients that change nothing here (``decompress`` only as 0)."""
+_IGNORED = frozenset({"quota_key", "stacktrace", "buffer_size"})
+"""Parameters of clients that change nothing here."""
 _MAX_SESSION_SECONDS = 3600
 _LONGEST_ID = 1000
 
@@ -45,6 +45,8 @@ class QueryRequest:
     accept_encoding: str = ""
     client_protocol_version: int = 0
     origin: str = ""
+    compresses_blocks: bool = False
+    decompresses_blocks: bool = False
 
     @property
     def is_read_only(self) -> bool:
@@ -79,6 +81,8 @@ def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
         parameters=parameters,
         content_encoding=headers.get("content-encoding", "").strip().lower(),
         accept_encoding=headers.get("accept-encoding", "").lower(),
+        compresses_blocks=own.get("compress", "0") not in ("0", ""),
+        decompresses_blocks=own.get("decompress", "0") not in ("0", ""),
         client_protocol_version=_protocol_version(own.get("client_protocol_version", "0")),
         origin=headers.get("origin", ""),
     )
@@ -93,13 +97,7 @@ def _sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[
             own[name] = value
         elif name.startswith("param_"):
             parameters[name.removeprefix("param_")] = value
-        elif name in ("compress", "decompress") and value not in ("0", ""):
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                f"{name}={value} (ClickHouse's own block compression) is not supported; "
-                "use Content-Encoding and enable_http_compression",
-            )
-        elif name not in _IGNORED and name != "compress":
+        elif name not in _IGNORED:
             settings[canonical_name(name)] = parse_setting(name, value)
     return own, settings, parameters
 
@@ -116,6 +114,8 @@ _OWN = frozenset(
         "session_timeout",
         "session_check",
         "client_protocol_version",
+        "compress",
+        "decompress",
     }
 )
 
