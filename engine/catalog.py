@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from engine.system_names import SYSTEM_NAMES
 from engine.table_files import TableMove, finish_move, remove_durably, write_durably
 from engine.tables.definition import TableDefinition
 from engine.tables.renaming import renamed
@@ -122,7 +123,7 @@ class Catalog:
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
         with self._ddl:
-            if name in self._databases or name == "system":
+            if name in self._databases or name in SYSTEM_NAMES:
                 if if_not_exists:
                     return
                 raise UserError("DATABASE_ALREADY_EXISTS", f"Database {name} already exists")

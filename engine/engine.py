@@ -31,8 +31,9 @@ from engine.processes import Process, ProcessList
 from engine.readonly import check_settings_change
 from engine.relations import SessionRelations
 from engine.replication import Replication
+from engine.server_uuid import server_uuid
 from engine.session import QueryResult, Session
-from engine.system_tables import SYSTEM_TABLES
+from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
 from engine.tables.replicated.table import ReplicatedTable
@@ -69,7 +70,7 @@ class Engine:
             workers=BackgroundPool("worker", config.background_pool_size),
             writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
         )
-        self.system_tables = SYSTEM_TABLES
+        self.system_databases = SYSTEM_DATABASES
         self.query_engine = QueryEngine()
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self.catalog = Catalog(self.path, self._make_table, settings)
@@ -90,6 +91,7 @@ class Engine:
             database.spill_to(database.Spill(spill_directory(self.config), self.config.max_temporary_data_on_disk_size))
             self._watchdog.start()
             self._on_stop.callback(self._watchdog.stop)
+            self.uuid = server_uuid(self.path)
             self.replication = Replication.from_config(self.config, self.path)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
@@ -232,6 +234,8 @@ class Engine:
                 "currentUser": context.session.user,
                 "queryID": context.query_id,
                 "timezone": context.settings.timezone,
+                "serverUUID": self.uuid,
+                "profiles": context.session.profile,
                 "serverTimezone": self.config.timezone,
             },
         }
@@ -239,17 +243,17 @@ class Engine:
     # -- what there is ------------------------------------------------------------------------------------------
 
     def database_names(self) -> list[str]:
-        return sorted([*self.catalog.databases(), "system"])
+        return sorted([*self.catalog.databases(), *self.system_databases])
 
     def table_names(self, database: str) -> list[str]:
         """Raises 81 (UNKNOWN_DATABASE)."""
-        if database == "system":
-            return sorted(self.system_tables)
+        if database in self.system_databases:
+            return sorted(self.system_databases[database])
         return [table.definition.name for table in self.catalog.tables(database)]
 
     def table_schema(self, database: str, table: str) -> TableSchema:
-        if database == "system" and table in self.system_tables:
-            return self.system_tables[table].schema
+        if table in self.system_databases.get(database, {}):
+            return self.system_databases[database][table].schema
         return self.catalog.table(database, table).description.schema
 
     def processes(self) -> Iterator[Process]:

@@ -44,11 +44,12 @@ class SessionRelations:
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
         database = self.context.database(database)
-        if database == "system":
-            if table not in self.engine.system_tables:
-                raise UserError("UNKNOWN_TABLE", f"Table system.{table} does not exist")
-            if table == "zookeeper":
+        tables = self.engine.system_databases.get(database)
+        if tables is not None:
+            if table not in tables:
+                raise UserError("UNKNOWN_TABLE", f"Table {database}.{table} does not exist")
+            if (database, table) == ("system", "zookeeper"):
                 return ZooKeeperRelation(self.engine)
-            return SystemRelation(self.engine.system_tables[table], self.context)
+            return SystemRelation(tables[table], self.context)
         sequential = self.context.settings.select_sequential_consistency
         return TableRelation(self.engine.catalog.table(database, table), sequential)

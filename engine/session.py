@@ -22,6 +22,7 @@ class Session:
     settings: dict[str, SettingValue] = field(default_factory=dict)
     user: str = "default"
     query_id: str = ""
+    profile: str = "default"
 
     @property
     def readonly(self) -> bool:

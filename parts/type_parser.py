@@ -263,6 +263,12 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
 }
 
 
+def type_families() -> list[tuple[str, str]]:
+    """(name, the type it is an alias of, or ``""``) of every name that a type may begin with."""
+    names = [(name, "") for name in (*_SIMPLE, *_BUILDERS)]
+    return sorted([*names, *((alias.upper(), name) for alias, name in _ALIASES.items() if alias != name.lower())])
+
+
 def _fixed_string(length: int) -> DataType:
     if not 1 <= length <= 0xFFFFFF:
         raise UserError("ARGUMENT_OUT_OF_BOUND", f"FixedString({length}): the size must be 1 to 16777215")

@@ -23,6 +23,22 @@ def render_create(create: CreateTable) -> str:
         lines.append(f"AS {render_table(create.as_table)}")
     if create.engine is not None:
         lines.append(f"ENGINE = {render_engine(create.engine)}")
+    lines += _storage_lines(create)
+    if create.comment:
+        lines.append(f"COMMENT {quote_string(create.comment)}")
+    if create.as_select:
+        lines.append(f"AS {create.as_select}")
+    return "\n".join(lines)
+
+
+def render_engine_full(create: CreateTable) -> str:
+    """The engine with what belongs to it, in one line."""
+    engine = [render_engine(create.engine)] if create.engine is not None else []
+    return " ".join([*engine, *_storage_lines(create)])
+
+
+def _storage_lines(create: CreateTable) -> list[str]:
+    lines = []
     for clause, text in (
         ("PARTITION BY", create.partition_by),
         ("PRIMARY KEY", create.primary_key),
@@ -33,11 +49,7 @@ def render_create(create: CreateTable) -> str:
             lines.append(f"{clause} {text}")
     if create.settings:
         lines.append(f"SETTINGS {render_settings(create.settings)}")
-    if create.comment:
-        lines.append(f"COMMENT {quote_string(create.comment)}")
-    if create.as_select:
-        lines.append(f"AS {create.as_select}")
-    return "\n".join(lines)
+    return lines
 
 
 def render_table(table: TableRef) -> str:

@@ -145,7 +145,7 @@ class QueryEngine:
         with_codes: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         given = dict(constants or {})
-        environment = Environment(given.get("timezone", "UTC"), given, time.time())
+        environment = Environment(given.get("timezone", "UTC"), given, time.time(), settings)
         tree = rewrite(parse_query(query), parameters or {})
         compiler = QueryCompiler(catalog, environment, database, settings)
         compiler.outermost = tree if with_codes and isinstance(tree, Select) else None

@@ -176,6 +176,7 @@ class Exchange:
             database=request.database or kept.database,
             settings=settings,
             user=kept.user,
+            profile=kept.profile,
             query_id=self.query_id,
         )
 
@@ -190,7 +191,7 @@ class Exchange:
         settings = self._engine.config.profile(self._user.profile)
         if self._user.readonly and settings.get("readonly") != 1:
             settings["readonly"] = self._user.readonly
-        return Session(user=self._request.credentials.user, settings=settings)
+        return Session(user=self._request.credentials.user, settings=settings, profile=self._user.profile)
 
     def _statement(self, session: Session) -> tuple[ParsedStatement, str, BinaryIO | None]:
         """URL and body are one text; what follows the head of an INSERT is data and stays a stream."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import pyarrow as pa
 
 from engine.session import QueryResult, QueryStatistics, Session
+from engine.system_names import SYSTEM_NAMES
+from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.types import DataType, IntegerType, StringType
 from sql.settings import Settings
@@ -35,6 +37,12 @@ class Context:
 
     def database(self, name: str | None) -> str:
         return name if name is not None else self.session.database
+
+
+def refuse_system(database: str) -> None:
+    """Raises 164 (READONLY) for a database that the server makes up."""
+    if database in SYSTEM_NAMES:
+        raise UserError("READONLY", f"The database {database} is read-only")
 
 
 def rows_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:

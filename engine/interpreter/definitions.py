@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.config import Config
-from engine.interpreter.context import Context
+from engine.interpreter.context import Context, refuse_system
 from engine.interpreter.inserts import insert_select
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
@@ -32,14 +32,14 @@ def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
 
 
 def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
-    _refuse_system(statement.name)
+    refuse_system(statement.name)
     context.engine.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
 
 
 def create_table(statement: CreateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    _refuse_system(database)
+    refuse_system(database)
     create = _with_columns(statement, context)
     if create.engine is None:
         raise UserError(
@@ -71,7 +71,7 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
 
 def drop_table(statement: DropTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    _refuse_system(database)
+    refuse_system(database)
     context.engine.catalog.drop_table(
         database, statement.table.table, if_exists=statement.if_exists, detach=statement.detach
     )
@@ -102,7 +102,7 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
 
 
 def use(statement: Use, context: Context) -> QueryResult:
-    if statement.database != "system" and statement.database not in context.engine.catalog.databases():
+    if statement.database not in context.engine.database_names():
         raise UserError("UNKNOWN_DATABASE", f"Database {statement.database} does not exist")
     context.session.database = statement.database
     return QueryResult()
@@ -121,8 +121,3 @@ def setting_changes(statement: SetSettings, config: Config) -> dict[str, Setting
     for name, value in statement.settings.items():
         changes.update(config.profile(str(value)) if name == "profile" else parse_settings({name: value}))
     return changes
-
-
-def _refuse_system(database: str) -> None:
-    if database == "system":
-        raise UserError("READONLY", "The database system is read-only")

@@ -8,10 +8,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from engine.interpreter.context import Context
+from engine.interpreter.context import Context, refuse_system
 from engine.session import QueryResult
 from engine.tables.table import InsertOptions, Table
-from parts.errors import UserError
 from parts.schema import Column
 from sql.defaults import cast_block, complete_block, insertable_columns
 from sql.formats import read_blocks
@@ -20,8 +19,7 @@ from sql.statements import Insert
 
 def insert(statement: Insert, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    if database == "system":
-        raise UserError("READONLY", "The database system is read-only")
+    refuse_system(database)
     table = context.engine.catalog.table(database, statement.table.table)
     columns = insertable_columns(table.description.schema, statement.columns, statement.except_columns)
     if statement.select:

@@ -25,12 +25,13 @@ def _replicas(engine: Engine) -> Iterator[Row]:
     for table in _replicated(engine):
         counts = table.queue.counts()
         keeper = _Questions(table)
+        problem = table.problem()
         yield (
             table.definition.database,
             table.definition.name,
             table.definition.engine_name,
-            int(table.activation is not None),
-            int(table.activation is None),
+            int(problem is None),
+            int(problem is not None),
             int(table.is_session_expired),
             counts.future_parts,
             len(table.part_checks),
@@ -51,7 +52,7 @@ def _replicas(engine: Engine) -> Iterator[Row]:
             len(keeper.replicas),
             sum(keeper.replicas.values()),
             keeper.lost_part_count,
-            table.readonly_reason,
+            problem or "",
             keeper.exception,
             [(name, int(active)) for name, active in keeper.replicas.items()],
         )

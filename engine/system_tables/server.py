@@ -1,4 +1,4 @@
-"""``system.one``, ``macros``, ``functions`` and ``processes``."""
+"""``system.one``, ``macros`` and ``processes``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from engine.system_tables.system_table import Row, system_table
-from sql.functions import function_names
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -35,11 +34,6 @@ def _processes(engine: Engine) -> Iterator[Row]:
 TABLES = (
     system_table("one", "dummy UInt8", lambda _: [(0,)]),
     system_table("macros", "macro String\nsubstitution String", lambda engine: sorted(engine.config.macros.items())),
-    system_table(
-        "functions",
-        "name String\nis_aggregate UInt8",
-        lambda _: [(name, int(is_aggregate)) for name, is_aggregate in function_names()],
-    ),
     system_table(
         "processes",
         """

@@ -1,4 +1,4 @@
-"""``system.databases``, ``tables``, ``columns``, ``parts``, ``detached_parts`` and ``merges``."""
+"""``system.parts``, ``detached_parts`` and ``merges``."""
 
 from __future__ import annotations
 
@@ -9,78 +9,9 @@ from typing import TYPE_CHECKING
 from engine.system_tables.system_table import Row, system_table
 from parts.part_name import PartName
 from parts.store import PartState
-from sql.ddl_render import render_create
 
 if TYPE_CHECKING:
     from engine.engine import Engine
-    from engine.tables.table import Table
-
-
-def _databases(engine: Engine) -> Iterator[Row]:
-    for name in engine.database_names():
-        yield (name, "System" if name == "system" else "Ordinary", str(engine.path / "data" / name), "")
-
-
-def _tables(engine: Engine) -> Iterator[Row]:
-    for table in engine.catalog.tables():
-        definition = table.definition
-        active = table.store.active()
-        yield (
-            definition.database,
-            definition.name,
-            definition.engine_name,
-            0,
-            [str(definition.data_path)],
-            render_create(definition.create),
-            ", ".join(definition.description.partition_key.expressions),
-            ", ".join(definition.description.sorting_key.expressions),
-            ", ".join(definition.description.primary_key.expressions),
-            ", ".join(definition.description.sampling_key.expressions),
-            sum(part.rows for part in active),
-            sum(part.bytes_on_disk for part in active),
-            len(active),
-            definition.create.comment,
-        )
-    for name in sorted(engine.system_tables):
-        yield ("system", name, "System", 0, [], "", "", "", "", "", None, None, None, "")
-
-
-def _columns(engine: Engine) -> Iterator[Row]:
-    for table in engine.catalog.tables():
-        definition = table.definition
-        sizes = _column_sizes(table)
-        keys = definition.description
-        for position, column in enumerate(definition.description.schema.columns, 1):
-            compressed, uncompressed = sizes.get(column.name, (0, 0))
-            yield (
-                definition.database,
-                definition.name,
-                column.name,
-                str(column.type),
-                position,
-                column.default_kind,
-                column.default_expression,
-                compressed,
-                uncompressed,
-                column.comment,
-                int(column.name in keys.partition_key.columns),
-                int(column.name in keys.sorting_key.columns),
-                int(column.name in keys.primary_key.columns),
-                int(column.name in keys.sampling_key.columns),
-                f"CODEC({column.codec})" if column.codec else "",
-            )
-    for name, system in sorted(engine.system_tables.items()):
-        for position, column in enumerate(system.schema.columns, 1):
-            yield ("system", name, column.name, str(column.type), position, "", "", 0, 0, "", 0, 0, 0, 0, "")
-
-
-def _column_sizes(table: Table) -> dict[str, tuple[int, int]]:
-    totals: dict[str, tuple[int, int]] = {}
-    for part in table.store.active():
-        for name, (compressed, uncompressed) in part.column_sizes().items():
-            before = totals.get(name, (0, 0))
-            totals[name] = (before[0] + compressed, before[1] + uncompressed)
-    return totals
 
 
 def _parts(engine: Engine) -> Iterator[Row]:
@@ -158,57 +89,6 @@ def _merges(engine: Engine) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
-        "databases",
-        """
-        name String
-        engine String
-        data_path String
-        comment String
-        """,
-        _databases,
-    ),
-    system_table(
-        "tables",
-        """
-        database String
-        name String
-        engine String
-        is_temporary UInt8
-        data_paths Array(String)
-        create_table_query String
-        partition_key String
-        sorting_key String
-        primary_key String
-        sampling_key String
-        total_rows Nullable(UInt64)
-        total_bytes Nullable(UInt64)
-        active_parts Nullable(UInt64)
-        comment String
-        """,
-        _tables,
-    ),
-    system_table(
-        "columns",
-        """
-        database String
-        table String
-        name String
-        type String
-        position UInt64
-        default_kind String
-        default_expression String
-        data_compressed_bytes UInt64
-        data_uncompressed_bytes UInt64
-        comment String
-        is_in_partition_key UInt8
-        is_in_sorting_key UInt8
-        is_in_primary_key UInt8
-        is_in_sampling_key UInt8
-        compression_codec String
-        """,
-        _columns,
-    ),
     system_table(
         "parts",
         """

@@ -100,7 +100,7 @@ _TABLE = [
     Format("Arrow", _ARROW + "file", arrow_formats.read_arrow, _arrow_writer("Arrow")),
     Format("ArrowStream", _ARROW + "stream", arrow_formats.read_arrow_stream, _arrow_writer("ArrowStream")),
 ]
-_ALIASES = {
+FORMAT_ALIASES = {
     "TSV": "TabSeparated",
     "TSVWithNames": "TabSeparatedWithNames",
     "TSVWithNamesAndTypes": "TabSeparatedWithNamesAndTypes",
@@ -111,7 +111,7 @@ _ALIASES = {
 }
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
 _BY_LOWER = {name.lower(): entry for name, entry in FORMATS.items()} | {
-    alias.lower(): FORMATS[name] for alias, name in _ALIASES.items()
+    alias.lower(): FORMATS[name] for alias, name in FORMAT_ALIASES.items()
 }
 
 
@@ -168,4 +168,13 @@ def write_blocks(
     return entry.writer(columns, batches, options, statistics)
 
 
-__all__ = ["FORMATS", "Format", "Statistics", "content_type", "find_format", "read_blocks", "write_blocks"]
+__all__ = [
+    "FORMATS",
+    "FORMAT_ALIASES",
+    "Format",
+    "Statistics",
+    "content_type",
+    "find_format",
+    "read_blocks",
+    "write_blocks",
+]

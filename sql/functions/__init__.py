@@ -17,7 +17,7 @@ from sql.functions import (
     strings_search,
     windows,
 )
-from sql.functions.registry import function_names
+from sql.functions.registry import function_names, function_traits
 
 __all__ = [
     "aggregates",
@@ -30,6 +30,7 @@ __all__ = [
     "date_arithmetic",
     "dates",
     "function_names",
+    "function_traits",
     "maps_and_tuples",
     "mathematics",
     "session",

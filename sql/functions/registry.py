@@ -27,6 +27,7 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
+from sql.settings import DEFAULT_SETTINGS, Settings
 from sql.typed import NOT_LITERAL, LambdaType, Typed, literal
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Environment:
     zone: str = "UTC"
     constants: dict[str, str] = field(default_factory=dict)
     now: float = 0.0
+    settings: Settings = DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,12 @@ def written_name(name: str) -> str:
 def function_names() -> list[tuple[str, bool]]:
     """(name, whether it is an aggregate) of all functions, sorted."""
     return sorted([*((name, False) for name in _RULES), *((name, True) for name in _AGGREGATES)])
+
+
+def function_traits(name: str, *, is_aggregate: bool) -> tuple[bool, str]:
+    """Whether a function is known in any case, and the name it is an alias of, or ``""``."""
+    rule = (_AGGREGATES if is_aggregate else _RULES)[name]
+    return _LOWER.get(name.lower()) == name, rule.name if rule.name != name else ""
 
 
 def unknown_function(name: str) -> UserError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sql.functions.registry import Call, define
-from sql.typed import UINT32, Typed, cast, literal
+from parts.types import ArrayType, StringType, UUIDType
+from sql.functions.registry import Call, define, function
+from sql.settings import HONOURED, canonical_name, default_value
+from sql.typed import UINT32, UINT64, Typed, cast, literal, text
 
 
 def _constant(key: str, default: str) -> Callable[[Call], Typed]:
@@ -25,6 +27,7 @@ for _names, _key, _default in (
     ("queryID query_id", "queryID", ""),
     ("timezone timeZone", "timezone", "UTC"),
     ("serverTimezone serverTimeZone", "serverTimezone", "UTC"),
+    ("initialQueryID initial_query_id", "queryID", ""),
     ("displayName", "displayName", "pando"),
     ("buildId", "buildId", ""),
 ):
@@ -38,3 +41,30 @@ def _uptime(call: Call) -> Typed:
 define("uptime", _uptime, 0)
 define("ignore", lambda call: literal(0), (0, None), nulls=False)
 define("tcpPort", lambda call: literal(int(call.environment.constants.get("tcpPort", "9000"))), 0)
+
+
+@function("getSetting", 1, nulls=False)
+def _get_setting(call: Call) -> Typed:
+    name = canonical_name(call.constant_text(0))
+    settings = call.environment.settings
+    honoured = HONOURED.get(name)
+    if honoured is not None:
+        return literal(getattr(settings, name))
+    return literal(settings.changes.get(name, default_value(name)))
+
+
+def _profiles(call: Call) -> Typed:
+    names = call.environment.constants.get("profiles", "default").split(",")
+    return Typed(f"[{', '.join(text(name) for name in names)}]", ArrayType(StringType()))
+
+
+define("currentProfiles enabledProfiles defaultProfiles", _profiles, 0)
+define("currentRoles enabledRoles defaultRoles", lambda _: Typed("CAST([] AS VARCHAR[])", ArrayType(StringType())), 0)
+define("revision", lambda _: Typed(cast("54515", UINT32), UINT32), 0, any_case=True)
+define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64), 0, any_case=True)
+
+
+@function("serverUUID", 0)
+def _server_uuid(call: Call) -> Typed:
+    given = call.environment.constants.get("serverUUID", "00000000-0000-0000-0000-000000000000")
+    return Typed(f"pando_uuid({text(given)})", UUIDType())

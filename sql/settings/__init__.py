@@ -4,6 +4,7 @@ from sql.settings.honoured import HONOURED, Setting, Settings
 from sql.settings.known import (
     accepted_values,
     canonical_name,
+    default_value,
     given_settings,
     nearest_names,
     parse_setting,
@@ -23,6 +24,7 @@ __all__ = [
     "Settings",
     "accepted_values",
     "canonical_name",
+    "default_value",
     "given_settings",
     "is_timezone",
     "nearest_names",

@@ -59,6 +59,12 @@ def checked_value(known: KnownSetting, name: str, value: object) -> SettingValue
     return parsed
 
 
+def default_value(name: str) -> SettingValue:
+    """Of a setting that is not honoured."""
+    known = settings_table().session[name]
+    return parse_value(known.type, name, known.default)
+
+
 @cache
 def accepted_values(known: KnownSetting) -> tuple[SettingValue, ...]:
     """Those of a binding setting, its default first."""

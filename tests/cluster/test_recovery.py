@@ -133,6 +133,8 @@ def test_check_table_finds_what_no_query_met_and_has_it_mended(replicas: Replica
 def test_zookeeper_away_at_start(replicas: Replicas) -> None:
     table = filled_table(replicas)
     replicas.cluster.kill("zookeeper")
+    lost = f"SELECT is_readonly, is_session_expired FROM system.replicas WHERE table = '{table}'"
+    replicas.wait(lambda: replicas["r1"].rows(lost) == [[1, 1]], "a running replica to show that ZooKeeper is lost")
     replicas.restart("r3")
     assert replicas["r3"].value(f"SELECT count() FROM {table}") == PARTS * 100
     with pytest.raises(PandoError) as raised:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+import engine.system_tables.replication as replication_tables
 from coordination.memory_keeper import Fault
 from engine.tables.table import InsertOptions, OptimizeOptions
-from parts.errors import PandoError, UnknownOutcomeError
+from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
 from tests.replication.colony import Colony, Node
@@ -309,3 +311,65 @@ def test_insert_over_partitions_that_fails_midway_says_what_is_stored(
         colony.settle()
         assert one.keys() == [1, 2, 3]
     colony.check_equal()
+
+
+# --- what a server is told about its place -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps_quiet", [True, False])
+def test_removed_is_active_begins_the_session_anew(make_colony: MakeColony, keeps_quiet: bool) -> None:
+    """An operator, or a former server of the name, deleted the node: nobody need write to notice it."""
+    colony = make_colony(2)
+    one, two = colony
+    two.keeper.delete(one.table.replica.is_active)
+    if not keeps_quiet:
+        with pytest.raises(UnavailableError):
+            one.insert(1, [1])
+    one.step(one.task("ZooKeeper session"))
+    assert two.keeper.exists(one.table.replica.is_active) is not None
+    assert one.table.problem() is None
+    assert one.insert(1, [1]) == 1
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [1]
+
+
+def test_broken_connection_is_no_new_session(make_colony: MakeColony) -> None:
+    """The watch on ``is_active`` goes with the connection, and is set again."""
+    colony = make_colony(2)
+    one, two = colony
+    activation = one.table.activation
+    one.keeper.disconnect()
+    one.step_all()
+    one.keeper.reconnect()
+    one.step_all()
+    assert one.table.activation is activation
+    two.keeper.delete(one.table.replica.is_active)
+    one.step_all()
+    assert one.insert(1, [1]) == 1
+
+
+def test_lost_zookeeper_shows(make_colony: MakeColony) -> None:
+    one = make_colony(1).nodes["r1"]
+
+    def shown() -> tuple[object, ...]:
+        engine = SimpleNamespace(
+            services=one.table.services,
+            catalog=SimpleNamespace(tables=lambda: [one.table]),
+        )
+        names = [column.name for column in replication_tables.TABLES[0].schema.columns]
+        (row,) = replication_tables._replicas(engine)  # type: ignore[arg-type]
+        values = dict(zip(names, row, strict=True))
+        return values["is_readonly"], values["is_session_expired"], values["last_queue_update_exception"]
+
+    assert shown() == (0, 0, "")
+    for lose in (one.keeper.disconnect, one.keeper.expire):
+        lose()
+        one.step_all()
+        readonly, is_expired, reason = shown()
+        assert (readonly, is_expired) == (1, 1)
+        assert "no connection to ZooKeeper" in str(reason)
+        assert "no connection to ZooKeeper" in (one.table.problem() or "")
+        one.keeper.reconnect()
+        one.step_all()
+        assert shown() == (0, 0, "")

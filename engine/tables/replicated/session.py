@@ -21,10 +21,10 @@ from coordination.active_keeper import ActiveKeeper
 from coordination.block_numbers import release_orphans
 from coordination.clone import clone_replica, finish_clone, is_lost
 from coordination.insert_commit import InsertStatus, resolve_insert
-from coordination.keeper import Keeper, SessionState
+from coordination.keeper import Keeper, KeeperError, SessionState
 from coordination.queue_io import load_queue, remove_parts, requeue_fetch
 from coordination.quorum import confirm_own_parts
-from coordination.replica_activity import Activation, activate, deactivate
+from coordination.replica_activity import Activation, activate, deactivate, is_still_active
 from coordination.table_nodes import (
     check_definition,
     create_table_or_replica,
@@ -63,6 +63,8 @@ class ReplicaSession:
         self.force_restore = False
         """The server found ``flags/force_restore_data`` at its start."""
         self._last_refusal = ""
+        self._activity_changed = threading.Event()
+        """Something happened to ``is_active``, or to the connection over which it is watched."""
         self._last_session = 0
         """The ZooKeeper session in which this replica was activated last."""
 
@@ -99,14 +101,32 @@ class ReplicaSession:
             table.become_readonly("ZooKeeper is not configured on this server")
             return _CONNECTED_SECONDS
         if keeper.state is not SessionState.CONNECTED:
-            if table.activation is None:
-                table.readonly_reason = "there is no connection to ZooKeeper"
             return _RETRY_SECONDS
         activation = table.activation
-        is_new = activation is None or activation.session_id != keeper.session_id
-        if not is_new and not self.restart_requested.is_set():
-            return _CONNECTED_SECONDS
+        if activation is None or activation.session_id != keeper.session_id or self.restart_requested.is_set():
+            return self._begin(keeper)
+        if self._activity_changed.is_set():
+            return self._look_at_activity(keeper, activation)
+        return _CONNECTED_SECONDS
+
+    def _look_at_activity(self, keeper: Keeper, activation: Activation) -> float:
+        """Anybody may remove ``is_active``; without it nothing can be written, so the session begins anew."""
+        self._activity_changed.clear()
+        try:
+            keeper.exists(activation.replica.is_active, self._on_activity)
+            if is_still_active(keeper, activation):
+                return _CONNECTED_SECONDS
+        except KeeperError:
+            self._activity_changed.set()
+            return _RETRY_SECONDS
+        logger.warning(
+            "%s is gone or another's: %s begins anew", activation.replica.is_active, self._table.definition.full_name
+        )
         return self._begin(keeper)
+
+    def _on_activity(self, _: str) -> None:
+        self._activity_changed.set()
+        self._table.on_session_change()
 
     def _begin(self, keeper: Keeper) -> float:
         table = self._table
@@ -150,6 +170,7 @@ class ReplicaSession:
             raise
         self._last_refusal = ""
         table.become_writable(activation)
+        self._on_activity("")  # sets the watch
         logger.info("table %s is writable as replica %s", table.definition.full_name, table.replica.name)
 
     def _activate(self, keeper: Keeper) -> Activation:

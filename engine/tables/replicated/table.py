@@ -194,7 +194,7 @@ class ReplicatedTable(Table):
             return self._gate.wait_for(lambda: self._working == 0, _PAUSE_SECONDS)
 
     def _readonly_error(self) -> UnavailableError:
-        reason = self.readonly_reason or "its ZooKeeper session is being renewed"
+        reason = self.problem() or "its ZooKeeper session is being renewed"
         return UnavailableError(
             "TABLE_IS_READ_ONLY", f"Table {self.definition.full_name} is in readonly mode: {reason}"
         )
@@ -336,10 +336,13 @@ class ReplicatedTable(Table):
 
     def problem(self) -> str | None:
         """What keeps the replica from working, for ``/replicas_status``; ``None`` when nothing does."""
+        if self.is_session_expired:
+            return "there is no connection to ZooKeeper" if self.replication.keeper else self.readonly_reason
         return self.readonly_reason or None
 
     @property
     def is_session_expired(self) -> bool:
+        """True too while the connection is lost: whether the session lives on is not known then."""
         keeper = self.replication.keeper
         return keeper is None or keeper.state is not SessionState.CONNECTED
 

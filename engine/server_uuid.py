@@ -1,0 +1,18 @@
+"""The server's own UUID: made at the first start, kept in the file ``uuid`` of its directory."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from engine.table_files import write_durably
+
+
+def server_uuid(path: Path) -> str:
+    file = path / "uuid"
+    try:
+        return str(uuid.UUID(file.read_text().strip()))
+    except (FileNotFoundError, ValueError):
+        made = str(uuid.uuid4())
+        write_durably(file, made + "\n")
+        return made

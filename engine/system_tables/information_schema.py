@@ -1,0 +1,217 @@
+"""``information_schema``: the standard's views of databases, tables and columns, made of the ``system`` tables.
+
+Every column is there twice, in lower and in upper case; so is every table, and the database itself. Source:
+ClickHouse's ``information_schema``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from engine.system_tables.system_table import Row, SystemTable, system_table
+from engine.system_tables.tables import column_rows, table_rows
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+_COLLATION = "utf8mb4_0900_ai_ci"
+
+
+def _doubled(name: str, columns: str, rows: Callable[[Engine], Iterator[Row]]) -> SystemTable:
+    lines = [line.strip() for line in columns.strip().splitlines()]
+    upper = [" ".join((line.split(" ", 1)[0].upper(), line.split(" ", 1)[1])) for line in lines]
+    return system_table(name, "\n".join([*lines, *upper]), lambda engine: (row + row for row in rows(engine)))
+
+
+def _schemata(engine: Engine) -> Iterator[Row]:
+    for name in engine.database_names():
+        yield (name, name, "default", None, None, None, None, _COLLATION, "NO")
+
+
+def _tables(engine: Engine) -> Iterator[Row]:
+    for row in table_rows(engine):
+        database, engine_name = row["database"], str(row["engine"])
+        kind = "VIEW" if engine_name == "View" else "SYSTEM VIEW" if engine_name == "System" else "BASE TABLE"
+        yield (
+            database, database, row["name"], kind, row["total_rows"], row["total_bytes"], None, _COLLATION,
+            row["comment"], engine_name,
+        )  # fmt: skip
+
+
+def _columns(engine: Engine) -> Iterator[Row]:
+    for row in column_rows(engine):
+        type_ = str(row["type"])
+        yield (
+            row["database"],
+            row["database"],
+            row["table"],
+            row["name"],
+            row["position"],
+            row["default_expression"],
+            str(int(type_.startswith("Nullable("))),
+            type_,
+            None,
+            row["character_octet_length"],
+            row["numeric_precision"],
+            row["numeric_precision_radix"],
+            row["numeric_scale"],
+            row["datetime_precision"],
+            *[None] * 9,
+            "DEFAULT_GENERATED" if row["default_kind"] == "DEFAULT" else "",
+            row["comment"],
+            type_,
+            "PRI" if row["is_in_primary_key"] else "",
+        )
+
+
+def _key_columns(engine: Engine) -> Iterator[Row]:
+    for row in column_rows(engine):
+        if row["is_in_primary_key"]:
+            place = ("def", row["database"], "PRIMARY", "def", row["database"], row["table"], row["name"])
+            yield (*place, 1, None, None, None, None)
+
+
+def _nothing(_: Engine) -> Iterator[Row]:
+    yield from ()
+
+
+_TABLES = (
+    _doubled(
+        "schemata",
+        """
+        catalog_name String
+        schema_name String
+        schema_owner String
+        default_character_set_catalog Nullable(String)
+        default_character_set_schema Nullable(String)
+        default_character_set_name Nullable(String)
+        sql_path Nullable(String)
+        default_collation_name String
+        default_encryption String
+        """,
+        _schemata,
+    ),
+    _doubled(
+        "tables",
+        """
+        table_catalog String
+        table_schema String
+        table_name String
+        table_type String
+        table_rows Nullable(UInt64)
+        data_length Nullable(UInt64)
+        index_length Nullable(UInt64)
+        table_collation Nullable(String)
+        table_comment Nullable(String)
+        engine Nullable(String)
+        """,
+        _tables,
+    ),
+    _doubled(
+        "columns",
+        """
+        table_catalog String
+        table_schema String
+        table_name String
+        column_name String
+        ordinal_position UInt64
+        column_default String
+        is_nullable String
+        data_type String
+        character_maximum_length Nullable(UInt64)
+        character_octet_length Nullable(UInt64)
+        numeric_precision Nullable(UInt64)
+        numeric_precision_radix Nullable(UInt64)
+        numeric_scale Nullable(UInt64)
+        datetime_precision Nullable(UInt64)
+        character_set_catalog Nullable(String)
+        character_set_schema Nullable(String)
+        character_set_name Nullable(String)
+        collation_catalog Nullable(String)
+        collation_schema Nullable(String)
+        collation_name Nullable(String)
+        domain_catalog Nullable(String)
+        domain_schema Nullable(String)
+        domain_name Nullable(String)
+        extra Nullable(String)
+        column_comment String
+        column_type String
+        column_key String
+        """,
+        _columns,
+    ),
+    _doubled(
+        "key_column_usage",
+        """
+        constraint_catalog String
+        constraint_schema String
+        constraint_name Nullable(String)
+        table_catalog String
+        table_schema String
+        table_name String
+        column_name Nullable(String)
+        ordinal_position UInt32
+        position_in_unique_constraint Nullable(UInt32)
+        referenced_table_schema Nullable(String)
+        referenced_table_name Nullable(String)
+        referenced_column_name Nullable(String)
+        """,
+        _key_columns,
+    ),
+    _doubled(
+        "referential_constraints",
+        """
+        constraint_catalog String
+        constraint_schema String
+        constraint_name Nullable(String)
+        unique_constraint_catalog String
+        unique_constraint_schema String
+        unique_constraint_name Nullable(String)
+        match_option String
+        update_rule String
+        delete_rule String
+        table_name String
+        referenced_table_name String
+        """,
+        _nothing,
+    ),
+    _doubled(
+        "statistics",
+        """
+        table_catalog String
+        table_schema String
+        table_name String
+        non_unique Int32
+        index_schema String
+        index_name Nullable(String)
+        seq_in_index UInt32
+        column_name Nullable(String)
+        collation Nullable(String)
+        cardinality Nullable(Int64)
+        sub_part Nullable(Int64)
+        packed Nullable(String)
+        nullable String
+        index_type String
+        comment String
+        index_comment String
+        is_visible String
+        expression Nullable(String)
+        """,
+        _nothing,
+    ),
+    _doubled(
+        "views",
+        """
+        table_catalog String
+        table_schema String
+        table_name String
+        view_definition String
+        check_option String
+        is_updatable String
+        is_insertable_into String
+        """,
+        _nothing,
+    ),
+)
+TABLES = {**{table.name: table for table in _TABLES}, **{table.name.upper(): table for table in _TABLES}}

@@ -1,0 +1,107 @@
+"""What there is of each kind: ``system.functions``, ``formats``, ``data_type_families``, ``table_engines``,
+``time_zones``, ``collations`` and ``build_options``."""
+
+from __future__ import annotations
+
+import platform
+import zoneinfo
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from engine.system_tables.system_table import Row, system_table
+from parts.type_parser import type_families
+from sql.formats import FORMAT_ALIASES, FORMATS
+from sql.functions import function_names, function_traits
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def _functions(_: Engine) -> Iterator[Row]:
+    for name, is_aggregate in function_names():
+        any_case, alias_to = function_traits(name, is_aggregate=is_aggregate)
+        yield (name, int(is_aggregate), int(any_case), alias_to, "", 0, "")
+
+
+def _formats(_: Engine) -> Iterator[Row]:
+    for name, target in sorted({**{name: name for name in FORMATS}, **FORMAT_ALIASES}.items()):
+        entry = FORMATS[target]
+        is_for_terminals = target.startswith(("Pretty", "Vertical"))
+        yield (
+            name,
+            int(entry.reader is not None),
+            int(entry.writer is not None),
+            int(is_for_terminals),
+            entry.content_type,
+        )
+
+
+def _engines(_: Engine) -> Iterator[Row]:
+    for name in ("MergeTree", "ReplicatedMergeTree"):
+        is_replicated = int(name != "MergeTree")
+        yield (name, 1, 0, 0, 1, 0, is_replicated, 1, 1)
+
+
+def _build_options(_: Engine) -> Iterator[Row]:
+    yield ("VERSION_FULL", f"Pando {version('pando')}")
+    yield ("VERSION_DESCRIBE", version("pando"))
+    yield ("SYSTEM", platform.system())
+    yield ("SYSTEM_PROCESSOR", platform.machine())
+
+
+TABLES = (
+    system_table(
+        "functions",
+        """
+        name String
+        is_aggregate UInt8
+        case_insensitive UInt8
+        alias_to String
+        create_query String
+        origin Enum8('System' = 0, 'SQLUserDefined' = 1, 'ExecutableUserDefined' = 2)
+        description String
+        """,
+        _functions,
+    ),
+    system_table(
+        "formats",
+        """
+        name String
+        is_input UInt8
+        is_output UInt8
+        is_tty_friendly UInt8
+        content_type String
+        """,
+        _formats,
+    ),
+    system_table(
+        "data_type_families",
+        """
+        name String
+        case_insensitive UInt8
+        alias_to String
+        """,
+        lambda _: [(name, int(alias != ""), alias) for name, alias in type_families()],
+    ),
+    system_table(
+        "table_engines",
+        """
+        name String
+        supports_settings UInt8
+        supports_skipping_indices UInt8
+        supports_projections UInt8
+        supports_sort_order UInt8
+        supports_ttl UInt8
+        supports_replication UInt8
+        supports_deduplication UInt8
+        supports_parallel_insert UInt8
+        """,
+        _engines,
+    ),
+    system_table(
+        "time_zones", "time_zone String", lambda _: [(name,) for name in sorted(zoneinfo.available_timezones())]
+    ),
+    system_table("collations", "name String\nlanguage Nullable(String)", lambda _: []),
+    system_table("build_options", "name String\nvalue String", _build_options),
+)

@@ -1,0 +1,224 @@
+"""``system.databases``, ``tables`` and ``columns``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from engine.system_tables.system_table import Row, system_table
+from parts.types import (
+    BoolType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FixedStringType,
+    IntegerType,
+    strip_nullable,
+)
+from sql.ddl_render import render_create, render_engine_full
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.tables.table import Table
+
+_NO_UUID = bytes(16)
+
+
+def _databases(engine: Engine) -> Iterator[Row]:
+    for name in engine.database_names():
+        kind = database_engine(engine, name)
+        data = str(engine.path / "data" / name)
+        yield (name, kind, data, str(engine.path / "metadata" / name), _NO_UUID, kind, "", 0)
+
+
+def database_engine(engine: Engine, name: str) -> str:
+    if name in engine.system_databases:
+        return "System" if name == "system" else "Memory"
+    return "Ordinary"
+
+
+def _tables(engine: Engine) -> Iterator[Row]:
+    for table in engine.catalog.tables():
+        definition = table.definition
+        description = definition.description
+        active = table.store.active()
+        yield (
+            definition.database,
+            definition.name,
+            _NO_UUID,
+            definition.engine_name,
+            0,
+            [str(definition.data_path)],
+            [],
+            [],
+            render_create(definition.create),
+            render_engine_full(definition.create),
+            "",
+            ", ".join(description.partition_key.expressions),
+            ", ".join(description.sorting_key.expressions),
+            ", ".join(description.primary_key.expressions),
+            ", ".join(description.sampling_key.expressions),
+            "default",
+            sum(part.rows for part in active),
+            sum(part.bytes_on_disk for part in active),
+            sum(part.data_uncompressed_bytes for part in active),
+            len(table.store.all_parts()),
+            len(active),
+            sum(part.marks for part in active),
+            definition.create.comment,
+            1,
+        )
+    for database, tables in engine.system_databases.items():
+        kind = "System" if database == "system" else "View"
+        for name in sorted(tables):
+            texts = ("", "", "", "", "", "", "", "")
+            numbers = (None, None, None, None, None, None)
+            yield (database, name, _NO_UUID, kind, 0, [], [], [], *texts, *numbers, "", 0)
+
+
+def _columns(engine: Engine) -> Iterator[Row]:
+    for table in engine.catalog.tables():
+        definition = table.definition
+        sizes = _column_sizes(table)
+        keys = definition.description
+        for position, column in enumerate(definition.description.schema.columns, 1):
+            compressed, uncompressed = sizes.get(column.name, (0, 0))
+            yield (
+                definition.database,
+                definition.name,
+                column.name,
+                str(column.type),
+                position,
+                column.default_kind,
+                column.default_expression,
+                compressed,
+                uncompressed,
+                column.comment,
+                int(column.name in keys.partition_key.columns),
+                int(column.name in keys.sorting_key.columns),
+                int(column.name in keys.primary_key.columns),
+                int(column.name in keys.sampling_key.columns),
+                f"CODEC({column.codec})" if column.codec else "",
+                *_precision(column.type),
+            )
+    for database, tables in engine.system_databases.items():
+        for name, system in sorted(tables.items()):
+            for position, column in enumerate(system.schema.columns, 1):
+                keys_and_codec = (0, 0, 0, 0, "")
+                yield (
+                    database, name, column.name, str(column.type), position, "", "", 0, 0, "", *keys_and_codec,
+                    *_precision(column.type),
+                )  # fmt: skip
+
+
+def _precision(type_: DataType) -> tuple[int | None, int | None, int | None, int | None, int | None]:
+    """Octet length, numeric precision, its radix, scale, and precision of times."""
+    type_ = strip_nullable(type_)
+    if isinstance(type_, FixedStringType):
+        return type_.length, None, None, None, None
+    if isinstance(type_, BoolType):
+        return None, 8, 2, 0, None
+    if isinstance(type_, IntegerType):
+        return None, type_.bits, 2, 0, None
+    if isinstance(type_, DecimalType):
+        return None, type_.precision, 10, type_.scale, None
+    if isinstance(type_, DateTime64Type):
+        return None, None, None, None, type_.precision
+    return None, None, None, None, 0 if isinstance(type_, DateTimeType | DateType) else None
+
+
+def _column_sizes(table: Table) -> dict[str, tuple[int, int]]:
+    totals: dict[str, tuple[int, int]] = {}
+    for part in table.store.active():
+        for name, (compressed, uncompressed) in part.column_sizes().items():
+            before = totals.get(name, (0, 0))
+            totals[name] = (before[0] + compressed, before[1] + uncompressed)
+    return totals
+
+
+TABLES = (
+    system_table(
+        "databases",
+        """
+        name String
+        engine String
+        data_path String
+        metadata_path String
+        uuid UUID
+        engine_full String
+        comment String
+        is_external UInt8
+        """,
+        _databases,
+    ),
+    system_table(
+        "tables",
+        """
+        database String
+        name String
+        uuid UUID
+        engine String
+        is_temporary UInt8
+        data_paths Array(String)
+        dependencies_database Array(String)
+        dependencies_table Array(String)
+        create_table_query String
+        engine_full String
+        as_select String
+        partition_key String
+        sorting_key String
+        primary_key String
+        sampling_key String
+        storage_policy String
+        total_rows Nullable(UInt64)
+        total_bytes Nullable(UInt64)
+        total_bytes_uncompressed Nullable(UInt64)
+        parts Nullable(UInt64)
+        active_parts Nullable(UInt64)
+        total_marks Nullable(UInt64)
+        comment String
+        has_own_data UInt8
+        """,
+        _tables,
+    ),
+    system_table(
+        "columns",
+        """
+        database String
+        table String
+        name String
+        type String
+        position UInt64
+        default_kind String
+        default_expression String
+        data_compressed_bytes UInt64
+        data_uncompressed_bytes UInt64
+        comment String
+        is_in_partition_key UInt8
+        is_in_sorting_key UInt8
+        is_in_primary_key UInt8
+        is_in_sampling_key UInt8
+        compression_codec String
+        character_octet_length Nullable(UInt64)
+        numeric_precision Nullable(UInt64)
+        numeric_precision_radix Nullable(UInt64)
+        numeric_scale Nullable(UInt64)
+        datetime_precision Nullable(UInt64)
+        """,
+        _columns,
+    ),
+)
+
+
+def table_rows(engine: Engine) -> Iterator[dict[str, object]]:
+    """The rows of ``system.tables`` by column."""
+    names = TABLES[1].schema.names
+    return (dict(zip(names, row, strict=True)) for row in _tables(engine))
+
+
+def column_rows(engine: Engine) -> Iterator[dict[str, object]]:
+    """The rows of ``system.columns`` by column."""
+    names = TABLES[2].schema.names
+    return (dict(zip(names, row, strict=True)) for row in _columns(engine))
