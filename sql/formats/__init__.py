@@ -24,6 +24,8 @@ from sql.formats.delimited import read_delimited
 from sql.formats.native_read import read_native
 from sql.formats.native_write import write_native
 from sql.formats.options import FormatOptions
+from sql.formats.row_binary_read import read_row_binary
+from sql.formats.row_binary_write import write_row_binary
 from sql.formats.text_write import Statistics
 from sql.settings import DEFAULT_SETTINGS, Settings
 
@@ -96,6 +98,15 @@ _TABLE = [
     Format("Vertical", _TEXT, None, pretty.write_vertical),
     Format("Null", _TEXT, None, text_write.write_null),
     Format("Native", "application/octet-stream", read_native, write_native),
+    *(
+        Format(
+            f"RowBinary{kind}",
+            "application/octet-stream",
+            partial(read_row_binary, header=header),
+            partial(write_row_binary, header=header),
+        )
+        for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
+    ),
     Format("Parquet", "application/octet-stream", arrow_formats.read_parquet, _arrow_writer("Parquet")),
     Format("Arrow", _ARROW + "file", arrow_formats.read_arrow, _arrow_writer("Arrow")),
     Format("ArrowStream", _ARROW + "stream", arrow_formats.read_arrow_stream, _arrow_writer("ArrowStream")),

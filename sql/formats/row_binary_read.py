@@ -1,0 +1,114 @@
+"""Reading RowBinary, RowBinaryWithNames and RowBinaryWithNamesAndTypes (see :mod:`row_binary_write`), window by window.
+
+With types, columns of another type are cast and unknown ones skipped; without, nobody knows how long an unknown column
+is, and it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from parts.errors import UserError
+from parts.schema import Column
+from parts.types import DataType, parse_type
+from sql.formats.byte_source import MAX_COLUMNS, ByteSource, padded
+from sql.formats.chunks import MAX_ROW_BYTES
+from sql.formats.fixed_values import from_bytes, width_of
+from sql.formats.native_read import converted
+from sql.formats.options import BadValueError, FormatOptions
+from sql.formats.row_binary_nodes import Walk, follow, kind_of, leaves, node_of, read_followed, read_walked
+
+_WINDOW_BYTES = 1 << 18
+Fields = Sequence[tuple[str, DataType]]
+
+
+def read_row_binary(
+    stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, *, header: int
+) -> Iterator[pa.Table]:
+    """``header``: 0 none, 1 the names, 2 names and types."""
+    source = ByteSource(stream, "RowBinary", options.status)
+    if source.at_end():
+        return
+    fields = _header(source, columns, header, options) if header else [(c.name, c.type) for c in columns]
+    wanted = {column.name: column for column in columns}
+    first_row = 1
+    for arrays in _rows(source, fields):
+        table = {}
+        for (name, type_), read in zip(fields, arrays, strict=True):
+            if name not in wanted:
+                continue
+            try:
+                table[name] = converted(read(), type_, wanted[name], options, first_row)
+            except BadValueError as error:
+                raise error.located(first_row, name, type_) from None
+        yield pa.table(table)
+        first_row += len(next(iter(table.values())))
+
+
+def _header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
+    known = {column.name: column.type for column in columns}
+    count = source.number()
+    if not 0 < count <= MAX_COLUMNS:
+        raise source.malformed(f"a header of {count} columns")
+    names = [source.text() for _ in range(count)]
+    if len(set(names)) < len(names):
+        raise source.malformed(f"a column is twice in the header: {', '.join(names)[:300]}")
+    types = [parse_type(source.text()) for _ in range(count)] if header > 1 else None
+    unknown = [name for name in names if name not in known]
+    if unknown and (types is None or not options.skip_unknown_fields):
+        raise UserError("INCORRECT_DATA", f"Unknown field found in RowBinary header: {unknown[0]!r}")
+    if len(unknown) == len(names):
+        raise UserError("THERE_IS_NO_COLUMN", f"None of the RowBinary columns ({', '.join(names)[:300]}) is asked for")
+    return [(name, types[index] if types else known[name]) for index, name in enumerate(names)]
+
+
+def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
+    """Per window, for each field a function that reads its values in all whole rows."""
+    types = [type_ for _, type_ in fields]
+    widths = [width_of(type_) for type_ in types]
+    cut = _cut_fixed if None not in widths else _cut_followed
+    nodes = [node_of(type_) for type_ in types]
+    if any(leaves(node) is None for node in nodes):
+        cut = _cut_walked
+    size = max(_WINDOW_BYTES, sum(width or 0 for width in widths))
+    while not source.at_end():
+        source.status.check()
+        window = source.window(size)
+        used, arrays = cut(nodes, padded(window), len(window))
+        if used:
+            yield arrays
+            source.take(used)
+            size = _WINDOW_BYTES
+        elif len(window) < size:
+            raise UserError("CANNOT_READ_ALL_DATA", "RowBinary data are cut off inside a row")
+        elif size > MAX_ROW_BYTES:
+            raise UserError("INCORRECT_DATA", f"A row of RowBinary data is longer than {MAX_ROW_BYTES} bytes")
+        else:
+            size *= 2
+
+
+def _cut_fixed(nodes: list, buffer: np.ndarray, size: int) -> tuple[int, list]:
+    """All columns have one width: the rows are a matrix."""
+    bounds = np.cumsum([0] + [node.width for node in nodes])
+    rows = size // int(bounds[-1])
+    used = rows * int(bounds[-1])
+    matrix = buffer[:used].reshape(rows, int(bounds[-1]))
+    parts = zip(nodes, bounds[:-1], bounds[1:], strict=True)
+    return used, [lambda n=node, a=begin, b=end: from_bytes(matrix[:, a:b], n.type) for node, begin, end in parts]
+
+
+def _cut_followed(nodes: list, buffer: np.ndarray, size: int) -> tuple[int, list]:
+    found = [leaf for node in nodes for leaf in leaves(node) or ()]
+    places = follow([kind for leaf in found if (kind := kind_of(leaf)) is not None], buffer, size)
+    grid = places[:-1].reshape(-1, len(found))
+    fields = {id(leaf): grid[:, index] for index, leaf in enumerate(found)}
+    return int(places[-1]), [lambda n=node: read_followed(n, fields, buffer) for node in nodes]
+
+
+def _cut_walked(nodes: list, buffer: np.ndarray, size: int) -> tuple[int, list]:
+    _, used = Walk(nodes, buffer, size).rows()
+    return used, [lambda n=node: read_walked(n, buffer) for node in nodes]
