@@ -89,6 +89,11 @@ class Connection(HttpToolsProtocol):
         elif not must_hurry and self._late is not None:
             self._late.cancel()
             self._late = None
+        if is_answered and not self._is_in_request and self.timeout_keep_alive_task is None:
+            # What came last was the rest of a request that has its answer already.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _is_late(self) -> None:
         seconds = self.limits.http_receive_timeout
@@ -179,6 +184,7 @@ class Connection(HttpToolsProtocol):
             self.pipeline.popleft()
             return  # an earlier one runs; its end answers
         self.cycle.disconnected = True
+        self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
         if self.cycle.response_started:
             self.transport.close()

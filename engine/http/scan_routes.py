@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from engine.background import Task
@@ -37,7 +37,7 @@ from engine.scan.plan import deal_tasks, range_rows, scan_columns, task_count
 from engine.scan.pruning import choose_granules, row_filter
 from engine.scan.stream import encode_stream, scan_batches
 from engine.tables.table import Table
-from parts.errors import CorruptionError, PandoError, UserError
+from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.reader import MarkRange, Part
 from parts.store import Snapshot
@@ -51,6 +51,7 @@ _EXPIRY_SECONDS = 5.0
 _DEFAULT_LEASE_SECONDS = 300.0
 _LONGEST_LEASE_SECONDS = 86_400.0
 _MAX_BODY_BYTES = 64 << 20
+_BODY_SECONDS = 60.0
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
 Body = Mapping[str, Any]
@@ -229,11 +230,17 @@ async def _client_left(receive: Any) -> None:
 
 
 async def _json_body(request: Request) -> Body:
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MAX_BODY_BYTES:
-            raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > _MAX_BODY_BYTES:
+                    raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise CancelledError("The client closed the connection before the end of its request") from None
+    except TimeoutError:
+        raise UserError("SOCKET_TIMEOUT", f"The request was not complete after {_BODY_SECONDS:g} s") from None
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -353,6 +354,17 @@ def test_half_a_request_does_not_stay(hurried: RunningServer) -> None:
                     if answer := connection.recv(1000):
                         break
         assert answer.startswith(b"HTTP/1.1 4")
+
+
+def test_a_body_that_follows_its_answer_does_not_keep_the_connection(tmp_path: Path) -> None:
+    with (
+        started(tmp_path, keep_alive_timeout=1) as server,
+        socket.create_connection(("127.0.0.1", server.http.port), timeout=20) as connection,
+    ):
+        connection.sendall(b"POST /?no_such_setting=1 HTTP/1.1\r\nContent-Length: 8\r\n\r\n")
+        answer = connection.recv(65536)
+        connection.sendall(b"SELECT 1")
+        assert (answer + _rest(connection)).startswith(b"HTTP/1.1 404 ")
 
 
 def test_slow_bodies_keep_nobody_out(hurried: RunningServer) -> None:
