@@ -121,7 +121,6 @@ def test_bad_url_parameters(http: httpx.Client) -> None:
     assert (response.status_code, response.headers["x-clickhouse-exception-code"]) == (404, "115")
     assert "max_threads" in response.text
     assert http.get("/", params={"query": "SELECT 1", "max_threads": "x"}).status_code == 400
-    assert http.get("/", params={"query": "SELECT 1", "compress": "1"}).status_code == 501
 
 
 def test_get_only_reads(http: httpx.Client, table: str) -> None:
