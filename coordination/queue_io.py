@@ -211,7 +211,8 @@ def drop_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, n
 
     A quorum part that is here already (its fetch was committed under another entry) is confirmed on the way.
     """
-    entry = next((item.entry for item in queue.entries() if item.name == name), None)
+    item = queue.get(name)
+    entry = item.entry if item is not None else None
     if entry is not None and entry.quorum >= 2 and entry.new_part is not None:
         part = str(entry.new_part)
         if keeper.exists(replica.part(part)) is not None:
@@ -234,10 +235,10 @@ def drop_entries(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue,
 
 def discard_entry(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, name: str) -> None:
     """The entry's part will never come here: ``fail_unreachable_part`` said so, or its commit said DROPPED."""
-    entry = next((item.entry for item in queue.entries() if item.name == name), None)
-    if entry is not None and entry.new_part is not None:
+    item = queue.get(name)
+    if item is not None and item.entry.new_part is not None:
         # First from memory: while a failed part is nobody's virtual part, no merge can take it in.
-        queue.remove_virtual(entry.new_part)
+        queue.remove_virtual(item.entry.new_part)
     drop_entries(keeper, replica, queue, [name])
 
 

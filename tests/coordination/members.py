@@ -17,7 +17,8 @@ from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.part_commit import ProducedStatus, commit_produced_part, find_holder
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
-from coordination.queue import ActionKind, Limits, ReplicationQueue
+from coordination.queue import ReplicationQueue
+from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan
 from coordination.replica_activity import Activation, ReplicaAddress, activate
 from coordination.table_nodes import TableDefinition, create_table_or_replica

@@ -26,7 +26,7 @@ from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus, commit_produced_part, find_holder
 from coordination.part_set import PartSet
-from coordination.queue import Action, ActionKind, Limits
+from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum import confirm_own_parts, plan_quorum
 from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
 from coordination.quorum_wait import wait_for_quorum

@@ -7,7 +7,7 @@ import pytest
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.part_commit import Agreement, ProducedStatus, commit_produced_part
 from coordination.part_record import PartRecord
-from coordination.queue import Action, Limits
+from coordination.queue_rules import Action, Limits
 from coordination.quorum import QuorumPlan
 from parts.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once

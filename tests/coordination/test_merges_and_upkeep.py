@@ -18,7 +18,8 @@ from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus, commit_produced_part
 from coordination.part_record import PartRecord
-from coordination.queue import ActionKind, Limits, ReplicationQueue
+from coordination.queue import ReplicationQueue
+from coordination.queue_rules import ActionKind, Limits
 from parts.errors import ConflictError, PandoError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once

@@ -16,7 +16,7 @@ from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus, commit_produced_part
-from coordination.queue import ActionKind, Limits
+from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
 from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
 from coordination.quorum_wait import Verdict, judge, wait_for_quorum

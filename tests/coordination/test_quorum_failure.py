@@ -12,7 +12,7 @@ from coordination.keeper import MultiFailed
 from coordination.log_entry import LogEntry
 from coordination.memory_keeper import MemoryEnsemble
 from coordination.part_commit import ProducedStatus, commit_produced_part
-from coordination.queue import Limits
+from coordination.queue_rules import Limits
 from coordination.quorum import QuorumPlan
 from coordination.quorum_failure import fail_unreachable_part
 from parts.part_name import PartName

@@ -17,7 +17,7 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
-from coordination.queue import ActionKind
+from coordination.queue_rules import ActionKind
 from coordination.quorum import QuorumPlan
 from coordination.replica_activity import ReplicaAddress, activate
 from parts.errors import ConflictError, PandoError, UnavailableError

@@ -57,7 +57,7 @@ class LostParts:
     def give_up(self, keeper: Keeper, name: str, entry: LogEntry) -> bool:
         """``True``: the entry ``name`` has left the queue for good; its part does not exist."""
         table = self._table
-        item = next((item for item in table.queue.entries() if item.name == name), None)
+        item = table.queue.get(name)
         if item is None or item.num_tries < TRIES_BEFORE_LOST or entry.new_part is None:
             return False
         keeper.sync(table.paths.root)

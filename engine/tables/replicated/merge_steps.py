@@ -48,7 +48,7 @@ class MergeSteps:
     def _select(self, keeper: Keeper) -> bool:
         table = self._table
         settings = table.description.settings
-        queued = sum(item.entry.type is EntryType.MERGE_PARTS for item in table.queue.entries())
+        queued = table.queue.count(EntryType.MERGE_PARTS)
         if queued >= settings.max_replicated_merges_in_queue:
             return False
         if all(len(parts) < 2 for parts in self._parts_by_partition().values()):

@@ -16,7 +16,6 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.merge_selector import max_merge_bytes
 from coordination.part_commit import Agreement, ProducedStatus, commit_produced_part
 from coordination.part_set import IntersectingPartsError
-from coordination.queue import Action, ActionKind, Limits
 from coordination.queue_io import (
     LogCursor,
     LogTrimmedError,
@@ -29,6 +28,7 @@ from coordination.queue_io import (
     remove_parts,
     save_insert_times,
 )
+from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum_failure import fail_unreachable_part
 from engine.failpoints import failpoint
 from engine.tables.merging import merge_to_temporary
@@ -358,7 +358,7 @@ class QueueSteps:
 
     def _limits(self) -> Limits:
         settings = self._table.description.settings
-        merging = sum(item.is_executing and bool(item.entry.source_parts) for item in self._table.queue.entries())
+        merging = self._table.queue.count_merging()
         merge_slots = self.slots - 1  # one slot is always left for fetches
         free = max(0, merge_slots - merging)
         return Limits(

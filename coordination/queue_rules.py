@@ -1,0 +1,170 @@
+"""What an entry of the queue may do now, or why and for what it must wait. Pure: it looks, and changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from coordination.log_entry import EntryType, LogEntry
+from coordination.queue_index import QueueIndex, QueueItem
+from parts.part_name import PartName
+
+FETCH_SLOT, MERGE_SLOT, NEVER = "a fetch slot", "a merge slot", "never"
+
+
+def size_class(size: int) -> tuple[str, int]:
+    """What a merge too large for the free slots is parked on: a smaller class never waits for a larger one."""
+    return ("size", size.bit_length())
+
+
+class ActionKind(Enum):
+    FETCH = "fetch the part from a replica that has it"
+    MERGE = "merge the sources"
+    DROP_RANGE = "drop the parts of the range"
+    SKIP = "nothing to do: remove the entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    kind: ActionKind
+    name: str
+    """The entry's node in the queue."""
+    entry: LogEntry
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the pools can take now."""
+
+    free_merge_slots: int
+    free_fetch_slots: int
+    max_merge_bytes: int
+    """Merges of more source bytes wait until more slots are free."""
+    always_fetch_merged_part: bool = False
+    prefer_fetch_seconds: float = 3600.0
+    prefer_fetch_bytes: int = 10 * 1024**3
+
+
+class LocalParts(Protocol):
+    """What the queue asks about the replica's disk. Must not block."""
+
+    def covering_active(self, part: PartName) -> PartName | None:
+        """The active part that covers ``part``, itself included."""
+
+    def size_bytes(self, part: PartName) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why an entry may not run now, and on what it is parked: released together with it."""
+
+    reason: str
+    key: Hashable
+    until: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``inserting``: this replica's own INSERTs between their commit and their activation. ``now`` in seconds."""
+
+    replica_name: str
+    index: QueueIndex
+    inserting: Collection[PartName]
+    now: float
+
+    def judge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        entry = item.entry
+        if entry.new_part is None:
+            return Wait(f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER)
+        if entry.is_dropping:
+            return self._judge_drop(item)
+        if (drop := self.drop_over(item)) is not None:
+            return self._wait(item, "a drop range over it is queued", drop.name)
+        if local.covering_active(entry.new_part) is not None:
+            return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
+        if (made := self._made_elsewhere(item)) is not None:
+            return made
+        if entry.new_part in self.inserting:
+            # This replica's own INSERT may be in the log some moments before its part is active here.
+            return self._wait(item, "this replica is committing it", entry.new_part)
+        if entry.type is EntryType.MERGE_PARTS and not item.must_fetch:
+            return self._judge_merge(item, local, limits)
+        if entry.type is EntryType.MUTATE_PART and not item.must_fetch:
+            return self._wait(item, "mutations are not supported", NEVER)
+        return self._judge_fetch(item, limits, "")
+
+    @staticmethod
+    def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> Wait:
+        return Wait(f"Not executing log entry {item.name} for part {item.entry.new_part} because {reason}.", key, until)
+
+    def _judge_drop(self, item: QueueItem) -> Action | Wait:
+        entry = item.entry
+        assert entry.new_part is not None
+        if entry.type is EntryType.REPLACE_RANGE:
+            return Wait(f"Not executing log entry {item.name} of type REPLACE_RANGE: it is not supported", NEVER)
+        for other in self.index.executing():
+            part = other.entry.new_part
+            if part is not None and any(not entry.new_part.is_disjoint(p) for p in [part, *other.entry.source_parts]):
+                return self._wait(item, f"another log entry for part {part} is executing", other.name)
+        for part in self.inserting:
+            if not entry.new_part.is_disjoint(part):
+                return self._wait(item, f"an INSERT of part {part} is being committed", part)
+        return Action(ActionKind.DROP_RANGE, item.name, entry)
+
+    def drop_over(self, item: QueueItem) -> QueueItem | None:
+        """A queued drop, newer than the entry, over any block the entry makes or reads."""
+        part = item.entry.new_part
+        assert part is not None
+        for drop in self.index.drops(part.partition_id):
+            gone = drop.entry.new_part
+            if drop.name > item.name and gone is not None and not gone.is_disjoint(part):
+                return drop
+        return None
+
+    def _made_elsewhere(self, item: QueueItem) -> Wait | None:
+        """The entry must wait for another that runs: same blocks, or a source that is being made."""
+        part = item.entry.new_part
+        assert part is not None
+        for other in self.index.executing():
+            made = other.entry.new_part
+            if made is None or made.is_disjoint(part):
+                continue
+            if other.entry.is_dropping:
+                reason = f"the range {made} is being dropped"
+            elif made.covers(part):
+                reason = f"it is covered by part {made} that is currently executing"
+            elif part.covers(made):
+                reason = f"part {made} is not ready yet (log entry for that part is being processed)"
+            else:
+                reason = f"it intersects part {made} that is currently executing"
+            return self._wait(item, reason, other.name)
+        return None
+
+    def _judge_merge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        entry = item.entry
+        missing = [part for part in entry.source_parts if local.covering_active(part) != part]
+        if missing:
+            return self._judge_fetch(item, limits, f"source part {missing[0]} is not here")
+        size = sum(local.size_bytes(part) for part in entry.source_parts)
+        if limits.always_fetch_merged_part and entry.source_replica != self.replica_name:
+            return self._judge_fetch(item, limits, "always_fetch_merged_part is set")
+        old_at = math.inf
+        if entry.source_replica != self.replica_name and size > limits.prefer_fetch_bytes and not item.last_exception:
+            old_at = entry.create_time + limits.prefer_fetch_seconds
+            if self.now > old_at:
+                return self._judge_fetch(item, limits, "the entry is old and large")
+        if limits.free_merge_slots <= 0:
+            return self._wait(item, "no merge slot is free", MERGE_SLOT, old_at)
+        if size > limits.max_merge_bytes:
+            reason = f"source parts size ({size} bytes) is greater than the current maximum ({limits.max_merge_bytes})"
+            return self._wait(item, reason, size_class(size), old_at)
+        return Action(ActionKind.MERGE, item.name, entry)
+
+    def _judge_fetch(self, item: QueueItem, limits: Limits, reason: str) -> Action | Wait:
+        if limits.free_fetch_slots <= 0:
+            return self._wait(item, "no fetch slot is free", FETCH_SLOT)
+        return Action(ActionKind.FETCH, item.name, item.entry, reason)

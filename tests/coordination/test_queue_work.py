@@ -1,0 +1,123 @@
+"""How much a long queue looks at: what is new or freed, never all that waits."""
+
+from __future__ import annotations
+
+import math
+
+from coordination.log_entry import EntryType, LogEntry, drop_range
+from coordination.merge_assignment import merge_entry
+from coordination.queue import ReplicationQueue
+from coordination.queue_rules import ActionKind, Limits
+from parts.part_name import PartName
+
+COUNT = 1000
+ALL = Limits(3, 4, 1 << 60)
+
+
+class Disk:
+    def __init__(self) -> None:
+        self.parts: set[PartName] = set()
+        self.sizes: dict[PartName, int] = {}
+
+    def covering_active(self, part: PartName) -> PartName | None:
+        return part if part in self.parts else None
+
+    def size_bytes(self, part: PartName) -> int:
+        return self.sizes.get(part, 1)
+
+
+def queue_of(entries: list[LogEntry]) -> ReplicationQueue:
+    queue = ReplicationQueue("r1", lambda: 100.0, recheck_seconds=math.inf)
+    for number, entry in enumerate(entries):
+        queue.add(f"queue-{number:010d}", entry)
+    return queue
+
+
+def fetch(number: int) -> LogEntry:
+    return LogEntry(EntryType.GET_PART, PartName("p", number, number, 0), 1.0, "r2")
+
+
+def drain(queue: ReplicationQueue, disk: Disk, limits: Limits = ALL) -> list[ActionKind]:
+    kinds = []
+    while (action := queue.next_action(disk, limits)) is not None:
+        kinds.append(action.kind)
+        queue.finish(action.name)
+    return kinds
+
+
+def test_draining_looks_at_each_entry_once() -> None:
+    queue = queue_of([fetch(number) for number in range(COUNT)])
+    assert len(drain(queue, Disk())) == COUNT
+    assert queue.examined == COUNT
+
+
+def test_entries_that_wait_for_a_slot_are_looked_at_once() -> None:
+    queue = queue_of([fetch(number) for number in range(COUNT)])
+    for _ in range(100):
+        assert queue.next_action(Disk(), Limits(3, 0, 1 << 60)) is None
+    assert queue.examined == COUNT
+    assert queue.entries()[-1].postpone_reason.endswith("because no fetch slot is free.")
+    assert len(drain(queue, Disk())) == COUNT
+
+
+def merges(disk: Disk, sizes: list[int]) -> list[LogEntry]:
+    entries = []
+    for number, size in enumerate(sizes):
+        sources = [PartName("p", 2 * number + i, 2 * number + i, 0) for i in range(2)]
+        disk.parts |= set(sources)
+        disk.sizes[sources[0]] = size
+        entries.append(merge_entry(sources, "r1", 1.0))
+    return entries
+
+
+def test_merges_in_line_are_looked_at_as_slots_become_free() -> None:
+    disk = Disk()
+    queue = queue_of(merges(disk, [1] * COUNT))
+    while (action := queue.next_action(disk, Limits(1, 4, 1 << 60))) is not None:
+        assert queue.next_action(disk, Limits(0, 4, 1 << 60)) is None
+        queue.finish(action.name)
+    assert not queue.entries()
+    assert queue.examined < 3 * COUNT
+
+
+def test_small_merge_passes_large_ones_that_wait_for_an_idle_pool() -> None:
+    disk = Disk()
+    queue = queue_of(merges(disk, [1 << 40] * COUNT + [5]))
+    for _ in range(100):
+        action = queue.next_action(disk, Limits(1, 4, 1 << 20))
+        if action is not None:
+            queue.finish(action.name)
+    assert len(queue.entries()) == COUNT
+    assert queue.examined < 2 * COUNT
+    assert drain(queue, disk) == [ActionKind.MERGE] * COUNT
+
+
+def test_entries_under_a_drop_wait_for_it_and_are_looked_at_once() -> None:
+    gone = LogEntry(EntryType.DROP_RANGE, drop_range("p", COUNT), 1.0, "r2")
+    queue = queue_of([*(fetch(number) for number in range(COUNT)), gone])
+    drop = queue.next_action(Disk(), ALL)
+    assert drop is not None
+    assert drop.kind is ActionKind.DROP_RANGE
+    for _ in range(100):
+        assert queue.next_action(Disk(), ALL) is None
+    assert queue.examined == COUNT + 1
+    for name in [*queue.covered_entries(drop.name), drop.name]:
+        queue.finish(name)
+    assert not queue.entries()
+
+
+def test_recheck_finds_what_nobody_told() -> None:
+    """The part came by another way while fetches were stopped. Waiting long does not pile anything up."""
+    now = [100.0]
+    queue, disk = ReplicationQueue("r1", lambda: now[0]), Disk()
+    queue.add("queue-0000000000", fetch(0))
+    for _ in range(1000):
+        now[0] += 31
+        assert queue.next_action(disk, Limits(1, 0, 1)) is None
+    assert sum(map(len, queue._schedule._parked.values())) < 100
+    assert len(queue._schedule._timers) < 100
+    disk.parts.add(PartName("p", 0, 0, 0))
+    now[0] += 31
+    action = queue.next_action(disk, Limits(1, 0, 1))
+    assert action is not None
+    assert action.kind is ActionKind.SKIP
