@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordination.deduplication_window import DeduplicationWindow
@@ -60,16 +60,35 @@ class ReplicaPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHolder:
+    """A dead replica that is not given up, because it alone has ``part``, which others wait for. While it is neither
+    back nor dropped, no log entry that it has not seen is trimmed."""
+
+    name: str
+    part: PartName
+    entries_behind: int
+
+    @property
+    def warning(self) -> str:
+        return (
+            f"Replica {self.name} is not active and {self.entries_behind} log entries behind, and it alone has part "
+            f"{self.part} that others wait for: the log is kept for it and grows. Start its server again; if it is "
+            f"gone for good, SYSTEM DROP REPLICA '{self.name}' gives up what only it has"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CleanupReport:
     log_entries: int = 0
     blocks: int = 0
     lost_replicas: tuple[str, ...] = field(default=())
+    log_holders: tuple[LogHolder, ...] = field(default=())
 
 
 def plan_lost_replicas(
     newest_index: int,
     replicas: Sequence[ReplicaPosition],
-    sole_holders: frozenset[str],
+    sole_holders: Collection[str],
     *,
     max_logs: int,
 ) -> list[ReplicaPosition]:
@@ -97,14 +116,15 @@ def plan_log_trim(indices: Iterable[int], replicas: Sequence[ReplicaPosition], *
     return [index for index in ordered if index < bound]
 
 
-def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> frozenset[str]:
-    """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log."""
-    found: set[str] = set()
+def sole_holders(held: dict[str, PartSet], awaited: Iterable[PartName]) -> dict[str, PartName]:
+    """Replicas that alone list (or cover) a part that is still awaited in somebody's queue or in the log; one such part
+    of each."""
+    found: dict[str, PartName] = {}
     for part in awaited:
         holders = [name for name, parts in held.items() if parts.covering(part) is not None]
         if len(holders) == 1:
-            found.add(holders[0])
-    return frozenset(found)
+            found.setdefault(holders[0], part)
+    return found
 
 
 def clean_once(
@@ -113,7 +133,8 @@ def clean_once(
     """One round: lost replicas, the log, the deduplication window. ``window`` is what the last round knew of it."""
     indices = [sequence_number(name) for name in keeper.children(table.log)]
     replicas = read_positions(keeper, table)
-    lost = _mark_lost(keeper, table, indices, replicas, settings.max_replicated_logs_to_keep) if indices else []
+    max_logs = settings.max_replicated_logs_to_keep
+    lost, holders = _mark_lost(keeper, table, indices, replicas, max_logs) if indices else ([], [])
     if lost:
         replicas = read_positions(keeper, table)
     surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
@@ -125,7 +146,7 @@ def clean_once(
         window=settings.replicated_deduplication_window,
         window_seconds=settings.replicated_deduplication_window_seconds,
     )
-    return CleanupReport(trimmed, blocks, tuple(lost))
+    return CleanupReport(trimmed, blocks, tuple(lost), tuple(holders))
 
 
 def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[str]) -> None:
@@ -176,12 +197,17 @@ def read_positions(keeper: Keeper, table: TablePaths) -> list[ReplicaPosition]:
 
 def _mark_lost(
     keeper: Keeper, table: TablePaths, indices: Sequence[int], replicas: Sequence[ReplicaPosition], max_logs: int
-) -> list[str]:
+) -> tuple[list[str], list[LogHolder]]:
+    """Those that were marked, and those that would be if the table could do without them."""
     newest = max(indices)
-    if not plan_lost_replicas(newest, replicas, frozenset(), max_logs=max_logs):
-        return []
+    candidates = plan_lost_replicas(newest, replicas, (), max_logs=max_logs)
+    if not candidates:
+        return [], []
     held = {r.name: _listed_parts(keeper, table.replica(r.name)) for r in replicas if not r.is_lost}
     protected = sole_holders(held, _awaited_parts(keeper, table, indices, replicas))
+    holders = [
+        LogHolder(r.name, protected[r.name], newest + 1 - (r.pointer or 0)) for r in candidates if r.name in protected
+    ]
     marked: list[str] = []
     for position in plan_lost_replicas(newest, replicas, protected, max_logs=max_logs):
         replica = table.replica(position.name)
@@ -198,7 +224,7 @@ def _mark_lost(
         except MultiFailed as error:
             if not isinstance(error.cause, BadVersion | NoNode):
                 raise error.cause from error
-    return marked
+    return marked, holders
 
 
 def _survivor(replicas: Sequence[ReplicaPosition], going: set[str]) -> str | None:

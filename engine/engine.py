@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
@@ -265,10 +265,15 @@ class Engine:
     def kill_query(self, query_id: str) -> bool:
         return self._processes.kill(query_id)
 
-    def replicas_status(self) -> list[tuple[str, float, str | None]]:
-        """Per replicated table: its name, its delay in seconds, and what is wrong with it, if anything."""
+    def replicas_status(self) -> list[ReplicaStatus]:
+        """Of every replicated table."""
         return [
-            (table.definition.full_name, table.absolute_delay_seconds(), table.problem())
+            ReplicaStatus(
+                table.definition.full_name,
+                table.absolute_delay_seconds(),
+                table.problem(),
+                table.housekeeping.warning,
+            )
             for table in self.catalog.tables()
             if isinstance(table, ReplicatedTable)
         ]
@@ -280,6 +285,16 @@ def spill_directory(config: Config) -> Path:
     shutil.rmtree(directory, ignore_errors=True)
     make_directories(directory)
     return directory
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """``problem``: what keeps this replica from working; ``warning``: what else somebody should do something about."""
+
+    table: str
+    delay_seconds: float
+    problem: str | None
+    warning: str
 
 
 def local_engine_path() -> tempfile.TemporaryDirectory[str]:

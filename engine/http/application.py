@@ -147,10 +147,11 @@ def _replicas_status(engine: Engine, verbose: bool) -> Response:
     limit = engine.config.max_replica_delay_for_distributed_queries
     lines = []
     is_healthy = True
-    for table, delay_seconds, problem in engine.replicas_status():
-        is_late = bool(limit) and delay_seconds >= limit
-        is_healthy = is_healthy and not is_late and problem is None
-        lines.append(f"{table}:\tAbsolute delay: {delay_seconds:.0f}. {problem or ''}".rstrip() + "\n")
+    for status in engine.replicas_status():
+        is_late = bool(limit) and status.delay_seconds >= limit
+        is_healthy = is_healthy and not is_late and status.problem is None
+        remarks = " ".join(filter(None, (status.problem, status.warning)))
+        lines.append(f"{status.table}:\tAbsolute delay: {status.delay_seconds:.0f}. {remarks}".rstrip() + "\n")
     if is_healthy and not verbose:
         return _OK
     return PlainTextResponse("".join(lines) or "Ok.\n", status_code=200 if is_healthy else 503)

@@ -63,8 +63,8 @@ class _EngineGauges:
     def collect(self) -> Iterator[Metric]:
         delay = GaugeMetricFamily("pando_replica_delay_seconds", "Replication lag of a table", labels=["table"])
         readonly = GaugeMetricFamily("pando_replica_problem", "1 if a replica cannot take part now", labels=["table"])
-        for table, seconds, problem in self._engine.replicas_status():
-            delay.add_metric([table], seconds)
-            readonly.add_metric([table], float(problem is not None))
+        for status in self._engine.replicas_status():
+            delay.add_metric([status.table], status.delay_seconds)
+            readonly.add_metric([status.table], float(status.problem is not None))
         yield delay
         yield readonly

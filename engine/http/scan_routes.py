@@ -175,7 +175,7 @@ class Scans:
                 raise
 
     def _delay_seconds(self, table: Table) -> float:
-        delays = {name: delay for name, delay, _ in self._engine.replicas_status()}
+        delays = {status.table: status.delay_seconds for status in self._engine.replicas_status()}
         return float(delays.get(table.definition.full_name, 0.0))
 
 

@@ -55,6 +55,7 @@ def _replicas(engine: Engine) -> Iterator[Row]:
             problem or "",
             keeper.exception,
             [(name, int(active)) for name, active in keeper.replicas.items()],
+            table.housekeeping.warning,
         )
 
 
@@ -136,6 +137,7 @@ TABLES = (
         last_queue_update_exception String
         zookeeper_exception String
         replica_is_active Map(String, UInt8)
+        warning String
         """,
         _replicas,
     ),

@@ -360,8 +360,8 @@ def test_cleanup_never_loses_all_and_never_trims_under_a_live_pointer(
 def test_sole_holder_of_an_awaited_part() -> None:
     held = {"a": PartSet([PartName("p", 0, 0, 0)]), "b": PartSet([PartName("p", 1, 3, 1)]), "c": PartSet()}
     awaited = [PartName("p", 0, 0, 0), PartName("p", 9, 9, 0)]
-    assert sole_holders(held, awaited) == {"a"}
-    assert sole_holders(held, [PartName("p", 2, 2, 0)]) == {"b"}
+    assert sole_holders(held, awaited) == {"a": awaited[0]}
+    assert sole_holders(held, [PartName("p", 2, 2, 0)]) == {"b": PartName("p", 2, 2, 0)}
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 20), st.integers(0, 1000))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordination.queue_io import own_parts
+from coordination.table_nodes import drop_dead_replica
 from engine.background import Task
 from engine.tables.table import OptimizeOptions
 from parts.errors import CorruptionError, PandoError
@@ -213,6 +214,36 @@ def test_replica_that_slept_too_long_is_cloned(make_colony: MakeColony) -> None:
     colony.check_equal()
     assert two.keys() == one.keys() == list(range(100, 115))
     assert all(name.startswith("clone_") for name in two.table.store.detached())
+
+
+def test_dead_sole_holder_keeps_the_log_and_that_is_said(
+    make_colony: MakeColony, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until its server is back, or somebody drops it: then the log is trimmed and the queue drains."""
+    colony = make_colony(2, max_replicated_logs_to_keep=5, min_replicated_logs_to_keep=2)
+    one, two = colony
+    colony.settle()
+    one.is_frozen = True
+    two.insert(1, [100])
+    two.crash()
+    colony.end_zombies()
+    one.is_frozen = False
+    for key in range(15):
+        one.insert(1, [key])
+    for _ in range(3):
+        colony.now += 100
+        one.step_all()
+    paths = one.table.paths
+    assert len(one.keeper.children(paths.log)) == 16
+    for shown in (one.table.housekeeping.warning, caplog.text):
+        assert "Replica r2 is not active and 16 log entries behind, and it alone has part 1_0_0_0" in shown
+        assert "SYSTEM DROP REPLICA 'r2'" in shown
+    assert one.table.problem() is None
+    drop_dead_replica(one.keeper, paths, "r2")
+    colony.settle(300)
+    assert len(one.keeper.children(paths.log)) == 2
+    assert one.table.housekeeping.warning == ""
+    assert one.keys() == list(range(15))
 
 
 def test_trimmed_log_is_noticed_by_a_live_replica(make_colony: MakeColony) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coordination.cleanup import CleanupSettings, clean_once
+from coordination.cleanup import CleanupSettings, LogHolder, clean_once
 from coordination.deduplication_window import DeduplicationWindow
 from coordination.queue_io import remove_parts
 from parts.errors import PandoError
@@ -28,6 +28,8 @@ class Housekeeping:
         self._window = DeduplicationWindow()
         self._logged = 0
         """Log entries since the last cleaning."""
+        self.warning = ""
+        """What keeps the log from being trimmed, as of the last cleaning, and what to do about it."""
 
     def note_logged(self, entries: int) -> None:
         """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
@@ -47,7 +49,7 @@ class Housekeeping:
         self._logged = 0
         try:
             with table.working() as (keeper, _):
-                clean_once(
+                report = clean_once(
                     keeper,
                     table.paths,
                     CleanupSettings(
@@ -58,9 +60,15 @@ class Housekeeping:
                     ),
                     self._window,
                 )
+            self._warn(report.log_holders)
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", table.definition.full_name, error)
         return pause
+
+    def _warn(self, holders: Sequence[LogHolder]) -> None:
+        known, self.warning = self.warning, "; ".join(holder.warning for holder in holders)
+        if holders and not known:
+            logger.warning("table %s: %s", self._table.definition.full_name, self.warning)
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         """Read-only tables delete nothing: what is on disk is then the only truth."""
