@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -18,9 +18,11 @@ from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
-from sql.formats import arrow_formats, json_read, pretty, text_write, values_read
+from sql.formats import arrow_formats, json_read, lines, pretty, text_write, values_read
 from sql.formats.chunks import blocks_of
 from sql.formats.delimited import read_delimited
+from sql.formats.json_rows_read import read_json_compact, read_json_strings
+from sql.formats.json_write import JsonShape, write_json, write_json_rows
 from sql.formats.native_read import read_native
 from sql.formats.native_write import write_native
 from sql.formats.options import FormatOptions
@@ -64,6 +66,11 @@ def _arrow_writer(kind: str) -> Writer:
     return write
 
 
+def _json_rows(**shape: Any) -> Writer:
+    return partial(write_json_rows, shape=JsonShape(**shape))
+
+
+_NDJSON = "application/x-ndjson; charset=UTF-8"
 _TSV = "text/tab-separated-values; charset=UTF-8"
 _CSV = "text/csv; charset=UTF-8; header="
 _JSON = "application/json; charset=UTF-8"
@@ -76,26 +83,56 @@ _TABLE = [
     Format(
         "TabSeparatedWithNamesAndTypes", _TSV, _delimited(False, True, True), partial(text_write.write_tsv, header=2)
     ),
-    Format("TabSeparatedRaw", _TSV, None, partial(text_write.write_tsv, header=0, raw=True)),
+    *(
+        Format(f"TabSeparatedRaw{kind}", _TSV, None, partial(text_write.write_tsv, header=header, raw=True))
+        for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
+    ),
     Format("CSV", _CSV + "absent", _delimited(True), partial(text_write.write_csv, header=0)),
     Format("CSVWithNames", _CSV + "present", _delimited(True, True), partial(text_write.write_csv, header=1)),
     Format(
         "CSVWithNamesAndTypes", _CSV + "present", _delimited(True, True, True), partial(text_write.write_csv, header=2)
     ),
     Format("Values", _TEXT, values_read.read_values, text_write.write_values),
-    Format(
-        "JSONEachRow",
-        "application/x-ndjson; charset=UTF-8",
-        json_read.read_json_each_row,
-        text_write.write_json_each_row,
+    Format("JSONEachRow", _NDJSON, json_read.read_json_each_row, _json_rows()),
+    Format("JSONStringsEachRow", _NDJSON, read_json_strings, _json_rows(strings=True)),
+    *(
+        Format(
+            f"JSONCompact{'Strings' if strings else ''}EachRow{kind}",
+            _NDJSON,
+            partial(read_json_compact, header=header, strings=strings),
+            _json_rows(compact=True, strings=strings, header=header),
+        )
+        for strings in (False, True)
+        for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
     ),
-    Format("JSONCompactEachRow", "application/x-ndjson; charset=UTF-8", None, text_write.write_json_compact_each_row),
-    Format("JSON", _JSON, None, partial(text_write.write_json, compact=False)),
-    Format("JSONCompact", _JSON, None, partial(text_write.write_json, compact=True)),
+    *(
+        Format(
+            f"JSON{'Compact' if compact else ''}{'Strings' if strings else ''}EachRowWithProgress",
+            _NDJSON,
+            None,
+            _json_rows(compact=compact, strings=strings, progress=True),
+        )
+        for compact in (False, True)
+        for strings in (False, True)
+    ),
+    *(
+        Format(
+            f"JSON{'Compact' if compact else ''}{'Strings' if strings else ''}",
+            _JSON,
+            None,
+            partial(write_json, shape=JsonShape(compact=compact, strings=strings)),
+        )
+        for compact in (False, True)
+        for strings in (False, True)
+    ),
     Format("Pretty", _TEXT, None, partial(pretty.write_pretty, style="Pretty")),
     Format("PrettyCompact", _TEXT, None, partial(pretty.write_pretty, style="PrettyCompact")),
     Format("PrettySpace", _TEXT, None, partial(pretty.write_pretty, style="PrettySpace")),
     Format("Vertical", _TEXT, None, pretty.write_vertical),
+    Format("Markdown", "text/markdown; charset=UTF-8", None, lines.write_markdown),
+    Format("TSKV", _TEXT, None, lines.write_tskv),
+    Format("LineAsString", _TEXT, lines.read_lines, partial(text_write.write_tsv, header=0, raw=True)),
+    Format("RawBLOB", _TEXT, lines.read_raw_blob, lines.write_raw_blob),
     Format("Null", _TEXT, None, text_write.write_null),
     Format("Native", "application/octet-stream", read_native, write_native),
     *(
@@ -119,6 +156,12 @@ FORMAT_ALIASES = {
     "Raw": "TabSeparatedRaw",
     "JSONLines": "JSONEachRow",
     "NDJSON": "JSONEachRow",
+    "JSONL": "JSONEachRow",
+    "MD": "Markdown",
+    "TSVRawWithNames": "TabSeparatedRawWithNames",
+    "TSVRawWithNamesAndTypes": "TabSeparatedRawWithNamesAndTypes",
+    "RawWithNames": "TabSeparatedRawWithNames",
+    "RawWithNamesAndTypes": "TabSeparatedRawWithNamesAndTypes",
 }
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
 _BY_LOWER = {name.lower(): entry for name, entry in FORMATS.items()} | {

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from parts.errors import UserError
@@ -35,8 +32,8 @@ from parts.types import (
 )
 from sql.formats.chunks import parse_chunks, row_chunks, without_mark
 from sql.formats.filling import MISSING
-from sql.formats.options import BadValueError, FormatOptions, cannot_parse, shorten
-from sql.formats.text_values import parse_text
+from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, skip
+from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.wire import from_wire
 
 _NUMBERS = (IntegerType, FloatType)
@@ -50,12 +47,12 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
         table = None if needs_python else _read_arrow(chunk, columns, options)
         return _read_python(chunk, columns, options, first_row) if table is None else table
 
-    for table in parse_chunks(row_chunks(stream, _cut, options.status, first=without_mark(stream.read(3))), parse):
+    for table in parse_chunks(row_chunks(stream, row_end, options.status, first=without_mark(stream.read(3))), parse):
         if table.num_rows:
             yield table
 
 
-def _cut(data: bytes) -> int:
+def row_end(data: bytes) -> int:
     """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``_read_python``.)"""
     for ending in (b"}\n", b"}\r\n", b"},\n"):
         end = data.rfind(ending)
@@ -166,26 +163,8 @@ class _Missing:
 _MISSING = _Missing()
 
 
-def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is there twice the first value counts."""
-    row = dict(pairs)
-    return row if len(row) == len(pairs) else dict(reversed(pairs))
-
-
-# Numbers stay as they are written: what they mean depends on the column. The second decoder takes line ends and other
-# control characters inside strings too.
-_DECODER, _PATIENT_DECODER = (
-    json.JSONDecoder(
-        parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_first_of_each, strict=is_strict
-    )
-    for is_strict in (True, False)
-)
-
-
 def _read_python(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
-    rows = _rows(chunk, first_row)
-    if not options.skip_unknown_fields:
-        _refuse_unknown(rows, columns, first_row)
+    rows = object_rows(chunk, columns, options, first_row)
     arrays = []
     for column in columns:
         values = [row.get(column.name, _MISSING) for row in rows]
@@ -208,53 +187,56 @@ def _tells_missing(column: Column) -> bool:
 
 def _column(values: list[Any], column: Column, options: FormatOptions) -> pa.Array:
     plain = [None if value is _MISSING else value for value in values]
-    return _convert(plain, column.type, options)
+    return convert_json(plain, column.type, options)
 
 
-def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
+def object_rows(
+    chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int
+) -> list[dict[str, Any]]:
+    """The chunk's rows. Raises 117 for a key that is no column, where those are not skipped."""
+    rows = _rows(chunk, first_row)
+    if not options.skip_unknown_fields:
+        _refuse_unknown(rows, columns, first_row)
+    return rows
+
+
+def decoded_text(chunk: bytes, first_row: int) -> str:
+    """Raises 117 for bytes that are no UTF-8."""
     try:
-        text = chunk.decode()
+        return chunk.decode()
     except UnicodeDecodeError as error:
         row = first_row + chunk.count(b"\n", 0, error.start)
         raise UserError(
             "INCORRECT_DATA",
-            f"Invalid UTF-8 in JSONEachRow data at row {row}: {chunk[error.start : error.start + 8]!r}",
+            f"Invalid UTF-8 in JSON data at row {row}: {chunk[error.start : error.start + 8]!r}",
         ) from None
+
+
+def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
+    text = decoded_text(chunk, first_row)
     lines = [line for line in text.split("\n") if line and not line.isspace()]
     try:
         # The line ends stay, so that one inside a string is refused here and not taken for the end of a row.
-        rows = _DECODER.decode("[" + ",\n".join(lines) + "]")
+        rows = DECODER.decode("[" + ",\n".join(lines) + "]")
         if all(type(row) is dict for row in rows):
             return rows
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         pass  # not one object a line: read object by object, to name the row that is wrong
     rows = list[dict[str, Any]]()
     # A chunk may begin with what stands between two rows of an array, or behind the last one.
-    position, end = _skip(text, 0, "[,];"), len(text)
+    position, end = skip(text, 0, "[,];"), len(text)
     while position < end:
         try:
-            row, position = _PATIENT_DECODER.raw_decode(text, position)
+            row, position = PATIENT_DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
-            raise _broken(text, error.pos, first_row + len(rows), error.msg) from None
+            raise broken(text, error.pos, first_row + len(rows), error.msg) from None
+        except RecursionError:
+            raise broken(text, position, first_row + len(rows), "too deeply nested") from None
         if not isinstance(row, dict):
-            raise _broken(text, position, first_row + len(rows), "expected an object")
+            raise broken(text, position, first_row + len(rows), "expected an object")
         rows.append(row)
-        position = _skip(text, position, ",];")
+        position = skip(text, position, ",];")
     return rows
-
-
-def _skip(text: str, position: int, marks: str) -> int:
-    end = len(text)
-    while position < end and (text[position].isspace() or text[position] in marks):
-        position += 1
-    return position
-
-
-def _broken(text: str, position: int, row: int, message: str) -> UserError:
-    return UserError(
-        "CANNOT_PARSE_INPUT_ASSERTION_FAILED",
-        f"Cannot parse input: {message} before: {shorten(text[position : position + 61])!r}: (at row {row})",
-    )
 
 
 def _refuse_unknown(rows: list[dict[str, Any]], columns: Sequence[Column], first_row: int) -> None:
@@ -266,105 +248,3 @@ def _refuse_unknown(rows: list[dict[str, Any]], columns: Sequence[Column], first
                 "INCORRECT_DATA",
                 f"Unknown field found while parsing JSONEachRow format: {min(unknown)}: (at row {first_row + index})",
             )
-
-
-def _convert(values: list[Any], type_: DataType, options: FormatOptions) -> pa.Array:
-    if isinstance(type_, ArrayType):
-        return _convert_list(values, type_, options)
-    if isinstance(type_, MapType):
-        return _convert_map(values, type_, options)
-    if isinstance(type_, TupleType):
-        return _convert_tuple(values, type_, options)
-    texts: list[str | None] = []
-    for index, value in enumerate(values):
-        if isinstance(value, bool):
-            value = "true" if value else "false"
-            if isinstance(strip_nullable(type_), _NUMBERS):
-                value = "1" if value == "true" else "0"
-        elif isinstance(value, (list, dict)):
-            raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
-        texts.append(value)
-    return parse_text(_encoded(texts), type_, options)
-
-
-def _encoded(texts: list[str | None]) -> pa.Array:
-    try:
-        return pa.array(texts, pa.string())
-    except UnicodeEncodeError:
-        index = next(index for index, text in enumerate(texts) if text and not text.isascii() and _is_half(text))
-        raise BadValueError(
-            "INCORRECT_DATA",
-            index,
-            ascii(texts[index]),
-            f"Half of a surrogate pair in {shorten(ascii(texts[index]))}",
-        ) from None
-
-
-def _is_half(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _flatten(
-    values: list[Any], groups: list[list[Any]], type_: DataType, inner: DataType, options: FormatOptions
-) -> tuple[pa.Array, pa.Array]:
-    offsets = np.zeros(len(groups) + 1, np.int32)
-    np.cumsum([len(group) for group in groups], out=offsets[1:])
-    try:
-        flat = _convert(list(chain.from_iterable(groups)), inner, options)
-    except BadValueError as error:
-        raise error.at(int(np.searchsorted(offsets, error.index, side="right")) - 1) from None
-    if flat.null_count and not inner.is_nullable:
-        element = int(pc.index(pc.is_null(flat), pa.scalar(True)).as_py())
-        row = int(np.searchsorted(offsets, element, side="right")) - 1
-        raise cannot_parse(row, "null", type_)
-    return pa.array(offsets, pa.int32()), flat
-
-
-def _convert_list(values: list[Any], type_: ArrayType, options: FormatOptions) -> pa.Array:
-    groups = [_expect(value, list, index, type_) for index, value in enumerate(values)]
-    offsets, flat = _flatten(values, groups, type_, type_.inner, options)
-    mask = pa.array([value is None for value in values], pa.bool_())
-    return pa.ListArray.from_arrays(offsets, flat, type=type_.arrow, mask=mask)
-
-
-def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> pa.Array:
-    groups = [_expect(value, dict, index, type_) for index, value in enumerate(values)]
-    offsets, keys = _flatten(values, [list(group) for group in groups], type_, type_.key, options)
-    _, items = _flatten(values, [list(group.values()) for group in groups], type_, type_.value, options)
-    array = pa.MapArray.from_arrays(offsets, keys, items, type=type_.arrow)
-    return _nulls_like(array, values)
-
-
-def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) -> pa.Array:
-    rows = [_tuple_row(value, index, type_) for index, value in enumerate(values)]
-    children = []
-    for position, (_, inner) in enumerate(type_.elements):
-        _, child = _flatten(values, [[row[position]] if row else [] for row in rows], type_, inner, options)
-        children.append(child)
-    present = np.cumsum([bool(row) for row in rows]) - 1
-    indices = pa.array([int(place) if row else None for place, row in zip(present, rows, strict=True)], pa.int64())
-    return pa.StructArray.from_arrays(children, fields=list(type_.arrow)).take(indices)
-
-
-def _tuple_row(value: Any, index: int, type_: TupleType) -> list[Any]:
-    if value is None:
-        return []
-    if isinstance(value, dict) and all(name is not None and name in value for name, _ in type_.elements):
-        return [value[name] for name, _ in type_.elements]
-    if isinstance(value, list) and len(value) == len(type_.elements):
-        return value
-    raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
-
-
-def _expect(value: Any, kind: type, index: int, type_: DataType) -> Any:
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
-    return value
-
-
-def _nulls_like(array: pa.Array, values: list[Any]) -> pa.Array:
-    if not any(value is None for value in values):
-        return array
-    return array.take(pa.array([None if value is None else index for index, value in enumerate(values)], pa.int64()))

@@ -24,7 +24,6 @@ from parts.types import (
 from sql.formats.escapes import TSV_ESCAPES, escape, raw_bytes
 from sql.formats.options import FormatOptions
 from sql.formats.render import render_plain, render_quoted
-from sql.formats.render_json import json_string, render_json
 
 Columns = Sequence[tuple[str, DataType]]
 Batches = Iterator[pa.RecordBatch]
@@ -83,11 +82,11 @@ def write_tsv(
     if header > 1:
         yield ("\t".join(tidy(str(type_)) for _, type_ in columns) + "\n").encode()
     for batch in slices(batches):
-        texts = [_tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
+        texts = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
         yield raw_bytes(join_row("", texts, "\t", "\n"))
 
 
-def _tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
+def tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
     texts = render_plain(array, type_, options)
     if not raw and isinstance(strip_nullable(type_), (StringType, FixedStringType, EnumType)):
         texts = escape(texts, TSV_ESCAPES)
@@ -159,75 +158,3 @@ def write_null(
     for _ in batches:
         pass
     yield b""
-
-
-# JSON -----------------------------------------------------------------------------------------------------------------
-
-
-def _json_columns(
-    batch: pa.RecordBatch, columns: Columns, options: FormatOptions, indent: int | None
-) -> list[pa.Array]:
-    return [render_json(batch.column(i), type_, options, indent) for i, (_, type_) in enumerate(columns)]
-
-
-def write_json_each_row(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
-) -> Iterator[bytes]:
-    keys = [json_string(name, options) + ":" for name, _ in columns]
-    for batch in slices(batches):
-        texts = _json_columns(batch, columns, options, None)
-        pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
-        yield raw_bytes(join_row("{", pairs, ",", "}\n"))
-
-
-def write_json_compact_each_row(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None
-) -> Iterator[bytes]:
-    for batch in slices(batches):
-        yield raw_bytes(join_row("[", _json_columns(batch, columns, options, None), ", ", "]\n"))
-
-
-def write_json(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, compact: bool
-) -> Iterator[bytes]:
-    yield _json_meta(columns, options).encode()
-    rows = 0
-    render = _compact_rows if compact else _object_rows
-    for batch in slices(batches):
-        texts = raw_bytes(render(batch, columns, options))
-        yield texts[2:] if rows == 0 else texts
-        rows += batch.num_rows
-    yield _json_tail(rows, options, statistics).encode()
-
-
-def _json_meta(columns: Columns, options: FormatOptions) -> str:
-    entries = [
-        f'\t\t{{\n\t\t\t"name": {json_string(name, options)},\n\t\t\t"type": {json_string(str(type_), options)}\n\t\t}}'
-        for name, type_ in columns
-    ]
-    return '{\n\t"meta":\n\t[\n' + ",\n".join(entries) + '\n\t],\n\n\t"data":\n\t[\n'
-
-
-def _object_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> pa.Array:
-    texts = _json_columns(batch, columns, options, 3)
-    keys = ["\t\t\t" + json_string(name, options) + ": " for name, _ in columns]
-    pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
-    return join_row(",\n\t\t{\n", pairs, ",\n", "\n\t\t}")
-
-
-def _compact_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions) -> pa.Array:
-    return join_row(",\n\t\t[", _json_columns(batch, columns, options, None), ", ", "]")
-
-
-def _json_tail(rows: int, options: FormatOptions, statistics: Statistics | None) -> str:
-    text = f'\n\t],\n\n\t"rows": {rows}'
-    if statistics is not None and statistics.rows_before_limit is not None:
-        text += f',\n\n\t"rows_before_limit_at_least": {statistics.rows_before_limit}'
-    if options.write_statistics:
-        known = statistics or Statistics()
-        text += (
-            f',\n\n\t"statistics":\n\t{{\n\t\t"elapsed": {known.elapsed_seconds:.9g},'
-            f'\n\t\t"rows_read": {known.rows_read},'
-            f'\n\t\t"bytes_read": {known.bytes_read}\n\t}}'
-        )
-    return text + "\n}\n"
