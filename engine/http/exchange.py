@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, BinaryIO
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
 
 from engine.config import UserConfig
 from engine.http.body import decompressed, joined
@@ -26,6 +26,7 @@ from engine.http.compressed_blocks import block_reader
 from engine.http.compression import choose_compressor
 from engine.http.request import QueryRequest
 from engine.http.sessions import SessionStore
+from engine.http.spill import Spill, SpillSpace
 from engine.interpreter.definitions import setting_changes
 from engine.output import encode, output_settings
 from engine.processes import Process
@@ -40,17 +41,27 @@ from sql.statements import ParsedStatement, SetSettings, Statement, Use
 if TYPE_CHECKING:
     from engine.engine import Engine
 
-_SPOOL_BYTES = 16 << 20
+_WHOLE_BYTES = 16 << 20
+_MOST_BUFFERED_BYTES = 64 << 20
+_SET_ASIDE_BYTES = 256 << 20
 _CHUNK_BYTES = 256 << 10
 _HEAD_READ_BYTES = 64 << 10
 
 
 class Exchange:
     def __init__(
-        self, engine: Engine, sessions: SessionStore, request: QueryRequest, user: UserConfig, body: BinaryIO
+        self,
+        engine: Engine,
+        sessions: SessionStore,
+        space: SpillSpace,
+        request: QueryRequest,
+        user: UserConfig,
+        body: BinaryIO,
     ) -> None:
         self._engine = engine
         self._sessions = sessions
+        self._space = space
+        self._spill: Spill | None = None
         self._request = request
         self._user = user
         self._body = body
@@ -59,6 +70,7 @@ class Exchange:
         self._result: QueryResult | None = None
         self._kept: Session | None = None
         self._chunks: Iterator[bytes] = iter(())
+        self._source: Iterator[bytes] = self._chunks
         self._is_cancelled = False
         self._lock = threading.Lock()
         self.query_id = request.query_id or str(uuid.uuid4())
@@ -99,7 +111,7 @@ class Exchange:
         if not result.columns:
             self.is_finished = True
             return b""
-        self._chunks = self._encoded(result, settings)
+        self._chunks = self._source = self._encoded(result, settings)
         if settings.wait_end_of_query:
             return self._spooled()
         return self._buffered(settings.http_response_buffer_size)
@@ -131,9 +143,11 @@ class Exchange:
         self.is_closed = True
         if self._result is not None:
             self._result.close()
-        close = getattr(self._chunks, "close", None)
+        close = getattr(self._source, "close", None)
         if close is not None:
             close()
+        if self._spill is not None:
+            self._spill.close()
         request = self._request
         if self._kept is not None:
             self._sessions.release(request.credentials.user, request.session_id, request.session_timeout_seconds)
@@ -249,7 +263,7 @@ class Exchange:
     def _buffered(self, size: int) -> bytes:
         held: list[bytes] = []
         held_bytes = 0
-        while held_bytes < max(size, 1):
+        while held_bytes < min(max(size, 1), _MOST_BUFFERED_BYTES):
             chunk = next(self._chunks, None)
             if chunk is None:
                 self.is_finished = True
@@ -259,16 +273,37 @@ class Exchange:
         return b"".join(held)
 
     def _spooled(self) -> bytes:
-        spool = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
-        for chunk in self._chunks:
-            spool.write(chunk)
-        size = spool.tell()
-        spool.seek(0)
-        self._chunks = _spool_chunks(spool)
-        if size <= _SPOOL_BYTES:
+        spill = self._spill = Spill(self._space)
+        if not spill.fill(self._chunks):
+            spill.close()
+            raise UserError(
+                "NOT_ENOUGH_SPACE",
+                f"The answer does not fit into the space for answers made whole in {self._space.directory}; "
+                "ask without wait_end_of_query",
+            )
+        self._chunks = spill.chunks()
+        if spill.error is not None:
+            raise spill.error
+        if spill.size_bytes <= _WHOLE_BYTES:
             self.is_finished = True
             return b"".join(self._chunks)
         return next(self._chunks, b"")
+
+    def set_aside(self) -> bool:
+        """For a client that reads slowly: the query goes on without it, as far as there is space for its answer.
+
+        True when the query has ended, with all it held: only sending is left.
+        """
+        with self._lock:
+            if self._spill is not None or self.is_closed:
+                return False
+            spill, rest = Spill(self._space, _SET_ASIDE_BYTES), self._chunks
+            self._spill = spill
+            is_whole = spill.fill(rest)
+            self._chunks = chain(spill.chunks(), rest)
+            if is_whole and self._result is not None:
+                self._result.close()
+            return is_whole
 
 
 def _read_some(stream: BinaryIO, size: int) -> bytes:
@@ -305,9 +340,3 @@ def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
         raise
     if held:
         yield b"".join(held)
-
-
-def _spool_chunks(spool: IO[bytes]) -> Iterator[bytes]:
-    with spool:
-        while chunk := spool.read(_CHUNK_BYTES):
-            yield chunk

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from engine.http.errors import error_headers, error_text
 from parts.errors import PandoError, UserError
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 _SLACK_BYTES = 256 << 10
 """What one read of a socket may bring."""
 _LINGER_SECONDS = 2.0
+_DEAF_SECONDS = 2.0
+_TCP_CLOSED = (7, 8)
+"""CLOSE and CLOSE_WAIT."""
 _BODY_HEADERS = (b"content-length", b"transfer-encoding")
 
 
@@ -49,6 +53,8 @@ class Connection(HttpToolsProtocol):
         self._largest_field = self.limits.http_max_field_name_size + self.limits.http_max_field_value_size
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._deaf: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
 
     # -- the connection ---------------------------------------------------------------------------------------------
 
@@ -60,10 +66,18 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_keepalive_if_required()
-        for timer in (self._late, self._stalled):
+        for timer in (self._late, self._stalled, self._deaf):
             if timer is not None:
                 timer.cancel()
+        self.pipeline.clear()
+        if self._running is not None and not self._running.response_complete:  # there may be newer ones behind it
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -79,6 +93,18 @@ class Connection(HttpToolsProtocol):
         if self._held_bytes > max(self._largest_field, self.limits.http_max_uri_size) + _SLACK_BYTES:
             self._refuse(431, UserError("LIMIT_EXCEEDED", "A header of the request is too long"))
         self._watch_for_lateness()
+        if self.flow.read_paused and self._deaf is None:
+            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
+
+    def _look_for_the_end(self) -> None:
+        """While nothing is read (later requests wait for their turn) the client's leaving is not heard."""
+        self._deaf = None
+        if not self.flow.read_paused or self.transport.is_closing():
+            return
+        if _has_left(self.transport.get_extra_info("socket")):
+            self.transport.abort()
+        else:
+            self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
 
     def _watch_for_lateness(self) -> None:
         """A head must come whole in time, and so must a body that nobody reads any more."""
@@ -221,6 +247,16 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             return
         self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the other side has closed, though bytes of it are still unread. Only Linux knows."""
+    if not hasattr(socket, "TCP_INFO"):
+        return False
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _TCP_CLOSED
+    except OSError:
+        return True
 
 
 def refusal(status: int, error: PandoError) -> bytes:

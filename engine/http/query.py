@@ -21,7 +21,9 @@ from engine.http.exchange import Exchange
 from engine.http.metrics import Metrics
 from engine.http.request import QueryRequest, parse_request
 from engine.http.sessions import SessionStore
+from engine.http.spill import SpillSpace
 from engine.http.users import Users
+from parts.disk import make_directories
 from parts.errors import CancelledError, PandoError, UserError
 from sql.settings import settings_of
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _GATHERED_BYTES = 256 << 10
+_PATIENCE_SECONDS = 1.0
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -48,7 +51,11 @@ class QueryEndpoint:
         self._users = Users(engine.config.users)
         self._sessions = SessionStore()
         self._limit = engine.config.max_concurrent_queries
-        self._running = 0
+        self._placed: set[Exchange] = set()
+        self._asides: set[asyncio.Task[None]] = set()
+        directory = (engine.config.tmp_path or engine.config.path / "tmp").absolute() / "answers"
+        make_directories(directory)
+        self._space = SpillSpace(directory, engine.config.max_temporary_data_on_disk_size)
         self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="query")
         self._exchanges: set[Exchange] = set()
         self._profile = settings_of(engine.config.profile("default"), engine.config.timezone)
@@ -71,7 +78,7 @@ class QueryEndpoint:
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
             # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
             body = await _small_body(request, receive, pipe, timeout_seconds)
-            if self._running >= self._limit:
+            if len(self._placed) >= self._limit:
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
                     f"Too many simultaneous queries: max_concurrent_queries = {self._limit}; retry later",
@@ -83,13 +90,14 @@ class QueryEndpoint:
             self._metrics.failed(error)
             await send_error(send, error, self._common_headers(request), scope["method"])
             return
-        self._running += 1
+        stream = body or io.BufferedReader(pipe, 1 << 20)
+        exchange = Exchange(self._engine, self._sessions, self._space, request, user, stream)
+        self._placed.add(exchange)
         try:
-            exchange = Exchange(self._engine, self._sessions, request, user, body or io.BufferedReader(pipe, 1 << 20))
             with self._metrics.running():
                 await self._run(exchange, request, pipe, receive, send, body is None)
         finally:
-            self._running -= 1
+            self._placed.discard(exchange)
 
     async def _run(
         self,
@@ -149,9 +157,11 @@ class QueryEndpoint:
         chunk: bytes | None = data
         while chunk is not None:
             following = asyncio.ensure_future(self._in_thread(exchange.more))
+            patience = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._lose_patience, exchange)
             try:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             finally:
+                patience.cancel()
                 try:
                     chunk = await following
                 except Exception as problem:
@@ -162,6 +172,17 @@ class QueryEndpoint:
                         await send({"type": "http.response.body", "body": trailer, "more_body": True})
                     return  # without the last chunk: the server closes the connection
         await send({"type": "http.response.body", "body": b""})
+
+    def _lose_patience(self, exchange: Exchange) -> None:
+        task = asyncio.ensure_future(self._set_aside(exchange))
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    async def _set_aside(self, exchange: Exchange) -> None:
+        """A client that reads slowly holds neither a snapshot nor a place, if its answer fits on the disk."""
+        if await self._in_thread(exchange.set_aside):
+            logger.info("the answer of query %s waits on disk for its client", exchange.query_id)
+            self._placed.discard(exchange)
 
     async def _in_thread(self, function: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)

@@ -324,6 +324,18 @@ def test_earlier_requests_are_answered_before_what_is_no_request(server: Running
     assert answer.count(b"\r\n\r\n3000000\n") == 2
 
 
+@pytest.mark.parametrize(
+    "following", [b"GET /ping HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: 9000000\r\n\r\n"]
+)
+def test_a_client_with_more_requests_that_leaves_is_noticed(server: RunningServer, following: bytes) -> None:
+    query_id = uuid.uuid4().hex
+    query = f"/?query=SELECT+sum(number)+FROM+system.numbers&query_id={query_id}"
+    with socket.create_connection(("127.0.0.1", server.http.port), timeout=20) as connection:
+        connection.sendall(f"GET {query} HTTP/1.1\r\n\r\n".encode() + following + b"x" * 100_000)
+        _wait_for(lambda: _is_running(server, query_id))
+    _wait_for(lambda: not _is_running(server, query_id))
+
+
 def test_upgrade_is_not_taken(server: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
     upgrade = b"Connection: Upgrade\r\nUpgrade: %b\r\n"
     for protocol in (b"h2c", b"websocket"):
@@ -395,6 +407,37 @@ def test_clients_that_do_not_read_are_left(hurried: RunningServer) -> None:
         _wait_for(lambda: not any(_is_running(hurried, query_id) for query_id in ids))
         with hurried.client() as client:
             assert client.value("SELECT 1") == 1
+
+
+def test_an_answer_waits_on_disk_for_its_client(server: RunningServer) -> None:
+    """The query has ended, and its place is free, long before the client has read."""
+    query_id = uuid.uuid4().hex
+    query = f"SELECT+number+FROM+numbers(3000000)&query_id={query_id}&http_send_timeout=60"
+    with socket.create_connection(("127.0.0.1", server.http.port), timeout=30) as connection:
+        connection.sendall(f"GET /?query={query} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+        _wait_for(lambda: _is_running(server, query_id))
+        _wait_for(lambda: not _is_running(server, query_id))
+        assert server.http._queries is not None
+        _wait_for(lambda: not server.http._queries._placed)  # type: ignore[union-attr]
+        answer = _rest(connection)
+    assert answer.endswith(b"2999999\n\r\n0\r\n\r\n")
+    assert len(answer) > 22_888_890
+
+
+def test_answers_made_whole_are_bounded(tmp_path: Path) -> None:
+    with (
+        started(tmp_path, max_temporary_data_on_disk_size=5_000_000) as server,
+        server.client(settings={"wait_end_of_query": 1}) as client,
+    ):
+        assert len(client.execute("SELECT number FROM numbers(300000)").data) > 1_900_000
+        for _ in range(3):
+            with pytest.raises(PandoError) as caught:
+                client.execute("SELECT number FROM numbers(3000000)")
+            assert caught.value.code == 243
+        assert len(client.execute("SELECT number FROM numbers(300000)").data) > 1_900_000
+        with pytest.raises(PandoError) as caught:
+            client.execute("SELECT throwIf(number = 200000) FROM numbers(300000)")
+        assert caught.value.code == 395
 
 
 # -- many connections -----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def opened() -> Iterator[Callable[[int], None]]:
     faults = _Faults()
     logging.getLogger().addHandler(faults)
     profile = {
-        "http_receive_timeout": 0.05,
+        "http_receive_timeout": 0.1,
         "http_send_timeout": 0.5,
         "max_execution_time": 3,
         "max_memory_usage": 1 << 29,
@@ -141,7 +141,7 @@ def _check_error(status: int, headers: dict[bytes, bytes], body: bytes, is_head:
 
 
 def _check_nothing_stays(server: RunningServer, before: list[int]) -> None:
-    with server.client() as client:
+    with server.client(settings={"http_receive_timeout": 10}) as client:
         assert client.value("SELECT 1") == 1
     state = server.http._server.server_state  # type: ignore[union-attr]
     deadline = time.monotonic() + SECONDS / 2
