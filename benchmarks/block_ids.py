@@ -113,7 +113,7 @@ def _measure(
     )
     loads = [
         Load(lambda number: run(f"INSERT INTO t VALUES ({number})"), inserts, _CLIENTS),
-        Load(lambda number: run("OPTIMIZE TABLE t"), merges, 2),
+        Load(lambda number: run("OPTIMIZE TABLE t"), merges, _CLIENTS),
     ]
     samples, started = [], time.monotonic()
     try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from coordination.kazoo_keeper import KazooKeeper
 from parts.errors import PandoError
 from tests.cluster.conftest import Replicas
 
@@ -70,6 +72,10 @@ def test_a_great_loss_is_refused_until_forced(replicas: Replicas, way: str) -> N
     assert replicas["r2"].rows(status) == [[0, ""]]
 
 
+def keeper_of(replicas: Replicas) -> closing[KazooKeeper]:
+    return closing(KazooKeeper(f"127.0.0.1:{replicas.status('zookeeper').port}"))  # type: ignore[attr-defined]
+
+
 def force(replicas: Replicas, table: str, way: str) -> None:
     if way == "file":
         flag = server_path(replicas, "r2") / "flags" / "force_restore_data"
@@ -80,13 +86,8 @@ def force(replicas: Replicas, table: str, way: str) -> None:
     config = str(next(replicas.cluster.replica_directory("r2").rglob("*.yaml")))
     pando = [sys.executable, "-m", "engine.cli", "recovery"]
     if way == "znode":
-        from coordination.kazoo_keeper import KazooKeeper
-
-        port = replicas.status("zookeeper").port  # type: ignore[attr-defined]
-        keeper = KazooKeeper(f"127.0.0.1:{port}")
-        keeper.wait_connected(10)
-        keeper.create(f"/tables/{table}/replicas/r2/flags/force_restore_data")
-        keeper.close()
+        with keeper_of(replicas) as keeper:
+            keeper.create(f"/tables/{table}/replicas/r2/flags/force_restore_data")
         return
     listed = subprocess.run(
         [*pando, "status", "--config", config], capture_output=True, text=True, timeout=60, check=True
@@ -128,6 +129,20 @@ def test_check_table_finds_what_no_query_met_and_has_it_mended(replicas: Replica
     assert [row[0] for row in failed] == [victim.parent.name]
     replicas.wait(lambda: all(row[1] for row in replicas["r3"].rows(check)), "a good copy")
     assert replicas["r3"].value(f"SELECT count() FROM {table}") == PARTS * 100
+
+
+def test_removed_is_active_is_made_again_by_its_server(replicas: Replicas) -> None:
+    """The server hears of it by its watch, and again by the watch of the new session."""
+    table = filled_table(replicas)
+    node = f"/tables/{table}/replicas/r1/is_active"
+    answered = f"SELECT is_readonly FROM system.replicas WHERE table = '{table}'"
+    with keeper_of(replicas) as keeper:
+        for number in range(2):
+            keeper.delete(node)
+            replicas.wait(lambda: keeper.exists(node) is not None, "the server to notice")
+            replicas.wait(lambda: replicas["r1"].value(answered) == 0, "the table to be writable")
+            replicas["r1"].execute(f"INSERT INTO {table} VALUES ({10_000 + number}, 'y')")
+    replicas.wait_rows(table, PARTS * 100 + 2)
 
 
 def test_zookeeper_away_at_start(replicas: Replicas) -> None:
