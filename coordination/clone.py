@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from coordination.cleanup import ReplicaPosition, read_positions
 from coordination.keeper import BadVersion, Check, Create, Keeper, KeeperConnectionLoss, MultiFailed, NoNode, SetData
 from coordination.log_entry import LogEntry
-from coordination.packets import packets
+from coordination.packets import op_bytes, packets
 from coordination.part_record import PartRecord
 from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, sequence_number
@@ -192,7 +192,7 @@ def _is_known(part: PartName, digest: str, hashes: Mapping[PartName, str], virtu
 
 def _append(keeper: Keeper, replica: ReplicaPaths, entries: Sequence[LogEntry]) -> None:
     ops = [Create(replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
-    for packet in packets(ops, lambda op: len(op.path) + len(op.data)):
+    for packet in packets(ops, op_bytes):
         keeper.multi(packet)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from coordination.keeper import BadVersion, Create, Keeper, KeeperConnectionLoss, MultiFailed, SetData, Stat
 from coordination.log_entry import EntryType, LogEntry
-from coordination.packets import packets
+from coordination.packets import op_bytes, packets, require_fitting
 from coordination.paths import TablePaths
 from parts.part_name import PartName, merged_name
 
@@ -46,11 +46,13 @@ def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: 
     """Logs the merges. They must be disjoint, and chosen by one predicate of that ``log_version``.
 
     ``False``: somebody else assigned meanwhile, or the answer was lost; pull, build a new predicate, choose again
-    (merges that were logged after all are then among the virtual parts).
+    (merges that were logged after all are then among the virtual parts). Raises 290 for a merge of too many parts.
     """
     ops = [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in entries]
+    for op, entry in zip(ops, entries, strict=True):
+        require_fitting(op, f"a merge of {len(entry.source_parts)} parts into {entry.new_part}")
     try:
-        for packet in packets(ops, lambda op: len(op.path) + len(op.data)):
+        for packet in packets(ops, op_bytes):
             stat = keeper.multi([*packet, SetData(table.log, b"", log_version)])[-1]
             assert isinstance(stat, Stat)
             log_version = stat.version

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from coordination.keeper import Create, Op, RequestTooLarge, SetData
+from parts.errors import UserError
 
 MAX_OPERATIONS = 200
 MAX_BYTES = 512 * 1024
@@ -31,6 +32,17 @@ def require_sendable(ops: Sequence[Op], chroot_bytes: int = 0) -> None:
     size = sum(map(op_bytes, ops)) + chroot_bytes * len(ops)
     if size > MAX_REQUEST_BYTES:
         raise RequestTooLarge(size, MAX_REQUEST_BYTES, len(ops), max(ops, key=op_bytes).path)
+
+
+def require_fitting(op: Create, what: str) -> None:
+    """Of an entry of the log, which every replica copies to its queue together with other operations. Raises
+    ``UserError`` 290 (LIMIT_EXCEEDED): what is logged and cannot be pulled would stop the table for ever."""
+    if op_bytes(op) > MAX_BYTES:
+        raise UserError(
+            "LIMIT_EXCEEDED",
+            f"The log entry of {what} would take {op_bytes(op)} bytes in ZooKeeper, at most {MAX_BYTES} are allowed; "
+            "nothing was logged",
+        )
 
 
 def packets(items: Sequence[_T], size_bytes: Callable[[_T], int]) -> Iterator[list[_T]]:

@@ -172,6 +172,16 @@ def test_window_cleanup_goes_on_while_merges_are_assigned(ensemble: MemoryEnsemb
     assert len(one.keeper.children(TABLE.blocks)) == 2
 
 
+def test_merge_whose_entry_zookeeper_would_not_take_is_refused(members: list[Member]) -> None:
+    sources = [PartName("0" * 32, number, number, 0) for number in range(20_000)]
+    large, small = merge_entry(sources, "r1", 1.0), merge_entry(sources[:10], "r1", 1.0)
+    version = members[0].keeper.get(TABLE.log)[1].version
+    with pytest.raises(PandoError, match="20000 parts") as refused:
+        assign_merges(members[0].keeper, TABLE, version, [small, large])
+    assert refused.value.code == 290
+    assert members[0].keeper.children(TABLE.log) == []
+
+
 def drop_of_many(ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """More ids than a request may hold are about to be dropped; returns their rows."""
     monkeypatch.setattr(drop_range, "MAX_BYTES", 2000)
