@@ -108,7 +108,7 @@ class TypeParser:
         if self._accept("("):
             zone = self._string()
             self._expect(")")
-        return DateTimeType(_check_timezone(zone))
+        return DateTimeType(check_timezone(zone))
 
     def datetime64(self, _: str) -> DataType:
         precision, zone = 3, None
@@ -118,7 +118,7 @@ class TypeParser:
             self._expect(")")
         if not 0 <= precision <= 9:
             raise UserError("ARGUMENT_OUT_OF_BOUND", f"Wrong precision {precision} of {self._text}: must be 0 to 9")
-        return DateTime64Type(precision, _check_timezone(zone))
+        return DateTime64Type(precision, check_timezone(zone))
 
     def enum(self, name: str) -> DataType:
         pairs: list[tuple[str, int]] = []
@@ -275,7 +275,7 @@ def _fixed_string(length: int) -> DataType:
     return FixedStringType(length)
 
 
-def _check_timezone(zone: str | None) -> str | None:
+def check_timezone(zone: str | None) -> str | None:
     if zone is not None:
         try:
             ZoneInfo(zone)

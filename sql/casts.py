@@ -29,12 +29,14 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.ranges import clamped_date, clamped_seconds, wrapped_day, wrapped_instant
 from sql.text_conversion import from_text, to_text
 from sql.type_inference import is_date_or_time, is_number
 from sql.type_mapping import engine_type
 from sql.typed import IntervalType, Typed, cast, quoted, text
 
 SERVER_ZONE = "UTC"
+_EPOCH = "TIMESTAMP '1970-01-01'"
 
 
 def local_time(value: Typed, zone: str) -> str:
@@ -73,6 +75,8 @@ def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
         return cast(value.number, goal)
     if isinstance(source, (ArrayType, TupleType, MapType)) and type(source) is type(goal):
         return _convert_composite(value, source, goal, zone)
+    if isinstance(source, DateType) and isinstance(goal, DateTimeType):
+        value = Typed(f"least({value.sql}, DATE '2106-02-06')", source)
     return cast_to(value, target, zone)
 
 
@@ -132,12 +136,16 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
     if isinstance(goal, BoolType) and is_number(source):
         return f"({value.sql} <> 0)"
+    if isinstance(goal, BoolType) and isinstance(source, (DateType, Date32Type)):
+        return f"({value.sql} <> DATE '1970-01-01')"
+    if isinstance(goal, BoolType) and isinstance(source, (DateTimeType, DateTime64Type)):
+        return f"({value.sql} <> {cast(_EPOCH, source)})"
     if isinstance(goal, IntegerType):
         return _to_integer(value, source, goal, zone)
     if isinstance(goal, (FloatType, DecimalType)):
         return _to_real(value, source, goal)
     if isinstance(goal, (DateType, Date32Type)):
-        return _to_date(value, source, zone)
+        return _to_date(value, source, goal, zone)
     if isinstance(goal, (DateTimeType, DateTime64Type)):
         return _to_instant(value, source, goal, zone)
     if isinstance(goal, EnumType):
@@ -196,13 +204,16 @@ def _to_integer(value: Typed, source: DataType, goal: IntegerType, zone: str) ->
         case BoolType():
             return cast(value.sql, goal)
         case FloatType():
-            return cast(f"trunc({value.sql})", goal)
+            return _integer_of_float(value.sql, goal)
         case DecimalType(_, scale):
             return cast(f"trunc({value.sql})" if scale else value.sql, goal)
         case DateType() | Date32Type():
             return wrap_integer(f"({value.sql} - DATE '1970-01-01')", wide, goal)
-        case DateTimeType() | DateTime64Type():
+        case DateTimeType():
             return wrap_integer(f"(epoch_us({value.sql}) // 1000000)", wide, goal)
+        case DateTime64Type():
+            seconds = f"epoch_us(CAST({value.sql} AS TIMESTAMP)) // 1000000"
+            return cast(f"pando_checked({seconds}, {goal.minimum}, {goal.maximum})", goal)
         case EnumType(bits):
             return wrap_integer(value.sql, IntegerType(bits, True), goal)
         case IPv4Type():
@@ -210,11 +221,21 @@ def _to_integer(value: Typed, source: DataType, goal: IntegerType, zone: str) ->
     return None
 
 
+def _integer_of_float(sql: str, goal: IntegerType) -> str:
+    if goal.bits == 64:
+        return f"pando_float_64({sql})" if goal.signed else f"pando_float_unsigned_64({sql})"
+    if goal.bits == 32 and not goal.signed:
+        return wrap_integer(f"pando_float_64({sql})", IntegerType(64, True), goal)
+    return wrap_integer(f"pando_float_32({sql})", IntegerType(32, True), goal)
+
+
 def _to_real(value: Typed, source: DataType, goal: DataType) -> str | None:
     if isinstance(source, FloatType) and isinstance(goal, DecimalType):
-        return _decimal_of_float(value.sql, goal)
+        return _decimal_of_float(value.sql, source, goal)
     if isinstance(source, DecimalType) and isinstance(goal, DecimalType) and source.scale > goal.scale:
         return cast(f"trunc({value.sql}, {goal.scale})", goal)
+    if goal == FloatType(32) and source == FloatType(64):
+        return f"pando_narrow_float({value.sql})"
     if is_number(source) or isinstance(source, EnumType):
         return cast(value.sql, goal)
     if isinstance(source, (DateType, Date32Type)):
@@ -224,10 +245,10 @@ def _to_real(value: Typed, source: DataType, goal: DataType) -> str | None:
     return None
 
 
-def _decimal_of_float(sql: str, goal: DecimalType) -> str:
+def _decimal_of_float(sql: str, source: FloatType, goal: DecimalType) -> str:
     """Digits behind the scale are cut off."""
     scale = goal.scale
-    units = f"trunc({sql} * CAST({10**scale} AS DOUBLE))"
+    units = f"trunc({sql} * CAST({10**scale} AS {engine_type(source)}))"
     if scale > 15:
         return cast(f"CAST({units} AS DECIMAL(38, 0)) / {10**scale}", goal)
     unit = f"CAST({10.0**-scale:.{scale}f} AS DECIMAL(16, {scale}))"
@@ -237,35 +258,75 @@ def _decimal_of_float(sql: str, goal: DecimalType) -> str:
 # Dates ----------------------------------------------------------------------------------------------------------------
 
 
-def _to_date(value: Typed, source: DataType, zone: str) -> str | None:
+def _to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
     if is_date_or_time(source):
-        if isinstance(source, (DateType, Date32Type)):
-            return value.sql
-        return f"CAST({local_time(value, zone)} AS DATE)"
-    if isinstance(source, (IntegerType, FloatType)):
-        days = f"CAST({value.sql} AS BIGINT)"
-        seconds = to_zone(f"make_timestamp({days} * 1000000)", zone)
-        day = f"DATE '1970-01-01' + CAST({days} AS INTEGER)"
-        return f"(CASE WHEN {days} < 65536 THEN {day} ELSE CAST({seconds} AS DATE) END)"
-    return None
+        return _day_of_time(value, source, goal, zone)
+    if isinstance(source, BoolType):
+        return f"(DATE '1970-01-01' + CAST({value.sql} AS INTEGER))"
+    if not isinstance(source, (IntegerType, FloatType)):
+        return None
+    number = f"pando_known({value.sql})" if isinstance(source, FloatType) else value.sql
+    if isinstance(goal, DateType):
+        seconds = to_zone(f"make_timestamp({clamped_seconds(number)} * 1000000)", zone)
+        day = f"DATE '1970-01-01' + CAST({clamped_seconds(number)} AS INTEGER)"
+        return f"(CASE WHEN {number} <= 65535 THEN {day} ELSE CAST({seconds} AS DATE) END)"
+    if isinstance(source, IntegerType) and source.bits <= 16:
+        return f"(DATE '1970-01-01' + CAST({value.sql} AS INTEGER))"
+    seconds = to_zone(f"make_timestamp(pando_clamped_moment({number}) * 1000000)", zone)
+    day = f"DATE '1970-01-01' + CAST(pando_clamped_moment({number}) AS INTEGER)"
+    return f"(CASE WHEN {number} < -719528 THEN DATE '0000-01-01' WHEN {number} < 2932897 THEN {day} " + (
+        f"ELSE CAST({seconds} AS DATE) END)"
+    )
+
+
+def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> str:
+    if isinstance(source, (DateType, Date32Type)):
+        is_narrowed = isinstance(source, Date32Type) and isinstance(goal, DateType)
+        return wrapped_day(f"{value.sql} - DATE '1970-01-01'") if is_narrowed else value.sql
+    day = f"CAST({local_time(value, zone)} AS DATE)"
+    if isinstance(goal, Date32Type):
+        return day
+    if isinstance(source, DateTime64Type):
+        return wrapped_day(f"{day} - DATE '1970-01-01'")
+    return day if day == f"CAST({value.sql} AS DATE)" else clamped_date(day)
 
 
 def _to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
     target_zone = goal.timezone or zone  # type: ignore[attr-defined]
     engine = engine_type(goal)
+    narrow = isinstance(goal, DateTimeType)
     if isinstance(source, (DateType, Date32Type)):
-        return f"CAST({from_zone(f'CAST({value.sql} AS TIMESTAMP)', target_zone)} AS {engine})"
+        midnight = from_zone(f"CAST({value.sql} AS TIMESTAMP)", target_zone)
+        return wrapped_instant(midnight) if narrow else f"CAST({midnight} AS {engine})"
     if isinstance(source, (DateTimeType, DateTime64Type)):
-        precision = goal.precision if isinstance(goal, DateTime64Type) else 0
-        return truncated_instant(value.sql, source, precision, engine)
+        if narrow:
+            return value.sql if isinstance(source, DateTimeType) else wrapped_instant(floored_second(value.sql, source))
+        return truncated_instant(value.sql, source, goal.precision, engine)  # type: ignore[attr-defined]
+    if isinstance(source, (IntegerType, FloatType, BoolType)) and narrow:
+        number = f"pando_known({value.sql})" if isinstance(source, FloatType) else value.sql
+        return f"make_timestamp({clamped_seconds(number)} * 1000000)"
     if isinstance(source, IntegerType):
-        return f"CAST(make_timestamp(CAST({value.sql} AS BIGINT) * 1000000) AS {engine})"
+        seconds = f"CAST({value.sql} AS BIGINT)" if source.bits < 64 else f"pando_clamped_moment({value.sql})"
+        return f"CAST(make_timestamp({seconds} * 1000000) AS {engine})"
     if isinstance(source, (FloatType, DecimalType)):
-        precision = goal.precision if isinstance(goal, DateTime64Type) else 0
-        unit = 10 ** max(0, 6 - precision)
-        micros = f"CAST(trunc({value.sql} * 1000000 / {unit}) AS BIGINT) * {unit}"
-        return f"CAST(make_timestamp({micros}) AS {engine})"
+        return _fractional_instant(value.sql, source, goal, engine)
     return None
+
+
+def floored_second(sql: str, source: DateTime64Type) -> str:
+    return f"date_trunc('second', {sql})" if source.precision else sql
+
+
+def _fractional_instant(sql: str, source: DataType, goal: DataType, engine: str) -> str:
+    precision = goal.precision if isinstance(goal, DateTime64Type) else 0
+    unit = 10 ** max(0, 6 - precision)
+    if isinstance(source, FloatType):
+        micros = f"pando_clamped_units({sql}, {1000000 // unit}, {unit})"
+    else:
+        micros = (
+            f"CAST(trunc(CAST({sql} AS DECIMAL(38, {min(source.scale, 6)})) * {1000000 // unit}) AS BIGINT) * {unit}"  # type: ignore[attr-defined]
+        )
+    return f"CAST(make_timestamp({micros}) AS {engine})"
 
 
 def truncated_instant(sql: str, source: DataType, precision: int, engine: str) -> str:

@@ -20,14 +20,16 @@ from pathlib import Path
 import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UserError
-from sql import guards, text_conversion
-from sql.functions import arithmetic, bits_and_hashes, mathematics, strings
+from sql import guards, ranges, text_conversion
+from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
 
 _MACROS = (
+    *ranges.MACROS,
     *arithmetic.MACROS,
     *mathematics.MACROS,
     *text_conversion.MACROS,
     *strings.MACROS,
+    *strings_search.MACROS,
     *bits_and_hashes.MACROS,
 )
 _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)

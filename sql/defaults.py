@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, StringType, strip_nullable
-from sql.formats.cast_arrays import cast_array
+from sql.formats.cast_arrays import cast_array, in_range
 from sql.formats.escapes import is_text
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
@@ -197,7 +197,7 @@ def cast_block(
     arrays = []
     for index, (type_, column) in enumerate(zip(types, columns, strict=True)):
         try:
-            arrays.append(cast_array(block.column(index), type_, column.type, options))
+            arrays.append(in_range(cast_array(block.column(index), type_, column.type, options), column.type))
         except BadValueError as error:
             raise error.located(first_row, column.name, column.type) from None
         except UserError as error:

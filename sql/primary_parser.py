@@ -8,9 +8,12 @@ Source: ClickHouse documentation, "Syntax" and "Window functions".
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from parts.errors import UserError
 from sql import syntax_tree as tree
 from sql.dialect import TokenStream
 from sql.expression_units import unit_name
@@ -19,6 +22,7 @@ from sql.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Para
 if TYPE_CHECKING:
     from sql.syntax_tree import Query, WindowSpec
 
+_COUNT = re.compile(r"[+-]?[0-9]+")
 _TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
 _UNIT_FIRST = frozenset(
     {
@@ -205,9 +209,13 @@ class PrimaryParser:
         stream.expect("INTERVAL")
         if stream.peek().kind == "string":
             text = stream.peek().value.split()
+            if not text or not _COUNT.fullmatch(text[0]):
+                stream.fail("a whole number before the unit, as in INTERVAL '5 DAY'")
             if len(text) == 2 and (unit := unit_name(text[1])) is not None:
                 stream.next()
                 return Function(f"toInterval{unit}", (number_literal(text[0]),))
+            if len(text) > 1:
+                stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
             stream_value: Node = number_literal(stream.next().value)
         else:
             stream_value = self.sum_expression()
@@ -442,4 +450,7 @@ def number_literal(text: str) -> Literal:
     if digits.isdigit():
         value = sign * int(digits)
         return Literal(value if -(1 << 63) <= value < (1 << 64) else float(plain), text)
-    return Literal(float(plain), text)
+    real = float(plain)
+    if math.isinf(real):
+        raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
+    return Literal(real, text)

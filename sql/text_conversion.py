@@ -28,6 +28,7 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
+from sql.ranges import clamped_date, clamped_instant
 from sql.type_mapping import engine_type
 from sql.typed import Typed, cast, text
 
@@ -121,13 +122,16 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
             return cast(f"regexp_replace({sql}, {kept})", goal)
         case BoolType():
             return cast(sql, goal)
-        case DateType() | Date32Type():
-            return f"CAST(left({sql}, 10) AS DATE)"
+        case DateType():
+            return clamped_date(f"pando_day({sql}, 'Date')")
+        case Date32Type():
+            return f"pando_day({sql}, 'Date32')"
         case DateTimeType():
-            return f"date_trunc('second', {_instant(sql, goal.timezone or zone)})"
+            return clamped_instant(f"date_trunc('second', {_instant(sql, goal.timezone or zone)})")
         case DateTime64Type(precision, own):
             if precision > 6:
-                return f"CAST({sql} AS TIMESTAMP_NS)" if (own or zone) == "UTC" else _unsupported(value, target)
+                utc = (own or zone) in ("UTC", "Etc/UTC", "GMT")
+                return f"CAST({sql} AS TIMESTAMP_NS)" if utc else _unsupported(value, target)
             return f"date_trunc('microsecond', {_instant(sql, own or zone)})"
         case FixedStringType(length):
             return f"pando_to_fixed({sql}, {length})"
@@ -199,11 +203,6 @@ MACROS = (
         ELSE error('pando:676:Cannot parse IPv6 from ''' || t || '''') END""",
     r"""pando_ipv6(t) AS list_transform([t], lambda s: list_transform([pando_ipv6_hexadecimal(s)], lambda n:
         list_transform([pando_ipv6_all(n)], lambda g: pando_ipv6_packed(n, g))[1])[1])[1]""",
-    r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
-    r"""pando_low_signed(x) AS CAST(CASE
-        WHEN (x & 18446744073709551615::HUGEINT) > 9223372036854775807::HUGEINT
-        THEN (x & 18446744073709551615::HUGEINT) - 18446744073709551616::HUGEINT
-        ELSE x & 18446744073709551615::HUGEINT END AS BIGINT)""",
     r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
     r"""pando_exponent(t) AS
         regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
@@ -214,7 +213,13 @@ MACROS = (
         WHEN x <> 0 AND abs(x) < 1e-4 AND abs(x) >= 1e-6
         THEN pando_small(pando_exponent(CAST(x AS VARCHAR)))
         ELSE pando_exponent(pando_tidy_float(CAST(x AS VARCHAR))) END""",
-    r"pando_float32_text(x) AS pando_exponent(pando_tidy_float(CAST(x AS VARCHAR)))",
+    r"""pando_float32_text(x) AS CASE
+        WHEN isnan(x) THEN 'nan'
+        WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'inf' ELSE '-inf' END
+        WHEN abs(x) >= 1e16 AND abs(x) < 1e21 THEN pando_digits(x)
+        WHEN x <> 0 AND abs(x) < 1e-4 AND abs(x) >= 1e-6
+        THEN pando_small(pando_exponent(CAST(x AS VARCHAR)))
+        ELSE pando_exponent(pando_tidy_float(CAST(x AS VARCHAR))) END""",
     r"""pando_digits(x) AS CASE WHEN x < 0 THEN '-' ELSE '' END || rpad(replace(split_part(
         pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 1), '.', ''),
         1 + CAST(split_part(pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 2) AS INTEGER), '0')""",
@@ -231,6 +236,27 @@ MACROS = (
         ELSE encode(t) || encode(repeat(chr(0), n - octet_length(encode(t)))) END""",
     r"""pando_integer_text(t, name) AS CASE WHEN t IS NULL OR regexp_full_match(t, '[+-]?[0-9]+') THEN t
         ELSE error('pando:6:Cannot parse string ''' || t || ''' as ' || name || ': syntax error') END""",
+    # A day or month beyond its last one: days flow into the next month, a wrong month gives the first date.
+    r"""pando_day_of(y, m, d) AS CASE WHEN m >= 1 AND m <= 12 AND d >= 1 AND d <= 31
+        THEN make_date(y, m, 1::BIGINT) + CAST(d - 1 AS INTEGER) ELSE DATE '1900-01-01' END""",
+    r"""pando_split_day(t) AS CASE
+        WHEN regexp_full_match(t, '[0-9]{8}') THEN pando_day_of(TRY_CAST(left(t, 4) AS BIGINT),
+            TRY_CAST(substr(t, 5, 2) AS BIGINT), TRY_CAST(substr(t, 7, 2) AS BIGINT))
+        WHEN regexp_full_match(t, '[0-9]{4}[^0-9][0-9]{1,2}[^0-9][0-9]{1,2}(?:[ T].*)?') THEN pando_day_of(
+            TRY_CAST(left(t, 4) AS BIGINT), TRY_CAST(regexp_extract(t, '^.{5}([0-9]+)', 1) AS BIGINT),
+            TRY_CAST(regexp_extract(t, '^.{5}[0-9]+.([0-9]+)', 1) AS BIGINT)) END""",
+    r"""pando_try_day(t) AS CASE WHEN strlen(t) = 10 AND t[5] = '-'
+        THEN coalesce(TRY_CAST(t AS DATE), pando_split_day(t)) ELSE pando_split_day(t) END""",
+    r"""pando_day(t, name) AS CASE WHEN t IS NULL THEN NULL
+        ELSE coalesce(pando_try_day(t), error('pando:38:Cannot parse ' || name || ' from ''' || t || '''')) END""",
+    r"""pando_try_wall_clock(t) AS CASE
+        WHEN regexp_full_match(t, '[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2})?')
+        THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_try_unix(t) AS CASE WHEN regexp_full_match(t, '[0-9]{5,}')
+        THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS DOUBLE)) * 1000000) END""",
+    r"""pando_float_spelling(t) AS CASE
+        WHEN regexp_full_match(t, '[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|(?i)[+-]?(inf|infinity|nan)')
+        THEN t END""",
     r"""pando_instant(t) AS CASE
         WHEN t IS NULL OR regexp_full_match(t, '\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?Z?')
         THEN CAST(rtrim(t, 'Z') AS TIMESTAMP)

@@ -143,12 +143,18 @@ def _common_time(types: list[DataType]) -> DataType:
     fine = [type_ for type_ in types if isinstance(type_, DateTime64Type)]
     zones = [type_.timezone for type_ in types if isinstance(type_, (DateTimeType, DateTime64Type))]
     if fine:
-        return DateTime64Type(max(type_.precision for type_ in fine), zones[0])
+        return DateTime64Type(*_finest(fine))
     if zones:
         if any(isinstance(type_, Date32Type) for type_ in types):
-            return DateTime64Type(0, zones[0])
+            return DateTime64Type(0)
         return DateTimeType(zones[0])
     return Date32Type()
+
+
+def _finest(types: list[DateTime64Type]) -> tuple[int, str | None]:
+    """Precision and zone of the finest one; the first of equally fine ones."""
+    finest = max(types, key=lambda type_: type_.precision)
+    return finest.precision, finest.timezone
 
 
 def _common_number(types: list[DataType]) -> DataType:

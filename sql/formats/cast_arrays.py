@@ -39,6 +39,7 @@ from sql.formats.render import render_plain
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
 from sql.formats.wire import enum_names, first_failing, from_wire, list_parts
+from sql.formats.zones import wall_clock
 
 _NUMERIC = (IntegerType, FloatType, DecimalType, BoolType)
 _DATES = (DateType, Date32Type)
@@ -67,6 +68,27 @@ def cast_array(
     if isinstance(source, NothingType):
         return pa.nulls(len(array), target.arrow)
     return _cast(array, source, target, options)
+
+
+_LIMITS: dict[type[DataType], tuple[pa.DataType, int, int]] = {
+    DateType: (pa.int32(), 0, 65535),
+    DateTimeType: (pa.int64(), 0, 2**32 - 1),
+}
+
+
+def in_range(array: pa.Array, type_: DataType) -> pa.Array:
+    """The array itself. Raises ``BadValueError`` (321) for a Date or DateTime outside its range: Arrow's are
+    wider, and a query may compute what no table may hold."""
+    limits = _LIMITS.get(type(strip_nullable(type_)))
+    if limits is None or not len(array):
+        return array
+    arrow, low, high = limits
+    numbers = pc.cast(_decoded(array), arrow)
+    bounds = pc.min_max(numbers)
+    if bounds["min"].is_valid and not low <= bounds["min"].as_py() <= bounds["max"].as_py() <= high:
+        index = int(pc.index(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), pa.scalar(True)).as_py())
+        raise out_of_range(index, str(array[index].as_py()), type_)
+    return array
 
 
 def _decoded(array: pa.Array) -> pa.Array:
@@ -191,7 +213,7 @@ def _local(array: pa.Array, source: DataType, options: FormatOptions) -> pa.Arra
     zone = source.timezone or options.timezone
     if zone == "UTC":
         return array
-    return pc.local_timestamp(pc.cast(pc.cast(array, pa.int64()), pa.timestamp(array.type.unit, zone)))
+    return wall_clock(array, zone)
 
 
 def _to_time(

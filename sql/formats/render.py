@@ -41,6 +41,7 @@ from parts.types import (
 from sql.formats.escapes import escape, unchecked_text
 from sql.formats.options import FormatOptions
 from sql.formats.wire import enum_names, list_parts
+from sql.formats.zones import wall_clock
 
 QUOTED_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
@@ -147,8 +148,7 @@ def _times(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array
     assert isinstance(type_, (DateTimeType, DateTime64Type))
     zone = type_.timezone or options.timezone
     if zone != "UTC":
-        zoned = pc.cast(pc.cast(array, pa.int64()), pa.timestamp(array.type.unit, zone))
-        array = pc.local_timestamp(zoned)
+        array = wall_clock(array, zone)
     texts = pc.cast(array, pa.string())
     if isinstance(type_, DateTimeType):
         return texts

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
 from sql.formats.options import FormatOptions, cannot_parse, out_of_range
+from sql.formats.zones import instants
 
 _DAY_RANGE = {DateType: (0, 65535), Date32Type: (-25567, 120529)}
 _UNIT_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -60,8 +61,7 @@ def to_instants(local: pa.Array, zone: str) -> pa.Array:
     """Wall clock times of the zone as UTC instants."""
     if zone == "UTC":
         return local
-    zoned = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
-    return pc.cast(pc.cast(zoned, pa.int64()), local.type)
+    return instants(local, zone)
 
 
 def _mixed_times(texts: pa.Array, type_: DateTimeType | DateTime64Type, zone: str) -> pa.Array:

@@ -3,6 +3,7 @@
 from sql.functions import (
     aggregates,
     arithmetic,
+    array_values,
     arrays,
     bits_and_hashes,
     comparison,
@@ -22,6 +23,7 @@ from sql.functions.registry import function_names, function_traits
 __all__ = [
     "aggregates",
     "arithmetic",
+    "array_values",
     "arrays",
     "bits_and_hashes",
     "comparison",

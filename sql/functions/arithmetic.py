@@ -155,7 +155,7 @@ def multiply(call: Call) -> Typed:
 @function("divide", 2)
 def divide(call: Call) -> Typed:
     kind = _kinds(call)
-    if kind == "decimal" and isinstance(call.args[0].type, DecimalType):
+    if kind == "decimal":
         return _divide_decimals(call)
     if kind == "other":
         raise _illegal(call)
@@ -168,13 +168,14 @@ def divide(call: Call) -> Typed:
 def _divide_decimals(call: Call) -> Typed:
     """Exact, truncated to the scale of the dividend."""
     left, right = call.args
-    assert isinstance(left.type, DecimalType)
-    scale = left.type.scale
     divisor_scale = right.type.scale if isinstance(right.type, DecimalType) else 0
+    scale = left.type.scale if isinstance(left.type, DecimalType) else divisor_scale
     if divisor_scale > scale:
         raise UserError("ARGUMENT_OUT_OF_BOUND", "Decimal result's scale is less than argument's one")
     type_ = _decimal_type(left.type, right.type, scale)
     dividend = f"CAST(CAST({left.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT) * {10**divisor_scale}"
+    if not isinstance(left.type, DecimalType):
+        dividend = f"CAST({left.sql} AS HUGEINT) * {10 ** (2 * scale)}"
     divisor = f"CAST({_decimal_operand(right)} * {10**divisor_scale} AS HUGEINT)"
     quotient = f"(({dividend}) // {_nonzero(Typed(divisor, INT64))})"
     if scale == 0:
@@ -205,7 +206,7 @@ def _int_div(call: Call, zero: str) -> Typed:
     if kind == "other" or (kind == "decimal" and not _is_integer(right.type)):
         raise _illegal(call)
     if kind == "float":
-        quotient = f"trunc({cast(left.sql, FLOAT64)} / {_nonzero(right) if zero == 'error' else right.sql})"
+        quotient = f"pando_float_quotient({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})"
         return Typed(cast(quotient, INT64), INT64)
     if kind == "decimal":
         raise UserError("NOT_IMPLEMENTED", "intDiv of decimals is not supported")
@@ -215,12 +216,20 @@ def _int_div(call: Call, zero: str) -> Typed:
     wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed else "BIGINT"
     if not a.signed and not b.signed:
         wide = "UBIGINT"
-    quotient = f"(CAST({left.sql} AS {wide}) // CAST({divisor} AS {wide}))"
+    dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
+    quotient = f"(CAST({dividend} AS {wide}) // CAST({divisor} AS {wide}))"
     if wide == "HUGEINT":
         sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
     else:
         sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
     return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+
+
+def _as_signed(sql: str, own: IntegerType, other: IntegerType) -> str:
+    """Beside a signed number ClickHouse takes the bits of an unsigned one as a signed number of its width."""
+    if own.signed or not other.signed:
+        return sql
+    return wrap_integer(sql, own, IntegerType(own.bits, True))
 
 
 @function("modulo mod", 2, any_case=True)
@@ -243,7 +252,7 @@ def _modulo(call: Call, zero: str) -> Typed:
         call = Call(call.name, (left, right), call.environment)
     kind = _kinds(call)
     if kind == "float":
-        return Typed(f"({cast(left.sql, FLOAT64)} % {cast(right.sql, FLOAT64)})", FLOAT64)
+        return Typed(f"pando_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
     if kind != "integer":
         raise _illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
     a, b = as_integer(left.type), as_integer(right.type)
@@ -314,7 +323,17 @@ def _common_divisor(call: Call, name: str) -> Typed:
         raise _illegal(call)
     left, right = (as_integer(type_) for type_ in call.types)
     type_ = sum_type(left, right)
-    return Typed(cast(f"{name}({', '.join(f'CAST({arg.sql} AS HUGEINT)' for arg in call.args)})", type_), type_)
+    values = ", ".join(f"CAST({_nonzero(arg)} AS HUGEINT)" for arg in call.args)
+    return Typed(cast(f"{name}({values})", type_), type_)
 
 
-MACROS = ("pando_divide(a, b) AS a / b",)
+MACROS = (
+    "pando_divide(a, b) AS a / b",
+    r"""pando_float_quotient(a, b) AS CASE WHEN b = 0
+        THEN error('pando:153:Cannot perform integer division, because it will produce infinite or too large number')
+        WHEN isnan(a) OR isnan(b) OR abs(a) >= 9223372036854775808.0 OR abs(b) >= 9223372036854775808.0
+        THEN error('pando:153:Cannot perform integer division on infinite or too large floating point numbers')
+        ELSE trunc(a / b) END""",
+    # ClickHouse's rule, which differs from C's fmod where the quotient has more digits than a float.
+    "pando_float_modulo(a, b) AS a - trunc(a / b) * b",
+)

@@ -11,8 +11,8 @@ from sql.casts import convert
 from sql.functions.maps_and_tuples import make_tuple, map_element
 from sql.functions.registry import Call, define, function
 from sql.scope import default_sql
-from sql.type_inference import is_integer, is_number, sum_result, supertype
-from sql.typed import FLOAT64, NOTHING, UINT8, UINT32, UINT64, Typed, cast
+from sql.type_inference import is_integer, supertype
+from sql.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 
 
 def array_type(call: Call, position: int = 0) -> ArrayType:
@@ -77,8 +77,7 @@ def has(call: Call) -> Typed:
         from sql.functions.maps_and_tuples import map_contains
 
         return map_contains(call)
-    array, value = _element(call, 0, 1)
-    return Typed(f"coalesce(list_contains({array}, {value}), false)", UINT8, is_condition=True)
+    return Typed(f"({_place(call)} > 0)", UINT8, is_condition=True)
 
 
 @function("hasAll", 2)
@@ -99,16 +98,36 @@ def _two_arrays(call: Call) -> tuple[str, str]:
     return convert(call.args[0], common, zone), convert(call.args[1], common, zone)
 
 
-@function("indexOf", 2)
+@function("indexOf", 2, nulls=False)
 def index_of(call: Call) -> Typed:
+    return Typed(cast(_place(call), UINT64), UINT64)
+
+
+def _place(call: Call) -> str:
+    """The position of the value, 0 if it is not there. NULL is found by NULL, NaN by nothing."""
+    if strip_nullable(call.args[1].type) == NOTHING:
+        array_type(call)
+        return f"coalesce(list_position(list_transform({call.args[0].sql}, lambda q: q IS NULL), true), 0)"
     array, value = _element(call, 0, 1)
-    return Typed(cast(f"coalesce(list_position({array}, {value}), 0)", UINT64), UINT64)
+    found = f"coalesce(list_position({array}, {value}), 0)"
+    if isinstance(strip_nullable(array_type(call).inner), FloatType):
+        found = f"(CASE WHEN isnan({value}) THEN 0 ELSE {found} END)"
+    if call.args[1].type.is_nullable:
+        missing = f"coalesce(list_position(list_transform({call.args[0].sql}, lambda q: q IS NULL), true), 0)"
+        found = f"(CASE WHEN {call.args[1].sql} IS NULL THEN {missing} ELSE {found} END)"
+    return found
 
 
-@function("countEqual", 2)
+@function("countEqual", 2, nulls=False)
 def count_equal(call: Call) -> Typed:
+    if strip_nullable(call.args[1].type) == NOTHING:
+        array_type(call)
+        return Typed(cast(f"len(list_filter({call.args[0].sql}, lambda q: q IS NULL))", UINT64), UINT64)
     array, value = _element(call, 0, 1)
-    return Typed(cast(f"len(list_filter({array}, lambda q: q = {value}))", UINT64), UINT64)
+    same = f"q IS NOT DISTINCT FROM {value}" if call.args[1].type.is_nullable else f"q = {value}"
+    if isinstance(strip_nullable(array_type(call).inner), FloatType):
+        same += " AND NOT isnan(q)"
+    return Typed(cast(f"len(list_filter({array}, lambda q: {same}))", UINT64), UINT64)
 
 
 @function("range", (1, 3))
@@ -160,13 +179,13 @@ def _pushed(call: Call) -> tuple[str, str, ArrayType]:
     return convert(call.args[0], ArrayType(inner), zone), convert(call.args[1], inner, zone), ArrayType(inner)
 
 
-@function("arrayPushBack", 2)
+@function("arrayPushBack", 2, nulls=False)
 def push_back(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
     return Typed(f"list_append({array}, {value})", type_)
 
 
-@function("arrayPushFront", 2)
+@function("arrayPushFront", 2, nulls=False)
 def push_front(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
     return Typed(f"list_prepend({value}, {array})", type_)
@@ -187,13 +206,17 @@ def array_distinct(call: Call) -> Typed:
     """Each value once, in the order of first appearance; NULL is left out."""
     value = call.args[0].sql
     kept = f"list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)"
-    return Typed(kept, array_type(call))
+    inner = array_type(call).inner
+    return Typed(kept, ArrayType(inner.inner if isinstance(inner, NullableType) else inner))
 
 
 @function("arrayUniq", 1)
 def array_uniq(call: Call) -> Typed:
-    array_type(call)
-    return Typed(cast(f"list_unique({call.args[0].sql})", UINT32), UINT32)
+    value = call.args[0].sql
+    count = f"list_unique({value})"
+    if array_type(call).inner.is_nullable:
+        count += f" + CASE WHEN len(list_filter({value}, lambda q: q IS NULL)) > 0 THEN 1 ELSE 0 END"
+    return Typed(cast(f"({count})", UINT32), UINT32)
 
 
 @function("arrayEnumerate", 1)
@@ -205,13 +228,13 @@ def array_enumerate(call: Call) -> Typed:
 @function("arraySlice", (2, 3))
 def array_slice(call: Call) -> Typed:
     value, type_ = call.args[0].sql, array_type(call)
-    start = f"CAST({call.args[1].sql} AS BIGINT)"
-    first = f"(CASE WHEN {start} < 0 THEN greatest(len({value}) + {start} + 1, 1) ELSE {start} END)"
+    start = f"pando_slice_bound({call.args[1].sql})"
+    start = f"pando_slice_start({start}, len({value}))"
     if len(call.args) == 2:
-        return Typed(f"list_slice({value}, {first}, len({value}))", type_)
-    size = f"CAST({call.args[2].sql} AS BIGINT)"
-    last = f"(CASE WHEN {size} < 0 THEN len({value}) + {size} ELSE {first} + {size} - 1 END)"
-    return Typed(f"list_slice({value}, {first}, {last})", type_)
+        return Typed(f"list_slice({value}, greatest({start}, 1), len({value}))", type_)
+    size = f"pando_slice_bound({call.args[2].sql})"
+    last = f"(CASE WHEN {size} < 0 THEN len({value}) + {size} ELSE {start} + {size} - 1 END)"
+    return Typed(f"list_slice({value}, greatest({start}, 1), greatest({last}, 0))", type_)
 
 
 @function("arrayResize", (2, 3))
@@ -233,7 +256,7 @@ def array_zip(call: Call) -> Typed:
 @function("arrayIntersect", (1, None))
 def array_intersect(call: Call) -> Typed:
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
-    text = convert(call.args[0], type_)
+    text = f"list_distinct({convert(call.args[0], type_)})"
     for arg in call.args[1:]:
         text = f"list_intersect({text}, {convert(arg, type_)})"
     return Typed(text, type_)
@@ -242,7 +265,7 @@ def array_intersect(call: Call) -> Typed:
 # Higher-order functions -----------------------------------------------------------------------------------------------
 
 
-class _Mapped:
+class Mapped:
     """A lambda over one or more arrays: the list to walk, the lambda's head, and its typed body."""
 
     def __init__(self, call: Call) -> None:
@@ -296,13 +319,13 @@ def _depth(text: str) -> int:
 
 @function("arrayMap", (2, None), nulls=False)
 def array_map(call: Call) -> Typed:
-    mapped = _Mapped(call)
+    mapped = Mapped(call)
     return Typed(mapped.transformed(), ArrayType(mapped.body.type))
 
 
 @function("arrayFilter", (2, None), nulls=False)
 def array_filter(call: Call) -> Typed:
-    mapped = _Mapped(call)
+    mapped = Mapped(call)
     return Typed(mapped.filtered(), ArrayType(mapped.inner[0]))
 
 
@@ -324,130 +347,29 @@ def array_count(call: Call) -> Typed:
 
 def _kept(call: Call) -> str:
     if call.args[0].apply is not None:
-        return _Mapped(call).filtered()
+        return Mapped(call).filtered()
     array_type(call)
     return f"list_filter({call.args[0].sql}, lambda x: x <> 0)"
 
 
 @function("arrayFirst", (2, None), nulls=False)
 def array_first(call: Call) -> Typed:
-    mapped = _Mapped(call)
-    return _or_default(f"{mapped.filtered()}[1]", mapped.inner[0])
+    mapped = Mapped(call)
+    return or_default(f"{mapped.filtered()}[1]", mapped.inner[0])
 
 
 @function("arrayLast", (2, None), nulls=False)
 def array_last(call: Call) -> Typed:
-    mapped = _Mapped(call)
-    return _or_default(f"{mapped.filtered()}[-1]", mapped.inner[0])
+    mapped = Mapped(call)
+    return or_default(f"{mapped.filtered()}[-1]", mapped.inner[0])
 
 
-def _or_default(sql: str, type_: DataType) -> Typed:
+def or_default(sql: str, type_: DataType) -> Typed:
     return Typed(sql if type_.is_nullable else f"coalesce({sql}, {default_sql(type_)})", type_)
 
 
 @function("arrayFirstIndex", (2, None), nulls=False)
 def array_first_index(call: Call) -> Typed:
-    mapped = _Mapped(call)
+    mapped = Mapped(call)
     hits = mapped.transformed(f"coalesce({mapped.body.condition}, false)")
     return Typed(cast(f"coalesce(list_position({hits}, true), 0)", UINT32), UINT32)
-
-
-def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
-    direction = "DESC" if descending else "ASC"
-
-    def build(call: Call) -> Typed:
-        if call.args[0].apply is None:
-            type_ = array_type(call)
-            return Typed(f"list_sort({call.args[0].sql}, '{direction}', 'NULLS LAST')", type_)
-        mapped = _Mapped(call)
-        item = mapped.variable if mapped.list == mapped.array.sql else f"{mapped.variable}[1]"
-        keyed = mapped.transformed(f"struct_pack(k := {mapped.body.number}, v := {item})")
-        # A stable sort: DuckDB's list_sort compares whole structs, so the position comes second.
-        numbered = (
-            f"list_transform({keyed}, lambda p, i: struct_pack(k := p.k, i := {'-i' if descending else 'i'}, v := p.v))"
-        )
-        return Typed(
-            f"list_transform(list_sort({numbered}, '{direction}', 'NULLS LAST'), lambda p: p.v)",
-            ArrayType(mapped.inner[0]),
-        )
-
-    return build
-
-
-define("arraySort", _sorted("arraySort", False), (1, None), nulls=False)
-define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=False)
-
-
-def _values(call: Call) -> Typed:
-    """The array to aggregate: the lambda's values, or the array itself."""
-    if call.args[0].apply is None:
-        return Typed(call.args[0].sql, array_type(call))
-    mapped = _Mapped(call)
-    return Typed(mapped.transformed(), ArrayType(mapped.body.type))
-
-
-@function("arraySum", (1, None), nulls=False)
-def array_sum(call: Call) -> Typed:
-    values = _values(call)
-    type_ = sum_result(strip_nullable(values.type.inner))  # type: ignore[attr-defined]
-    return Typed(cast(f"coalesce(list_sum({values.sql}), 0)", type_), type_)
-
-
-@function("arrayAvg", (1, None), nulls=False)
-def array_avg(call: Call) -> Typed:
-    values = _values(call)
-    if not is_number(values.type.inner):  # type: ignore[attr-defined]
-        raise call.wrong_type(0, "an array of numbers")
-    return Typed(f"coalesce(list_avg({values.sql}), CAST('nan' AS DOUBLE))", FLOAT64)
-
-
-@function("arrayProduct", (1, None), nulls=False)
-def array_product(call: Call) -> Typed:
-    return Typed(f"coalesce(list_product({_values(call).sql}), 1.0::DOUBLE)", FLOAT64)
-
-
-def _list_extreme(name: str) -> Callable[[Call], Typed]:
-    def build(call: Call) -> Typed:
-        values = _values(call)
-        inner = values.type.inner  # type: ignore[attr-defined]
-        bare = inner.inner if isinstance(inner, NullableType) else inner
-        if isinstance(bare, FloatType):
-            known = f"list_filter({values.sql}, lambda x: NOT isnan(x))"
-            return _or_default(f"{name}({known})", bare)
-        return _or_default(f"{name}({values.sql})", bare)
-
-    return build
-
-
-define("arrayMin", _list_extreme("list_min"), (1, None), nulls=False)
-define("arrayMax", _list_extreme("list_max"), (1, None), nulls=False)
-
-
-@function("arrayCumSum", (1, None), nulls=False)
-def array_cum_sum(call: Call) -> Typed:
-    values = _values(call)
-    type_ = ArrayType(sum_result(strip_nullable(values.type.inner)))  # type: ignore[attr-defined]
-    running = f"list_transform({values.sql}, lambda x, i: list_sum(list_slice({values.sql}, 1, i)))"
-    return Typed(cast(running, type_), type_)
-
-
-@function("arrayDifference", (1, None), nulls=False)
-def array_difference(call: Call) -> Typed:
-    from sql.type_inference import as_integer, difference_type
-
-    values = _values(call)
-    inner = values.type.inner  # type: ignore[attr-defined]
-    type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
-    wide = "HUGEINT" if is_integer(inner) else "DOUBLE"
-    steps = (
-        f"list_transform({values.sql}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
-        f"CAST(list_extract({values.sql}, i - 1) AS {wide}) END)"
-    )
-    return Typed(cast(steps, type_), type_)
-
-
-@function("arrayCompact", 1)
-def array_compact(call: Call) -> Typed:
-    value = call.args[0].sql
-    kept = f"list_filter({value}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({value}, i - 1))"
-    return Typed(kept, array_type(call))

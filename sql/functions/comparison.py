@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
-from parts.types import DataType, FixedStringType, FloatType, strip_nullable
+from parts.types import BoolType, DataType, FixedStringType, FloatType, strip_nullable
 from sql.casts import convert
 from sql.constant_text import constant_text_as
 from sql.functions.registry import Call, define, function
@@ -25,8 +25,10 @@ _OPERATORS = {
 def comparable(left: Typed, right: Typed, zone: str) -> tuple[str, str]:
     """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
     a, b = strip_nullable(left.type), strip_nullable(right.type)
-    if a == b or (is_number(a) and is_number(b)):
+    if a == b:
         return left.number, right.number
+    if is_number(a) and is_number(b):
+        return _as_number(left), _as_number(right)
     if is_string(a) and is_string(b):
         return _as_string(left, a, zone), _as_string(right, b, zone)
     if is_string(b) and right.is_constant:
@@ -35,6 +37,10 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[str, str]:
         return constant_text_as(left, b, zone), right.number
     common = _common(a, b)
     return convert(left, common, zone), convert(right, common, zone)
+
+
+def _as_number(value: Typed) -> str:
+    return f"CAST({value.sql} AS UTINYINT)" if isinstance(strip_nullable(value.type), BoolType) else value.number
 
 
 def _common(a: DataType, b: DataType) -> DataType:
@@ -94,13 +100,20 @@ for _name in _OPERATORS:
 @function("isNotDistinctFrom", 2, nulls=False)
 def not_distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
-    return Typed(f"({a} IS NOT DISTINCT FROM {b})", UINT8, is_condition=True)
+    nan = _both_nan(call, a)
+    return Typed(f"({a} IS NOT DISTINCT FROM {b}{f' AND NOT {nan}' if nan else ''})", UINT8, is_condition=True)
 
 
 @function("isDistinctFrom", 2, nulls=False)
 def distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
-    return Typed(f"({a} IS DISTINCT FROM {b})", UINT8, is_condition=True)
+    nan = _both_nan(call, a)
+    return Typed(f"({a} IS DISTINCT FROM {b}{f' OR {nan}' if nan else ''})", UINT8, is_condition=True)
+
+
+def _both_nan(call: Call, left: str) -> str:
+    """Where equal values are NaN, which ClickHouse takes for distinct; empty if they cannot be."""
+    return f"coalesce(isnan(CAST({left} AS DOUBLE)), false)" if all(_may_be_nan(arg) for arg in call.args) else ""
 
 
 def _distinct_sides(call: Call) -> tuple[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parts.errors import UserError
-from parts.types import LowCardinalityType, NullableType, make_nullable, strip_nullable
+from parts.types import DecimalType, LowCardinalityType, NullableType, make_nullable, strip_nullable
 from sql.casts import convert
 from sql.functions.comparison import comparable
 from sql.functions.registry import Call, function
@@ -17,8 +19,8 @@ def _logical(call: Call, operator: str) -> Typed:
     terms = []
     for position, arg in enumerate(call.args):
         bare = strip_nullable(arg.type)
-        if bare != NOTHING and not is_number(bare):
-            raise call.wrong_type(position, "a number")
+        if bare != NOTHING and (not is_number(bare) or isinstance(bare, DecimalType)):
+            raise call.wrong_type(position, "an integer or a float")
         nullable = nullable or arg.type.is_nullable
         terms.append(arg.condition)
     text = f"({f' {operator} '.join(terms)})"
@@ -38,14 +40,17 @@ def logical_or(call: Call) -> Typed:
 
 @function("not", 1, any_case=True, conditions=True)
 def logical_not(call: Call) -> Typed:
-    if not is_number(call.args[0].type):
-        raise call.wrong_type(0, "a number")
+    if not is_number(call.args[0].type) or isinstance(call.args[0].type, DecimalType):
+        raise call.wrong_type(0, "an integer or a float")
     type_ = BOOL if call.args[0].type == BOOL else UINT8
     return Typed(f"(NOT {call.args[0].condition})", type_, is_condition=type_ == UINT8)
 
 
 @function("xor", (2, None), any_case=True, conditions=True)
 def logical_xor(call: Call) -> Typed:
+    for position, arg in enumerate(call.args):
+        if not is_number(arg.type) or isinstance(arg.type, DecimalType):
+            raise call.wrong_type(position, "an integer or a float")
     text = call.args[0].condition
     for arg in call.args[1:]:
         text = f"({text} <> {arg.condition})"
@@ -168,7 +173,7 @@ def if_null(call: Call) -> Typed:
 def null_if(call: Call) -> Typed:
     left, right = call.args
     if left.type == NULL_TYPE or right.type == NULL_TYPE:
-        return left
+        return replace(left, type=make_nullable(left.type))
     a, b = comparable(left, right, call.environment.zone)
     return Typed(f"(CASE WHEN {a} = {b} THEN NULL ELSE {left.sql} END)", make_nullable(left.type))
 
@@ -203,25 +208,29 @@ def throw_if(call: Call) -> Typed:
 
 @function("isNaN", 1)
 def is_nan(call: Call) -> Typed:
-    return Typed(f"isnan(CAST({call.args[0].sql} AS DOUBLE))", UINT8, is_condition=True)
+    return Typed(f"isnan({_float(call)})", UINT8, is_condition=True)
 
 
 @function("isFinite", 1)
 def is_finite(call: Call) -> Typed:
-    return Typed(f"isfinite(CAST({call.args[0].sql} AS DOUBLE))", UINT8, is_condition=True)
+    return Typed(f"isfinite({_float(call)})", UINT8, is_condition=True)
 
 
 @function("isInfinite", 1)
 def is_infinite(call: Call) -> Typed:
-    return Typed(f"isinf(CAST({call.args[0].sql} AS DOUBLE))", UINT8, is_condition=True)
+    return Typed(f"isinf({_float(call)})", UINT8, is_condition=True)
+
+
+def _float(call: Call) -> str:
+    value = call.args[0]
+    if not is_number(value.type) or isinstance(value.type, DecimalType):
+        raise call.wrong_type(0, "an integer or a float")
+    return f"CAST({value.sql} AS DOUBLE)"
 
 
 @function("ifNotFinite", 2)
 def if_not_finite(call: Call) -> Typed:
     value, other = call.args
     type_ = supertype([value.type, other.type])
-    zone = call.environment.zone
-    return Typed(
-        f"(CASE WHEN isfinite({value.sql}) THEN {convert(value, type_, zone)} ELSE {convert(other, type_, zone)} END)",
-        type_,
-    )
+    first, second = (convert(arg, type_, call.environment.zone) for arg in (value, other))
+    return Typed(f"(CASE WHEN isfinite({_float(call)}) THEN {first} ELSE {second} END)", type_)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from parts.errors import UserError
 from parts.types import (
     ArrayType,
+    BoolType,
     DataType,
     Date32Type,
     DateTime64Type,
@@ -26,8 +28,9 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
-from sql.casts import cast_to, type_argument
+from sql.casts import cast_to, from_zone, type_argument
 from sql.functions.registry import Call, define, function
+from sql.ranges import clamped_date, clamped_instant
 from sql.scope import default_sql
 from sql.type_inference import is_date_or_time, is_number, is_string
 from sql.type_mapping import engine_type
@@ -44,6 +47,7 @@ def cast_function(call: Call) -> Typed:
 
 
 def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
+    target = _with_zone(target, strip_nullable(value.type))
     if value.type == target:
         return value
     if isinstance(strip_nullable(target), (IntegerType, FloatType)) and isinstance(value.value, int):
@@ -59,6 +63,16 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
     return Typed(sql, target)
 
 
+def _with_zone(target: DataType, source: DataType) -> DataType:
+    """A target that names no zone keeps the source's."""
+    zone = getattr(source, "timezone", None)
+    bare = strip_nullable(target)
+    if zone is None or getattr(bare, "timezone", "") is not None:
+        return target
+    zoned = DateTimeType(zone) if isinstance(bare, DateTimeType) else DateTime64Type(bare.precision, zone)  # type: ignore[attr-defined]
+    return make_nullable(zoned) if target.is_nullable else zoned
+
+
 def _written_decimal(call: Call, value: Typed) -> Typed:
     """``1.1::Decimal(9, 2)`` takes the digits as they are written, not those of the nearest float."""
     from sql.syntax_tree import Literal
@@ -72,14 +86,55 @@ def _written_decimal(call: Call, value: Typed) -> Typed:
 @function("accurateCastOrNull", 2, nulls=False)
 def accurate_cast_or_null(call: Call) -> Typed:
     target = type_argument(call.args[1], call.name)
-    return Typed(f"TRY_CAST({call.args[0].sql} AS {engine_type(target)})", make_nullable(target))
+    if isinstance(target, LowCardinalityType):
+        raise UserError("NOT_IMPLEMENTED", f"accurateCastOrNull to {target} is not supported")
+    return Typed(accurate(call, call.args[0], strip_nullable(target)), make_nullable(target))
+
+
+def accurate(call: Call, value: Typed, target: DataType) -> str:
+    """The value in ``target``, NULL where it is not exactly that."""
+    source = strip_nullable(value.type)
+    value = Typed(value.number, source)
+    if is_string(source) and isinstance(target, _SPELLED):
+        return _parsed(call, target, value)
+    if is_number(source) and is_number(target):
+        return _accurate_number(call, value, target)
+    if is_number(source) and isinstance(target, (DateType, DateTimeType)):
+        return f"(CASE WHEN {value.sql} >= 0 THEN {cast_to(value, target, call.environment.zone)} END)"
+    return cast_to(value, target, call.environment.zone)
+
+
+_SPELLED = (
+    IntegerType, FloatType, DecimalType, BoolType, DateType, Date32Type, DateTimeType, DateTime64Type, UUIDType,
+    IPv4Type, IPv6Type,
+)  # fmt: skip
+
+
+def _accurate_number(call: Call, value: Typed, target: DataType) -> str:
+    source, sql, engine = value.type, value.sql, engine_type(target)
+    match source, target:
+        case FloatType(), IntegerType():
+            return f"(CASE WHEN {sql} = trunc({sql}) THEN TRY_CAST({sql} AS {engine}) END)"
+        case FloatType(64), FloatType(32):
+            return f"(CASE WHEN CAST(TRY_CAST({sql} AS FLOAT) AS DOUBLE) = {sql} THEN TRY_CAST({sql} AS FLOAT) END)"
+        case ((IntegerType() | BoolType()), IntegerType()):
+            return f"TRY_CAST({sql} AS {engine})"
+        case IntegerType(), FloatType():
+            real = cast(sql, target)
+            return f"(CASE WHEN TRY_CAST({real} AS HUGEINT) = CAST({sql} AS HUGEINT) THEN {real} END)"
+        case DecimalType(), IntegerType():
+            whole = f"CAST(trunc({sql}) AS HUGEINT)"
+            return cast(f"pando_checked({whole}, {target.minimum}::HUGEINT, {target.maximum}::HUGEINT)", target)
+        case _, DecimalType():
+            return f"TRY({cast_to(value, target, call.environment.zone)})"
+    return cast_to(value, target, call.environment.zone)
 
 
 @function("toString", (1, 2))
 def to_string(call: Call) -> Typed:
     value = call.args[0]
     if len(call.args) == 2:
-        zone = call.constant_text(1)
+        zone = call.constant_zone(1)
         if isinstance(value.type, DateTimeType):
             value = replace(value, type=DateTimeType(zone))
         elif isinstance(value.type, DateTime64Type):
@@ -95,46 +150,68 @@ def _to(target: DataType) -> Callable[[Call], Typed]:
         known = value.value if type(value.value) is int else None
         if isinstance(target, IntegerType) and known is not None and target.minimum <= known <= target.maximum:
             return Typed(cast(str(value.value), target), target, value.value)
-        if isinstance(target, FloatType) and isinstance(value.value, (int, float)):
+        if isinstance(target, FloatType) and isinstance(value.value, (int, float)) and abs(value.value) < 1e38:
             return Typed(cast(value.sql, target), target)
         return Typed(cast_to(value, target, call.environment.zone), target)
 
     return build
 
 
-def _parsed(target: DataType, value: Typed) -> str:
-    """The number a String spells, or NULL."""
-    sql = value.sql
+def _parsed(call: Call, target: DataType, value: Typed) -> str:
+    """What a String spells, or NULL."""
+    sql = f"decode({value.sql})" if isinstance(value.type, FixedStringType) else value.sql
+    if isinstance(target, DateType):
+        return clamped_date(f"pando_try_day({sql})")
+    if isinstance(target, Date32Type):
+        return f"pando_try_day({sql})"
+    if isinstance(target, DateTimeType):
+        clock = from_zone(f"pando_try_wall_clock({sql})", target.timezone or call.environment.zone)
+        return f"coalesce({clamped_instant(clock)}, pando_try_unix({sql}))"
+    if isinstance(target, FloatType):
+        return f"TRY_CAST(pando_float_spelling({sql}) AS {engine_type(target)})"
+    if isinstance(target, DecimalType):
+        return f"TRY({cast_to(Typed(f'pando_float_spelling({sql})', STRING), target)})"
     if isinstance(target, IntegerType):
         return f"(CASE WHEN regexp_full_match({sql}, '[+-]?[0-9]+') THEN TRY_CAST({sql} AS {engine_type(target)}) END)"
     if isinstance(target, UUIDType):
         return f"unhex(replace(CAST(TRY_CAST({sql} AS UUID) AS VARCHAR), '-', ''))"
-    if isinstance(target, (DateTimeType, DateTime64Type)):
-        return f"date_trunc('second', TRY_CAST({sql} AS TIMESTAMP))"
-    return f"TRY_CAST({sql} AS {engine_type(target)})"
+    return f"TRY({cast_to(Typed(sql, STRING), target, call.environment.zone)})"
 
 
 def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
+        if kind == "Default":
+            return _or_default(call, target)
         if not is_string(value.type):
             raise call.wrong_type(0, "String")
-        parsed = _parsed(target, value)
+        parsed = _parsed(call, target, value)
         if kind == "Null":
             return Typed(parsed, make_nullable(target))
-        default = default_sql(target)
-        if kind == "Default" and len(call.args) > 1:
-            default = cast_to(call.args[1], target, call.environment.zone)
+        default = "DATE '1900-01-01'" if isinstance(target, Date32Type) else default_sql(target)
         return Typed(f"coalesce({parsed}, {default})", target)
 
     return build
+
+
+def _or_default(call: Call, target: DataType) -> Typed:
+    """Also of numbers: the default where the value is not exactly one of the type."""
+    default = default_sql(target)
+    if len(call.args) > 1:
+        if call.args[1].type != target:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"{call.name}: the default must be {target} like the result, not {call.args[1].type}: convert it",
+            )
+        default = call.args[1].sql
+    return Typed(f"coalesce({accurate(call, call.args[0], target)}, {default})", target)
 
 
 for _type in [*_INTEGERS, FloatType(32), FloatType(64)]:
     define(f"to{_type.name}", _to(_type), 1)
     for _kind in ("Zero", "Null"):
         define(f"to{_type.name}Or{_kind}", _or(_type, _kind), 1)
-    define(f"to{_type.name}OrDefault", _or(_type, "Default"), (1, 2))
+    define(f"to{_type.name}OrDefault", _or(_type, "Default"), (1, 2), nulls=False)
 for _type, _name in (
     (DateType(), "Date"),
     (UUIDType(), "UUID"),
@@ -153,7 +230,7 @@ define("toIPv6", _to(IPv6Type()), 1)
 
 @function("toDateTime TIMESTAMP", (1, 2))
 def to_date_time(call: Call) -> Typed:
-    zone = call.constant_text(1) if len(call.args) > 1 else None
+    zone = call.constant_zone(1)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
@@ -163,7 +240,7 @@ def to_date_time(call: Call) -> Typed:
 
 @function("toDateTime64", (2, 3))
 def to_date_time64(call: Call) -> Typed:
-    zone = call.constant_text(2) if len(call.args) > 2 else None
+    zone = call.constant_zone(2)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
@@ -179,7 +256,7 @@ def to_date_time32(call: Call) -> Typed:
 @function("toUnixTimestamp", (1, 2))
 def to_unix_timestamp(call: Call) -> Typed:
     value = call.args[0]
-    zone = call.constant_text(1) if len(call.args) > 1 else call.environment.zone
+    zone = call.constant_zone(1) or call.environment.zone
     if is_string(value.type):
         value = Typed(cast_to(value, DateTimeType(), zone), DateTimeType())
     if not is_date_or_time(value.type):

@@ -5,7 +5,9 @@ clock unit becomes a DateTime."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
+from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
 from parts.types import (
@@ -19,6 +21,7 @@ from parts.types import (
 from sql.casts import cast_to, from_zone, local_time
 from sql.expression_units import normalized_unit
 from sql.functions.registry import Call, define, function
+from sql.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
 from sql.type_inference import is_date_or_time, is_number, is_string
 from sql.typed import INT32, INT64, IntervalType, Typed, cast
 
@@ -29,7 +32,7 @@ _MICROS = {
 }  # fmt: skip
 
 
-def _zone_of(value: Typed, call: Call) -> str:
+def zone_of(value: Typed, call: Call) -> str:
     type_ = strip_nullable(value.type)
     return getattr(type_, "timezone", None) or call.environment.zone
 
@@ -46,12 +49,15 @@ def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
 
 
 def add_units(call: Call, value: Typed, count: str, unit: str, sign: int) -> Typed:
+    """Dates and times of 16 and 32 bits wrap around; months before the first one give the first moment."""
     count = count if sign > 0 else f"(-{count})"
     type_ = value.type
     if unit in _MICROS:
         return _add_clock(call, value, count, unit)
     if unit not in _MONTHS and unit not in _DAYS:
         raise UserError("NOT_IMPLEMENTED", f"Adding the unit {unit} is not supported")
+    if isinstance(type_, DateType) and unit in _DAYS:
+        return Typed(wrapped_day(f"({value.sql} - DATE '1970-01-01') + ({count} & 65535) * {_DAYS[unit]}"), type_)
     step = (
         f"to_months(CAST({count} * {_MONTHS[unit]} AS INTEGER))"
         if unit in _MONTHS
@@ -60,10 +66,13 @@ def add_units(call: Call, value: Typed, count: str, unit: str, sign: int) -> Typ
     if isinstance(type_, (DateType, Date32Type)):
         if unit in _DAYS:
             return Typed(f"({value.sql} + CAST({count} * {_DAYS[unit]} AS INTEGER))", type_)
-        return Typed(f"CAST({value.sql} + {step} AS DATE)", type_)
-    zone = _zone_of(value, call)
+        moved = f"CAST({value.sql} + {step} AS DATE)"
+        return Typed(f"pando_month_date({moved})" if isinstance(type_, DateType) else moved, type_)
+    zone = zone_of(value, call)
     moved = from_zone(f"({local_time(value, call.environment.zone)} + {step})", zone)
-    return Typed(cast(moved, type_), type_)
+    if not isinstance(type_, DateTimeType):
+        return Typed(cast(moved, type_), type_)
+    return Typed(f"pando_month_instant({moved})" if unit in _MONTHS else wrapped_instant(moved), type_)
 
 
 def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
@@ -76,6 +85,9 @@ def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
         type_ = target
     elif fine and (isinstance(type_, DateTimeType) or (isinstance(type_, DateTime64Type) and type_.precision < fine)):
         type_ = DateTime64Type(fine, type_.timezone)
+    if isinstance(type_, DateTimeType):
+        seconds = f"epoch_us({value.sql}) // 1000000 + ({count} & 4294967295) * {_MICROS[unit] // 1000000}"
+        return Typed(wrapped_seconds(seconds), type_)
     return Typed(cast(f"({value.sql} + {step})", type_), type_)
 
 
@@ -148,7 +160,10 @@ def _unit_argument(call: Call, position: int) -> str:
 def date_diff(call: Call) -> Typed:
     """The number of unit borders between two times, in their zone."""
     unit = _unit_argument(call, 0)
-    zone = call.constant_text(3) if len(call.args) > 3 else None
+    zone = call.constant_zone(3)
+    if unit == "Hour":
+        hours = (_stable_hour(call, position, zone) for position in (2, 1))
+        return Typed(f"({' - '.join(hours)})", INT64)
     if unit in _MICROS:  # the same in every zone
         first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
     else:
@@ -160,18 +175,34 @@ def date_diff(call: Call) -> Typed:
     return Typed(f"CAST(date_diff('{engine}', {first}, {second}) AS BIGINT)", INT64)
 
 
+def _stable_hour(call: Call, position: int, zone: str | None) -> str:
+    """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
+    value = _as_time(call, position)
+    own = zone or zone_of(value, call)
+    return f"((epoch_us({_instant(call, position)}) - {epoch_offset(own) * 1000000}) // 3600000000)"
+
+
+def epoch_offset(zone: str) -> int:
+    """Seconds between UTC and the zone's clock when the epoch began."""
+    shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()
+    return int(shift.total_seconds())
+
+
 @function("age", (3, 4))
 def age(call: Call) -> Typed:
     unit = _unit_argument(call, 0)
-    zone = call.constant_text(3) if len(call.args) > 3 else None
-    first, second = (_local(call, position, zone) for position in (1, 2))
+    zone = call.constant_zone(3)
+    if unit in _MICROS:
+        first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
+    else:
+        first, second = (_local(call, position, zone) for position in (1, 2))
     return Typed(f"CAST(date_sub('{unit.lower()}', {first}, {second}) AS BIGINT)", INT64)
 
 
 def _instant(call: Call, position: int) -> str:
     value = _as_time(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
-        return cast_to(value, DateTimeType(), call.environment.zone)
+        return cast_to(value, DateTime64Type(0), call.environment.zone)
     return value.sql
 
 
@@ -188,8 +219,29 @@ def _local(call: Call, position: int, zone: str | None) -> str:
 @function("date_trunc dateTrunc", (2, 3), any_case=True)
 def date_trunc(call: Call) -> Typed:
     unit = _unit_argument(call, 0)
-    zone = call.constant_text(2) if len(call.args) > 2 else None
-    return truncate(call, call.args[1], unit, 1, zone)
+    zone = call.constant_zone(2)
+    value = call.args[1]
+    result = _zoned(truncate(call, _midnight(call, value, unit), unit, 1, zone), zone)
+    if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has the range of the value
+        if isinstance(result.type, DateType):
+            return Typed(result.sql, Date32Type())
+        if isinstance(result.type, DateTimeType):
+            return Typed(result.sql, DateTime64Type(0, result.type.timezone))
+    return clamped(result, value.type)
+
+
+def _midnight(call: Call, value: Typed, unit: str) -> Typed:
+    """Days of a date are times in ClickHouse."""
+    if unit == "Day" and isinstance(value.type, (DateType, Date32Type)):
+        return Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
+    return value
+
+
+def _zoned(result: Typed, zone: str | None) -> Typed:
+    """A result in the zone of the call's argument."""
+    if zone and isinstance(result.type, DateTimeType):
+        return Typed(result.sql, DateTimeType(zone))
+    return result
 
 
 @function("toStartOfInterval", (2, 4))
@@ -201,8 +253,19 @@ def to_start_of_interval(call: Call) -> Typed:
     if len(call.args) > 2:
         if not isinstance(call.args[-1].value, str):
             raise UserError("NOT_IMPLEMENTED", "toStartOfInterval with an origin is not supported")
-        zone = call.constant_text(len(call.args) - 1)
-    return truncate(call, call.args[0], interval.type.unit, interval.value, zone)
+        zone = call.constant_zone(len(call.args) - 1)
+    value, unit = call.args[0], interval.type.unit
+    result = truncate(call, _midnight(call, value, unit), unit, interval.value, zone)
+    return clamped(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
+
+
+def clamped(result: Typed, source: DataType) -> Typed:
+    """A start of a period within the range of its type: it may lie before the first day, or come from a wider type."""
+    if isinstance(result.type, DateType):
+        return Typed(clamped_date(result.sql), result.type)
+    if isinstance(result.type, DateTimeType) and not isinstance(source, DateTimeType):
+        return Typed(clamped_instant(result.sql), result.type)
+    return result
 
 
 def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None = None) -> Typed:
@@ -210,7 +273,7 @@ def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None =
     if not is_date_or_time(value.type):
         raise call.wrong_type(0, "Date or DateTime")
     is_date = isinstance(value.type, (DateType, Date32Type))
-    zone = zone or _zone_of(value, call)
+    zone = zone or zone_of(value, call)
     own = getattr(value.type, "timezone", None)
     local = local_time(value, zone) if is_date or own else from_or_to(value, zone)
     if unit in _MONTHS or unit == "Week":

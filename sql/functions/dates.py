@@ -12,13 +12,15 @@ from parts.types import (
     DateTime64Type,
     DateTimeType,
     DateType,
+    FloatType,
     IntegerType,
 )
 from sql.casts import cast_to, from_zone, local_time
-from sql.functions.date_arithmetic import truncate
+from sql.functions.date_arithmetic import clamped, epoch_offset, truncate, zone_of
 from sql.functions.registry import Call, define, function
-from sql.type_inference import is_date_or_time, is_string
-from sql.typed import STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
+from sql.ranges import clamped_instant
+from sql.type_inference import is_date_or_time, is_number, is_string
+from sql.typed import INT64, STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
 
 
 def _time(call: Call, position: int = 0) -> Typed:
@@ -34,7 +36,7 @@ def _local(call: Call) -> str:
     """The wall clock of the first argument, in the zone of the last one if that is a string."""
     value = _time(call)
     if len(call.args) > 1 and isinstance(call.args[-1].value, str):
-        zone = call.args[-1].value
+        zone = call.constant_zone(len(call.args) - 1)
         if isinstance(value.type, DateTimeType):
             value = Typed(value.sql, DateTimeType(zone))
         elif isinstance(value.type, DateTime64Type):
@@ -69,13 +71,30 @@ for _names, _expression, _type in (
     ("toRelativeYearNum", "year({0})", UINT16),
     ("toRelativeMonthNum", "(year({0}) * 12 + month({0}))", UINT32),
     ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
-    ("toRelativeDayNum", "(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
-    ("toRelativeHourNum", "(epoch_us({0}) // 3600000000)", UINT32),
-    ("toRelativeMinuteNum", "(epoch_us({0}) // 60000000)", UINT32),
-    ("toRelativeSecondNum", "(epoch_us({0}) // 1000000)", UINT32),
+    ("toRelativeDayNum", "pando_clamped_seconds(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
     ("toDaysSinceYearZero TO_DAYS", "(CAST({0} AS DATE) - DATE '0000-01-01')", UINT32),
 ):  # fmt: skip
     define(_names, _part(_expression, _type), (1, 2), any_case=_names.split()[-1].isupper())
+
+
+def _relative(seconds: int) -> Callable[[Call], Typed]:
+    """Whole units of the instant since the epoch, whatever the zone."""
+
+    def build(call: Call) -> Typed:
+        value = _time(call)
+        if isinstance(value.type, (DateType, Date32Type)):
+            value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
+        moved = epoch_offset(call.constant_zone(1) or zone_of(value, call))
+        shift = 86400 - moved if moved % 3600 and seconds == 3600 else 0
+        ticks = f"(epoch_us({value.sql}) + {shift * 1000000})" if shift else f"epoch_us({value.sql})"
+        return Typed(cast(f"pando_clamped_seconds({ticks} // {seconds * 1000000})", UINT32), UINT32)
+
+    return build
+
+
+define("toRelativeHourNum", _relative(3600), (1, 2))
+define("toRelativeMinuteNum", _relative(60), (1, 2))
+define("toRelativeSecondNum", _relative(1), (1, 2))
 
 
 @function("toDayOfWeek DAYOFWEEK", (1, 3), any_case=True)
@@ -110,9 +129,9 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = _time(call)
         if isinstance(value.type, (DateType, Date32Type)) and unit in ("Second", "Minute", "Hour", "Day"):
-            value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
-        zone = call.constant_text(1) if len(call.args) > 1 else None
-        result = truncate(call, value, unit, count, zone)
+            value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
+        zone = call.constant_zone(1)
+        result = clamped(truncate(call, value, unit, count, zone), value.type)
         if zone and isinstance(result.type, DateTimeType):
             return Typed(result.sql, DateTimeType(zone))
         return result
@@ -140,7 +159,7 @@ def to_start_of_second(call: Call) -> Typed:
 @function("toStartOfISOYear", (1, 2))
 def to_start_of_iso_year(call: Call) -> Typed:
     fourth = f"make_date(isoyear({_local(call)}), 1, 4)"
-    return Typed(f"CAST(date_trunc('week', {fourth}) AS DATE)", DateType())
+    return clamped(Typed(f"CAST(date_trunc('week', {fourth}) AS DATE)", DateType()), Date32Type())
 
 
 @function("toStartOfWeek", (1, 3))
@@ -148,17 +167,17 @@ def to_start_of_week(call: Call) -> Typed:
     mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
     day = f"CAST({_local(call)} AS DATE)"
     back = f"(isodow({day}) - 1)" if mode % 2 else f"(isodow({day}) % 7)"
-    return Typed(f"({day} - CAST({back} AS INTEGER))", DateType())
+    return clamped(Typed(f"({day} - CAST({back} AS INTEGER))", DateType()), Date32Type())
 
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2), any_case=True)
 def to_last_day_of_month(call: Call) -> Typed:
-    return Typed(f"last_day({_local(call)})", DateType())
+    return clamped(Typed(f"last_day({_local(call)})", DateType()), Date32Type())
 
 
 @function("toTimeZone toTimezone", 2)
 def to_time_zone(call: Call) -> Typed:
-    value, zone = call.args[0], call.constant_text(1)
+    value, zone = call.args[0], call.constant_zone(1)
     if isinstance(value.type, DateTimeType):
         return Typed(value.sql, DateTimeType(zone))
     if isinstance(value.type, DateTime64Type):
@@ -181,7 +200,7 @@ def from_unix_timestamp(call: Call) -> Typed:
 
 def _from_unix(scale: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        type_ = DateTime64Type(scale, call.constant_text(1) if len(call.args) > 1 else None)
+        type_ = DateTime64Type(scale, call.constant_zone(1))
         micros = f"CAST({call.args[0].sql} AS BIGINT) * {10 ** (6 - scale)}"
         return Typed(cast(f"make_timestamp({micros})", type_), type_)
 
@@ -196,18 +215,23 @@ define("toUnixTimestamp64Micro", lambda c: Typed(f"epoch_us({c.args[0].sql})", I
 
 @function("makeDate MAKEDATE", (2, 3), any_case=True)
 def make_date(call: Call) -> Typed:
-    numbers = [f"CAST({arg.sql} AS BIGINT)" for arg in call.args]
-    if len(numbers) == 2:
-        return Typed(f"(make_date({numbers[0]}, 1, 1) + CAST({numbers[1]} - 1 AS INTEGER))", DateType())
-    return Typed(f"make_date({', '.join(numbers)})", DateType())
+    """A date that does not exist or is outside Date's range is the first one, as in ClickHouse."""
+    macro = "pando_make_day" if len(call.args) == 2 else "pando_make_date"
+    return Typed(f"{macro}({', '.join(_whole(call, position) for position in range(len(call.args)))})", DateType())
+
+
+def _whole(call: Call, position: int) -> str:
+    value = call.args[position]
+    if not is_number(value.type):
+        raise call.wrong_type(position, "a number")
+    return f"CAST(trunc({value.sql}) AS BIGINT)" if isinstance(value.type, FloatType) else cast(value.sql, INT64)
 
 
 @function("makeDateTime", (6, 7))
 def make_date_time(call: Call) -> Typed:
-    zone = call.constant_text(6) if len(call.args) > 6 else None
-    numbers = [f"CAST({arg.sql} AS BIGINT)" for arg in call.args[:5]]
-    local = f"make_timestamp({', '.join(numbers)}, CAST({call.args[5].sql} AS DOUBLE))"
-    return Typed(from_zone(local, zone or call.environment.zone), DateTimeType(zone))
+    zone = call.constant_zone(6)
+    local = f"pando_make_time({', '.join(_whole(call, position) for position in range(6))})"
+    return Typed(clamped_instant(from_zone(local, zone or call.environment.zone)), DateTimeType(zone))
 
 
 # The clock: one moment for the whole query ----------------------------------------------------------------------------
@@ -220,13 +244,13 @@ def _instant(call: Call) -> str:
 
 @function("now NOW CURRENT_TIMESTAMP", (0, 1), any_case=True)
 def now(call: Call) -> Typed:
-    zone = call.constant_text(0) if call.args else None
+    zone = call.constant_zone(0)
     return Typed(_instant(call), DateTimeType(zone), is_constant=True)
 
 
 @function("now64", (0, 2))
 def now64(call: Call) -> Typed:
-    type_ = DateTime64Type(call.constant_int(0, 3), call.constant_text(1) if len(call.args) > 1 else None)
+    type_ = DateTime64Type(call.constant_int(0, 3), call.constant_zone(1))
     micros = int(call.environment.now * 1_000_000)
     unit = 10 ** max(0, 6 - type_.precision)
     return Typed(cast(f"make_timestamp({micros // unit * unit})", type_), type_, is_constant=True)
@@ -275,7 +299,7 @@ def format_date_time(call: Call) -> Typed:
     pattern = _translated(call, call.constant_text(1), _FORMAT) if len(call.args) > 1 else "%Y-%m-%d %H:%M:%S"
     value = _time(call)
     if len(call.args) > 2:
-        zone = call.constant_text(2)
+        zone = call.constant_zone(2)
         value = Typed(value.sql, DateTimeType(zone) if isinstance(value.type, DateTimeType) else value.type)
     return Typed(f"strftime({local_time(value, call.environment.zone)}, {text(pattern)})", STRING)
 
@@ -302,7 +326,7 @@ def month_name(call: Call) -> Typed:
 
 @function("parseDateTime STR_TO_DATE TO_TIMESTAMP_MYSQL", (2, 3), any_case=True)
 def parse_date_time(call: Call) -> Typed:
-    zone = call.constant_text(2) if len(call.args) > 2 else None
+    zone = call.constant_zone(2)
     pattern = _translated(call, call.constant_text(1), _PARSE)
     local = f"strptime({call.args[0].sql}, {text(pattern)})"
     return Typed(from_zone(local, zone or call.environment.zone), DateTimeType(zone or call.environment.zone))
@@ -311,6 +335,6 @@ def parse_date_time(call: Call) -> Typed:
 @function("parseDateTimeBestEffort", (1, 2))
 def parse_best_effort(call: Call) -> Typed:
     """Only the ISO forms; anything else fails instead of being guessed."""
-    zone = call.constant_text(1) if len(call.args) > 1 else None
+    zone = call.constant_zone(1)
     type_ = DateTimeType(zone)
     return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.types import BoolType, DecimalType, FloatType, IntegerType
+from sql.casts import wrap_64, wrap_integer
 from sql.functions.registry import Call, define, function
 from sql.type_inference import as_integer, is_number
-from sql.typed import FLOAT64, INT8, Typed, cast
+from sql.typed import FLOAT64, INT8, UINT8, Typed, cast
 
 
 def _float_function(template: str) -> Callable[[Call], Typed]:
@@ -28,15 +29,15 @@ for _names, _template in (
     ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"), ("exp10", "pow(10, {0})"),
     ("log ln", "pando_log({0}, ln({0}))"), ("log2", "pando_log({0}, log2({0}))"),
     ("log10", "pando_log({0}, log10({0}))"),
-    ("log1p", "pando_log(1 + {0}, ln(1 + {0}))"), ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
+    ("log1p", "pando_log1p({0})"), ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
     ("asin", "asin({0})"), ("acos", "acos({0})"), ("atan", "atan({0})"), ("sinh", "sinh({0})"), ("cosh", "cosh({0})"),
     ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
-    ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "lgamma({0})"), ("tgamma", "gamma({0})"),
+    ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "pando_lgamma({0})"), ("tgamma", "gamma({0})"),
 ):  # fmt: skip
     define(_names, _float_function(_template), 1, any_case=True)
 define("pow power", _float_function("pow({0}, {1})"), 2, any_case=True)
 define("atan2", _float_function("atan2({0}, {1})"), 2, any_case=True)
-define("hypot", _float_function("sqrt({0} * {0} + {1} * {1})"), 2, any_case=True)
+define("hypot", _float_function("pando_hypot({0}, {1})"), 2, any_case=True)
 define("pi", lambda call: Typed("pi()", FLOAT64, is_constant=True), 0, any_case=True)
 define("e", lambda call: Typed("exp(1)", FLOAT64, is_constant=True), 0)
 
@@ -45,14 +46,18 @@ define("e", lambda call: Typed("exp(1)", FLOAT64, is_constant=True), 0)
 def sign(call: Call) -> Typed:
     if not is_number(call.args[0].type):
         raise call.wrong_type(0, "a number")
-    return Typed(cast(f"sign({call.args[0].sql})", INT8), INT8)
+    value = call.args[0]
+    return Typed(cast(f"sign({cast(value.sql, UINT8) if isinstance(value.type, BoolType) else value.sql})", INT8), INT8)
 
 
 # Rounding -------------------------------------------------------------------------------------------------------------
 
 
 def _digits(call: Call) -> int:
-    return call.constant_int(1, 0)
+    digits = call.constant_int(1, 0)
+    if not -32768 <= digits <= 32767:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{call.name}: the scale {digits} must be from -32768 to 32767")
+    return digits
 
 
 def _rounding(integer: str, real: Callable[[str, int], str]) -> Callable[[Call], Typed]:
@@ -63,12 +68,16 @@ def _rounding(integer: str, real: Callable[[str, int], str]) -> Callable[[Call],
         if isinstance(value.type, (IntegerType, BoolType)):
             type_ = as_integer(value.type)
             if digits >= 0:
-                return Typed(cast(value.sql, type_), type_)
+                return Typed(value.sql, value.type)
             unit = 10**-digits if digits > -19 else 10**19
-            return Typed(cast(integer.format(f"CAST({value.sql} AS HUGEINT)", unit), type_), type_)
+            rounded = wrap_64(integer.format(f"CAST({value.sql} AS HUGEINT)", unit), IntegerType(64, type_.signed))
+            sql = wrap_integer(rounded, IntegerType(64, type_.signed), type_)
+            return Typed(f"({sql} <> 0)" if isinstance(value.type, BoolType) else sql, value.type)
         if isinstance(value.type, DecimalType):
             if digits >= value.type.scale:
                 return value
+            if digits < value.type.scale - 38:
+                return Typed(cast(f"({value.sql} * 0)", value.type), value.type)
             return Typed(cast(_decimal(call, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
@@ -90,7 +99,7 @@ def _scaled(function: str) -> Callable[[str, int], str]:
     def real(sql: str, digits: int) -> str:
         if digits == 0:
             return f"{function}({sql})"
-        unit = float(10 ** abs(digits))
+        unit = float(10 ** min(abs(digits), 308))
         return (
             f"({function}({sql} * {unit!r}) / {unit!r})" if digits > 0 else f"({function}({sql} / {unit!r}) * {unit!r})"
         )
@@ -124,6 +133,16 @@ def round_to_exp2(call: Call) -> Typed:
 
 
 MACROS = (
+    # 1 + x forgets the digits of a small x: what is lost there is put back as a factor.
+    r"""pando_log1p(x) AS CASE WHEN x = -1 THEN CAST('-inf' AS DOUBLE) WHEN x < -1 THEN CAST('nan' AS DOUBLE)
+        WHEN 1 + x = 1 OR isinf(x) OR isnan(x) THEN x ELSE ln(1 + x) * (x / ((1 + x) - 1)) END""",
+    r"""pando_lgamma(x) AS CASE WHEN x < 0 AND x = trunc(x) AND NOT isinf(x) THEN CAST('nan' AS DOUBLE)
+        ELSE lgamma(x) END""",
+    r"""pando_hypot(a, b) AS CASE WHEN isinf(a) OR isinf(b) THEN CAST('inf' AS DOUBLE)
+        WHEN greatest(abs(a), abs(b)) > 1e150 OR greatest(abs(a), abs(b)) < 1e-150
+        THEN CASE WHEN a = 0 AND b = 0 THEN 0.0::DOUBLE ELSE greatest(abs(a), abs(b))
+            * sqrt(1 + pow(least(abs(a), abs(b)) / greatest(abs(a), abs(b)), 2)) END
+        ELSE sqrt(a * a + b * b) END""",
     r"pando_rint(x) AS CASE WHEN abs(x - trunc(x)) = 0.5 THEN 2 * round(x / 2) ELSE round(x) END",
     r"pando_log(x, r) AS CASE WHEN x > 0 THEN r WHEN x = 0 THEN CAST('-inf' AS DOUBLE) ELSE CAST('nan' AS DOUBLE) END",
     r"pando_exp(x) AS CASE WHEN x > 709.782712893384 THEN CAST('inf' AS DOUBLE) ELSE exp(x) END",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from parts.errors import UserError
+from parts.type_parser import check_timezone
 from parts.types import (
     ArrayType,
     BoolType,
@@ -83,6 +84,12 @@ class Call:
                 "ILLEGAL_COLUMN", f"Argument {position + 1} of function {self.name} must be a constant string"
             )
         return value
+
+    def constant_zone(self, position: int) -> str | None:
+        """The time zone that an argument names, if there is one. Raises ``UserError`` 36 for an unknown zone."""
+        if position >= len(self.args):
+            return None
+        return check_timezone(self.constant_text(position) or None)
 
 
 Build = Callable[[Call], Typed]
@@ -196,9 +203,36 @@ def apply(rule: Rule, call: Call) -> Typed:
     stripped = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in args)
     result = rule.build(replace(call, args=stripped))
     type_ = make_nullable(result.type) if nullable else result.type
+    if nullable and not result.type.is_nullable:
+        if type_.is_nullable:
+            result = _null_for_null(result, args)
+        else:  # an array cannot be NULL: it is computed from the default under the NULL
+            filled = zip(args, stripped, strict=True)
+            known = tuple(_filled(given, bare) if given.type.is_nullable else bare for given, bare in filled)
+            result = rule.build(replace(call, args=known))
     if rule.low_cardinality and _keeps_low_cardinality(args, type_):
         type_ = LowCardinalityType(type_)
     return _finished(replace(result, type=type_), constant)
+
+
+_HIDES_NULL = ("coalesce(", "CASE ", "list_transform(", "greatest(", "least(", "concat_ws(", "list_append(")
+
+
+def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
+    """A NULL argument makes the result NULL also where DuckDB's text would answer something else."""
+    sql = result.sql
+    for arg in sorted(args, key=lambda arg: -len(arg.sql)):
+        sql = sql.replace(arg.sql, "")
+    if not any(word in sql for word in _HIDES_NULL):
+        return result
+    missing = " OR ".join(f"{arg.sql} IS NULL" for arg in args if arg.type.is_nullable)
+    return replace(result, sql=f"(CASE WHEN {missing} THEN NULL ELSE {result.sql} END)")
+
+
+def _filled(given: Typed, bare: Typed) -> Typed:
+    from sql.scope import default_sql
+
+    return replace(bare, sql=f"coalesce({given.sql}, {default_sql(bare.type)})")
 
 
 def _finished(result: Typed, constant: bool) -> Typed:

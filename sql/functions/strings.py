@@ -17,11 +17,11 @@ from sql.typed import STRING, UINT8, UINT64, Typed, cast, text
 
 
 def string(call: Call, position: int) -> str:
-    """The argument as VARCHAR; it must be a String or FixedString."""
+    """The argument as VARCHAR; it must be a String or FixedString (with the zeros at its end)."""
     value = call.args[position]
     if not is_string(value.type):
         raise call.wrong_type(position, "String")
-    return to_text(value, call.environment.zone) if isinstance(value.type, FixedStringType) else value.sql
+    return f"decode({value.sql})" if isinstance(value.type, FixedStringType) else value.sql
 
 
 def number(call: Call, position: int) -> str:
@@ -54,8 +54,9 @@ define("upper ucase", _ascii_case("pando_upper"), 1, any_case=True)
 define("lowerUTF8", _simple("lower({0})", 1), 1)
 define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
 define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _simple("array_to_string(list_transform(string_split(lower({0}), ' '), "
-                          "lambda w: upper(w[1]) || w[2:]), ' ')", 1), 1, any_case=True)  # fmt: skip
+define("initcap", _simple("array_to_string(list_transform(regexp_extract_all(pando_lower({0}), "
+                          "'[a-z0-9]+|[^a-z0-9]+'), lambda w: pando_upper(w[1]) || w[2:]), '')", 1), 1,
+       any_case=True)  # fmt: skip
 define("leftUTF8", _simple("left({0}, {1})", 1), 2)
 define("rightUTF8", _simple("right({0}, {1})", 1), 2)
 define("left", _simple("pando_byte_left({0}, {1})", 1), 2, any_case=True)
@@ -191,8 +192,9 @@ _REPEATED = guards.Most(
 def _pad(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         fill = string(call, 2) if len(call.args) > 2 else "' '"
+        fill = f"coalesce(nullif({fill}, ''), ' ')" if len(call.args) > 2 else fill
         size = guards.room(number(call, 1), "1", _PADDED)
-        return Typed(f"{name}({string(call, 0)}, CAST({size} AS INTEGER), {fill})", STRING)
+        return Typed(f"{name}({string(call, 0)}, pando_pad_length({size}), {fill})", STRING)
 
     return build
 
@@ -263,7 +265,8 @@ def char(call: Call) -> Typed:
 def ascii_code(call: Call) -> Typed:
     from sql.typed import INT32
 
-    return Typed(f"CAST(CASE WHEN {string(call, 0)} = '' THEN 0 ELSE ascii({string(call, 0)}) END AS INTEGER)", INT32)
+    first = f"substr(hex(encode({string(call, 0)})), 1, 2)"
+    return Typed(f"(CASE WHEN {string(call, 0)} = '' THEN 0 ELSE CAST('0x' || {first} AS INTEGER) END)", INT32)
 
 
 @function("hex", 1, any_case=True)
@@ -314,23 +317,29 @@ def split_by(call: Call) -> Typed:
 @function("splitByWhitespace", (1, 2))
 def split_by_whitespace(call: Call) -> Typed:
     words = f"list_filter(regexp_split_to_array({string(call, 0)}, '\\s+'), lambda w: w <> '')"
-    return Typed(words, ArrayType(STRING))
+    return _limited(call, words, 1)
 
 
 @function("splitByNonAlpha", (1, 2))
 def split_by_non_alpha(call: Call) -> Typed:
     words = f"list_filter(regexp_split_to_array({string(call, 0)}, '[\\s[:punct:]]+'), lambda w: w <> '')"
-    return Typed(words, ArrayType(STRING))
+    return _limited(call, words, 1)
 
 
 @function("splitByRegexp", (2, 3))
 def split_by_regexp(call: Call) -> Typed:
-    return Typed(f"regexp_split_to_array({string(call, 1)}, {text(call.constant_text(0))})", ArrayType(STRING))
+    return _limited(call, f"regexp_split_to_array({string(call, 1)}, {text(call.constant_text(0))})", 2)
+
+
+def _limited(call: Call, words: str, position: int) -> Typed:
+    """At most as many words as the argument says; 0 is no limit."""
+    limit = call.constant_int(position, 0)
+    return Typed(f"{words}[1:{limit}]" if limit > 0 else words, ArrayType(STRING))
 
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
-    return Typed(f"regexp_extract_all({string(call, 0)}, '[a-zA-Z]+')", ArrayType(STRING))
+    return _limited(call, f"regexp_extract_all({string(call, 0)}, '[a-zA-Z]+')", 1)
 
 
 @function("arrayStringConcat", (1, 2))
@@ -348,11 +357,14 @@ MACROS = (
     # ASCII letters only, as in ClickHouse's byte functions.
     r"pando_lower(s) AS translate(s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')",
     r"pando_upper(s) AS translate(s, 'abcdefghijklmnopqrstuvwxyz', 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')",
+    r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
+        THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
     r"pando_even_hex(h) AS CASE WHEN length(h) % 2 = 1 THEN '0' || h ELSE h END",
     r"pando_replace(s, old, new) AS CASE WHEN old = '' THEN s ELSE replace(s, old, new) END",
     r"""pando_substring(s, start, size) AS CASE
         WHEN start = 0 THEN ''
-        WHEN start < 0 AND -start > length(s) AND size >= 0 THEN substr(s, 1, greatest(length(s) + start + size, 0))
+        WHEN start < 0 AND -start > length(s) AND size >= 0
+        THEN substr(s, 1, greatest(length(s) + start + least(size, 4294967295), 0))
         WHEN size < 0 THEN substr(s, start, greatest(length(substr(s, start)) + size, 0))
         ELSE substr(s, start, least(size, 4294967295)) END""",
     r"""pando_byte_substring(s, start, size) AS CASE WHEN strlen(s) = length(s) THEN pando_substring(s, start, size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from parts.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import number, string
@@ -14,9 +15,8 @@ def _position(fold: str, length: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         haystack, needle = (f"{fold}({string(call, i)})" if fold else string(call, i) for i in (0, 1))
         if len(call.args) > 2:
-            start = f"greatest({number(call, 2)}, 1)"
-            rest = f"substr({haystack}, {start})"
-            found = f"(CASE WHEN instr({rest}, {needle}) = 0 THEN 0 ELSE instr({rest}, {needle}) + {start} - 1 END)"
+            macro = "pando_position_from" if length == "bytes" else "pando_character_from"
+            found = f"{macro}({haystack}, {needle}, greatest({number(call, 2)}, 1))"
             return Typed(cast(found, UINT64), UINT64)
         if length == "bytes":
             found = (
@@ -59,7 +59,9 @@ define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
 define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
 define("hasSubstr_string", _test("contains({0}, {1})"), 2)
 define("match REGEXP_MATCHES", _test("regexp_matches({0}, {1}, 's')"), 2)
-define("hasToken", _test(r"list_contains(regexp_split_to_array({0}, '[^a-zA-Z0-9\x80-\xff]+'), {1})"), 2)
+define(
+    "hasToken", _test(r"({1} <> '' AND list_contains(regexp_split_to_array({0}, '[^a-zA-Z0-9\x80-\xff]+'), {1}))"), 2
+)
 
 
 def _like(operator: str) -> Callable[[Call], Typed]:
@@ -107,12 +109,29 @@ def _groups(pattern: str) -> int:
 def extract_all(call: Call) -> Typed:
     pattern = call.constant_text(1)
     group = 1 if _groups(pattern) else 0
-    return Typed(f"regexp_extract_all({string(call, 0)}, {text(pattern)}, {group}, 's')", ArrayType(STRING))
+    found = f"regexp_extract_all({string(call, 0)}, {text(pattern)}, {group}, 's')"
+    # An empty match ends the search.
+    return Typed("[]::VARCHAR[]" if _matches_nothing(pattern) else found, ArrayType(STRING))
+
+
+def _matches_nothing(pattern: str) -> bool:
+    import re
+
+    try:
+        return re.compile(pattern).match("") is not None
+    except re.error:
+        return False
 
 
 @function("regexpExtract REGEXP_EXTRACT", (2, 3), any_case=True)
 def regexp_extract(call: Call) -> Typed:
-    group = call.constant_int(2, 1)
+    groups = _groups(call.constant_text(1))
+    group = call.constant_int(2, 1 if groups else 0)
+    if not 0 <= group <= groups:
+        raise UserError(
+            "INDEX_OF_POSITIONAL_ARGUMENT_IS_OUT_OF_RANGE",
+            f"regexpExtract: the index {group} must be from 0 to {groups}, the groups of the pattern",
+        )
     return Typed(
         f"coalesce(regexp_extract({string(call, 0)}, {text(call.constant_text(1))}, {group}, 's'), '')", STRING
     )
@@ -153,7 +172,7 @@ def _multi(call: Call) -> list[str]:
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
     value = string(call, 0)
-    tests = " OR ".join(f"contains({value}, {needle})" for needle in _multi(call)) or "false"
+    tests = " OR ".join(f"({needle} <> '' AND contains({value}, {needle}))" for needle in _multi(call)) or "false"
     return Typed(f"({tests})", UINT8, is_condition=True)
 
 
@@ -172,45 +191,54 @@ def _url(pattern: str, group: int = 1) -> Callable[[Call], Typed]:
 
 
 define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://"), 1)
-define("domain", _url("^(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//(?:[^@/]*@)?([^:/?#]+)"), 1)
-define("domainWithoutWWW", _url(r"^(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//(?:[^@/]*@)?(?:www\.)?([^:/?#]+)"), 1)
-define("path", _url("^(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//[^/?#]+([^?#]*)"), 1)
+# A host has a dot and none of the letters that no host has; the scheme may be missing.
+_HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
+_SCHEME = rf"^(?:(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//)?(?:{_HOST}*@)?"
+define("domain", _url(rf"{_SCHEME}({_HOST}*\.{_HOST}+)(?:[:/?#]|$)"), 1)
+define("domainWithoutWWW", _url(rf"{_SCHEME}(?:www\.)?({_HOST}*\.{_HOST}+)(?:[:/?#]|$)"), 1)
+
+
+@function("path", 1)
+def path(call: Call) -> Typed:
+    behind = f"regexp_replace({string(call, 0)}, '^[^/?#]*//', '')"
+    return Typed(f"regexp_extract({behind}, '^[^/?#]*(/[^?#]*)', 1)", STRING)
+
+
 define("queryString", _url(r"\?([^#]*)"), 1)
 define("fragment", _url("#(.*)$"), 1)
-define("cutQueryString", _url(r"^([^?#]*)"), 1)
+define("cutQueryString", lambda call: Typed(rf"regexp_replace({string(call, 0)}, '\?[^#]*', '')", STRING), 1)
 
 
-def _json_path(call: Call) -> str:
-    """``$."a"[0]`` from keys and 1-based indices."""
+def _json_element(call: Call, document: str) -> str:
+    """The element that constant keys and indices lead to. An index counts from 1 (from the end if negative) the
+    elements of an array and the members of an object."""
     path = "$"
     for position in range(1, len(call.args)):
         value = call.args[position].value
         if isinstance(value, str):
             path += '."' + value.replace('"', '\\"') + '"'
-        elif isinstance(value, int) and value > 0:
-            path += f"[{value - 1}]"
+        elif isinstance(value, int):
+            holder = f"json_extract({document}, {text(path)})"
+            document, path = f"pando_json_member({holder}, {value})", "$"
         else:
-            raise call.wrong_type(position, "a constant key or a positive index")
-    return text(path)
-
-
-def _json(path: str, build: Callable[[str], Typed]) -> Typed:
-    return build(path)
+            raise call.wrong_type(position, "a constant key or index")
+    return f"json_extract({document}, {text(path)})"
 
 
 def _json_value(call: Call, convert: Callable[[str, str], Typed]) -> Typed:
     document = string(call, 0)
     checked = f"(CASE WHEN json_valid({document}) THEN {document} END)"
-    return convert(
-        f"json_extract({checked}, {_json_path(call)})", f"json_extract_string({checked}, {_json_path(call)})"
-    )
+    element = _json_element(call, checked)
+    return convert(element, f"json_extract_string({element}, '$')")
 
 
 @function("JSONExtractString", (1, None))
 def json_extract_string(call: Call) -> Typed:
     return _json_value(
         call,
-        lambda json, plain: Typed(f"coalesce(CASE WHEN json_type({json}) = 'VARCHAR' THEN {plain} END, '')", STRING),
+        lambda json, plain: Typed(
+            f"coalesce(CASE WHEN json_type({json}) = 'NULL' THEN '' ELSE {plain} END, '')", STRING
+        ),
     )
 
 
@@ -221,14 +249,12 @@ def json_extract_raw(call: Call) -> Typed:
 
 @function("JSONExtractInt", (1, None))
 def json_extract_int(call: Call) -> Typed:
-    return _json_value(
-        call, lambda json, plain: Typed(f"coalesce(TRY_CAST(trunc(TRY_CAST({plain} AS DOUBLE)) AS BIGINT), 0)", INT64)
-    )
+    return _json_value(call, lambda json, plain: Typed(f"coalesce(pando_json_integer({plain}), 0)", INT64))
 
 
 @function("JSONExtractUInt", (1, None))
 def json_extract_uint(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(f"coalesce(TRY_CAST({plain} AS UBIGINT), 0)", UINT64))
+    return _json_value(call, lambda json, plain: Typed(f"coalesce(pando_json_unsigned({plain}), 0)", UINT64))
 
 
 @function("JSONExtractFloat", (1, None))
@@ -239,7 +265,12 @@ def json_extract_float(call: Call) -> Typed:
 @function("JSONExtractBool", (1, None))
 def json_extract_bool(call: Call) -> Typed:
     return _json_value(
-        call, lambda json, plain: Typed(f"coalesce(TRY_CAST({plain} AS BOOLEAN), false)", UINT8, is_condition=True)
+        call,
+        lambda json, plain: Typed(
+            f"coalesce(json_type({json}) <> 'VARCHAR' AND TRY_CAST({plain} AS BOOLEAN), false)",
+            UINT8,
+            is_condition=True,
+        ),
     )
 
 
@@ -261,3 +292,21 @@ def json_length(call: Call) -> Typed:
 @function("isValidJSON", 1)
 def is_valid_json(call: Call) -> Typed:
     return Typed(f"json_valid({string(call, 0)})", UINT8, is_condition=True)
+
+
+MACROS = (
+    r"""pando_position_from(s, needle, start) AS CASE WHEN start > strlen(s) + 1 THEN 0
+        WHEN needle = '' THEN start
+        ELSE list_transform([pando_byte_substring(s, start, 1099511627776)], lambda r: CASE WHEN contains(r, needle)
+            THEN strlen(left(r, instr(r, needle) - 1)) + start ELSE 0 END)[1] END""",
+    r"""pando_character_from(s, needle, start) AS CASE WHEN start > length(s) + 1 THEN 0
+        WHEN needle = '' THEN start
+        ELSE list_transform([substr(s, start)], lambda r: CASE WHEN contains(r, needle)
+            THEN instr(r, needle) + start - 1 ELSE 0 END)[1] END""",
+    r"""pando_json_member(j, n) AS CASE json_type(j)
+        WHEN 'ARRAY' THEN json_extract(j, '$[*]')[n] WHEN 'OBJECT' THEN json_extract(j, '$.*')[n] END""",
+    r"""pando_json_integer(t) AS CASE WHEN regexp_full_match(t, '-?[0-9]+') THEN TRY_CAST(t AS BIGINT)
+        ELSE TRY_CAST(trunc(TRY_CAST(t AS DOUBLE)) AS BIGINT) END""",
+    r"""pando_json_unsigned(t) AS CASE WHEN regexp_full_match(t, '[0-9]+') THEN TRY_CAST(t AS UBIGINT)
+        ELSE TRY_CAST(trunc(TRY_CAST(t AS DOUBLE)) AS UBIGINT) END""",
+)

@@ -1,0 +1,128 @@
+"""Sorting arrays and what is computed from all their elements: sums, extremes, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.types import ArrayType, FloatType, NullableType, strip_nullable
+from sql.functions.arrays import Mapped, array_type, or_default
+from sql.functions.registry import Call, define, function
+from sql.type_inference import as_integer, difference_type, is_integer, is_number, sum_result
+from sql.typed import FLOAT64, Typed, cast
+
+
+def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
+    direction = "DESC" if descending else "ASC"
+
+    def build(call: Call) -> Typed:
+        if call.args[0].apply is None:
+            type_ = array_type(call)
+            items = call.args[0].sql
+            if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last both ways
+                known = f"list_sort(list_filter({items}, lambda q: NOT isnan(q)), 'DESC')"
+                rest = f"list_filter({items}, lambda q: q IS NULL OR isnan(q))"
+                return Typed(f"list_concat({known}, list_sort({rest}, 'ASC', 'NULLS LAST'))", type_)
+            return Typed(f"list_sort({items}, '{direction}', 'NULLS LAST')", type_)
+        mapped = Mapped(call)
+        item = mapped.variable if mapped.list == mapped.array.sql else f"{mapped.variable}[1]"
+        keyed = mapped.transformed(f"struct_pack(k := {mapped.body.number}, v := {item})")
+        # A stable sort: DuckDB's list_sort compares whole structs, so the position comes second.
+        numbered = (
+            f"list_transform({keyed}, lambda p, i: struct_pack(k := p.k, i := {'-i' if descending else 'i'}, v := p.v))"
+        )
+        return Typed(
+            f"list_transform(list_sort({numbered}, '{direction}', 'NULLS LAST'), lambda p: p.v)",
+            ArrayType(mapped.inner[0]),
+        )
+
+    return build
+
+
+define("arraySort", _sorted("arraySort", False), (1, None), nulls=False)
+define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=False)
+
+
+def _values(call: Call) -> Typed:
+    """The array to aggregate: the lambda's values, or the array itself."""
+    if call.args[0].apply is None:
+        return Typed(call.args[0].sql, array_type(call))
+    mapped = Mapped(call)
+    return Typed(mapped.transformed(), ArrayType(mapped.body.type))
+
+
+@function("arraySum", (1, None), nulls=False)
+def array_sum(call: Call) -> Typed:
+    values = _values(call)
+    type_ = sum_result(strip_nullable(values.type.inner))  # type: ignore[attr-defined]
+    return Typed(cast(f"coalesce(list_sum({values.sql}), 0)", type_), type_)
+
+
+@function("arrayAvg", (1, None), nulls=False)
+def array_avg(call: Call) -> Typed:
+    values = _values(call)
+    if not is_number(values.type.inner):  # type: ignore[attr-defined]
+        raise call.wrong_type(0, "an array of numbers")
+    return Typed(f"coalesce(list_avg({values.sql}), 0.0::DOUBLE)", FLOAT64)
+
+
+@function("arrayProduct", (1, None), nulls=False)
+def array_product(call: Call) -> Typed:
+    """Of integers with the wrap-around of 64 bits; 0 of nothing."""
+    values = _values(call)
+    inner = strip_nullable(values.type.inner)  # type: ignore[attr-defined]
+    if not is_number(inner):
+        raise call.wrong_type(0, "an array of numbers")
+    if not is_integer(inner):
+        return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN list_product({values.sql}) ELSE 0.0::DOUBLE END)", FLOAT64)
+    signed = as_integer(inner).signed
+    wide, low = ("HUGEINT", "signed") if signed else ("UHUGEINT", "unsigned_wide")
+    product = (
+        f"list_reduce(list_transform({values.sql}, lambda q: CAST(q AS {wide})), "
+        f"lambda p, q: CAST(pando_low_{low}(p * q) AS {wide}))"
+    )
+    return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN CAST({product} AS DOUBLE) ELSE 0.0::DOUBLE END)", FLOAT64)
+
+
+def _list_extreme(name: str) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        values = _values(call)
+        inner = values.type.inner  # type: ignore[attr-defined]
+        bare = inner.inner if isinstance(inner, NullableType) else inner
+        if isinstance(bare, FloatType):
+            known = f"list_filter({values.sql}, lambda x: NOT isnan(x))"
+            return or_default(f"coalesce({name}({known}), {name}({values.sql}))", inner)
+        return or_default(f"{name}({values.sql})", inner)
+
+    return build
+
+
+define("arrayMin", _list_extreme("list_min"), (1, None), nulls=False)
+define("arrayMax", _list_extreme("list_max"), (1, None), nulls=False)
+
+
+@function("arrayCumSum", (1, None), nulls=False)
+def array_cum_sum(call: Call) -> Typed:
+    values = _values(call)
+    type_ = ArrayType(sum_result(strip_nullable(values.type.inner)))  # type: ignore[attr-defined]
+    running = f"list_transform({values.sql}, lambda x, i: list_sum(list_slice({values.sql}, 1, i)))"
+    return Typed(cast(running, type_), type_)
+
+
+@function("arrayDifference", (1, None), nulls=False)
+def array_difference(call: Call) -> Typed:
+    values = _values(call)
+    inner = values.type.inner  # type: ignore[attr-defined]
+    type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
+    wide = "HUGEINT" if is_integer(inner) else "DOUBLE"
+    steps = (
+        f"list_transform({values.sql}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
+        f"CAST(list_extract({values.sql}, i - 1) AS {wide}) END)"
+    )
+    return Typed(cast(steps, type_), type_)
+
+
+@function("arrayCompact", 1)
+def array_compact(call: Call) -> Typed:
+    value = call.args[0].sql
+    kept = f"list_filter({value}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({value}, i - 1))"
+    return Typed(kept, array_type(call))
