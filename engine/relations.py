@@ -43,6 +43,8 @@ class SessionRelations:
     context: Context
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+        if database is None and table in self.context.session.external_tables:
+            return self.context.session.external_tables[table]
         database = self.context.database(database)
         tables = self.engine.system_databases.get(database)
         if tables is not None:

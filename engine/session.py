@@ -11,6 +11,7 @@ import pyarrow as pa
 from parts.query_status import MemoryTracker
 from parts.types import DataType
 from sql.formats.text_write import Statistics
+from sql.relation import ArrowRelation
 from sql.settings import SettingValue
 
 
@@ -22,6 +23,8 @@ class Session:
     settings: dict[str, SettingValue] = field(default_factory=dict)
     user: str = "default"
     query_id: str = ""
+    external_tables: Mapping[str, ArrowRelation] = field(default_factory=dict)
+    """Tables that the statement's request brings along."""
     profile: str = "default"
 
     @property

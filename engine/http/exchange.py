@@ -11,12 +11,14 @@ Invariants:
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -24,6 +26,7 @@ from engine.config import UserConfig
 from engine.http.body import decompressed, joined
 from engine.http.compressed_blocks import block_reader
 from engine.http.compression import choose_compressor
+from engine.http.forms import MOST_BYTES, Form, external_tables, read_form
 from engine.http.request import QueryRequest
 from engine.http.sessions import SessionStore
 from engine.http.spill import Spill, SpillSpace
@@ -95,7 +98,11 @@ class Exchange:
             return data
 
     def _start(self) -> bytes:
+        form = self._read_form()
         session = self._enter_session()
+        if form.files:
+            settings = settings_of(session.settings, self._engine.config.timezone)
+            session.external_tables = external_tables(form.files, self._request.table_options, settings)
         parsed, text, data = self._statement(session)
         if self._is_cancelled:
             raise CancelledError
@@ -169,6 +176,21 @@ class Exchange:
         return json.dumps({name: str(count) for name, count in self.counts.items()}, separators=(",", ":"))
 
     # -- the question -----------------------------------------------------------------------------------------------
+
+    def _read_form(self) -> Form:
+        """A form's fields become the request's, and its body is used up."""
+        request = self._request
+        if request.completed is None or request.is_read_only:
+            return Form()
+        stream = decompressed(self._body, request.content_encoding)
+        body = stream.read(MOST_BYTES + 1)
+        if len(body) > MOST_BYTES:
+            raise UserError("LIMIT_EXCEEDED", f"The form is longer than {MOST_BYTES} bytes")
+        form = read_form(body, request.boundary)
+        self._request = replace(request.completed(form.fields), content_encoding="", decompresses_blocks=False)
+        self._body = io.BytesIO()
+        self.query_id = self._request.query_id or self.query_id
+        return form
 
     def _enter_session(self) -> Session:
         """The session of this statement: a copy, because URL settings last for one request."""

@@ -7,11 +7,12 @@ Source: ClickHouse documentation, "HTTP Interface".
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
+from engine.http.forms import boundary_of, is_table_option
 from parts.errors import UserError
 from sql.settings import SettingValue, canonical_name, parse_setting
 
@@ -47,6 +48,11 @@ class QueryRequest:
     origin: str = ""
     compresses_blocks: bool = False
     decompresses_blocks: bool = False
+    boundary: str = ""
+    """Of a form that holds the rest of the request."""
+    completed: Callable[[list[tuple[str, str]]], QueryRequest] | None = None
+    """The request with the fields of its form."""
+    table_options: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_read_only(self) -> bool:
@@ -57,17 +63,33 @@ class QueryRequest:
 def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
     """From an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    boundary = boundary_of(headers.get("content-type", ""))
     try:
         pairs = parse_qsl(
             scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=10_000
         )
     except ValueError as error:
         raise UserError("BAD_ARGUMENTS", f"Cannot read the URL parameters: {error}") from None
-    if headers.get("content-type", "").startswith("multipart/form-data"):
-        raise UserError("NOT_IMPLEMENTED", "External tables (multipart/form-data) are not supported")
-    own, settings, parameters = _sorted_out(pairs)
+    request = _request(scope["method"], headers, pairs, is_form=bool(boundary))
+    if not boundary:
+        return request
+
+    def completed(fields: list[tuple[str, str]]) -> QueryRequest:
+        """What the form says, but for who asks: that was decided before it was read."""
+        more = [(name, value) for name, value in fields if name not in ("user", "password")]
+        return _request(scope["method"], headers, [*pairs, *more], is_form=True)
+
+    return replace(request, boundary=boundary, completed=completed)
+
+
+def _request(
+    method: str, headers: Mapping[str, str], pairs: Sequence[tuple[str, str]], *, is_form: bool
+) -> QueryRequest:
+    options = {name: value for name, value in pairs if is_form and is_table_option(name)}
+    own, settings, parameters = _sorted_out([pair for pair in pairs if pair[0] not in options])
     return QueryRequest(
-        method=scope["method"],
+        method=method,
+        table_options=options,
         query=own.get("query", ""),
         database=own.get("database") or headers.get("x-clickhouse-database", ""),
         credentials=_credentials(own, headers),
