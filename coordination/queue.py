@@ -25,7 +25,7 @@ from dataclasses import replace
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_set import PartSet
 from coordination.queue_index import INSERTS, QueueCounts, QueueIndex, QueueItem
-from coordination.queue_rules import FETCH_SLOT, MERGE_SLOT, Action, Limits, LocalParts, Rules, Wait, size_class
+from coordination.queue_rules import FETCH_SLOT, MERGE_SLOT, Action, Limits, LocalParts, Rules, Wait, size_key
 from coordination.queue_schedule import Rank, Schedule
 from parts.part_name import PartName
 
@@ -228,10 +228,10 @@ class ReplicationQueue:
             self._schedule.release(FETCH_SLOT)
         if limits.free_merge_slots > 0:
             self._schedule.release(MERGE_SLOT, limits.free_merge_slots)
-            largest = size_class(limits.max_merge_bytes)
+            largest = size_key(limits.max_merge_bytes)
             for key in self._schedule.parked_on():
                 if isinstance(key, tuple) and key <= largest:
-                    self._schedule.release(key, limits.free_merge_slots)
+                    self._schedule.release(key)
 
     def _start(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | None:
         """``None``: it may not run, and is parked."""

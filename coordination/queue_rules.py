@@ -15,9 +15,9 @@ from parts.part_name import PartName
 FETCH_SLOT, MERGE_SLOT, NEVER = "a fetch slot", "a merge slot", "never"
 
 
-def size_class(size: int) -> tuple[str, int]:
-    """What a merge too large for the free slots is parked on: a smaller class never waits for a larger one."""
-    return ("size", size.bit_length())
+def size_key(size: int) -> tuple[str, int]:
+    """What a merge too large for the free slots is parked on."""
+    return ("size", size)
 
 
 class ActionKind(Enum):
@@ -161,7 +161,7 @@ class Rules:
             return self._wait(item, "no merge slot is free", MERGE_SLOT, old_at)
         if size > limits.max_merge_bytes:
             reason = f"source parts size ({size} bytes) is greater than the current maximum ({limits.max_merge_bytes})"
-            return self._wait(item, reason, size_class(size), old_at)
+            return self._wait(item, reason, size_key(size), old_at)
         return Action(ActionKind.MERGE, item.name, entry)
 
     def _judge_fetch(self, item: QueueItem, limits: Limits, reason: str) -> Action | Wait:

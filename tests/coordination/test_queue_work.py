@@ -92,6 +92,15 @@ def test_small_merge_passes_large_ones_that_wait_for_an_idle_pool() -> None:
     assert drain(queue, disk) == [ActionKind.MERGE] * COUNT
 
 
+def test_merge_that_fits_is_not_kept_back_by_larger_ones_before_it() -> None:
+    disk = Disk()
+    queue = queue_of(merges(disk, [1500, 1400, 1300, 1100]))
+    assert queue.next_action(disk, Limits(1, 4, 100)) is None
+    action = queue.next_action(disk, Limits(1, 4, 1200))
+    assert action is not None
+    assert action.name.endswith("3")
+
+
 def test_entries_under_a_drop_wait_for_it_and_are_looked_at_once() -> None:
     gone = LogEntry(EntryType.DROP_RANGE, drop_range("p", COUNT), 1.0, "r2")
     queue = queue_of([*(fetch(number) for number in range(COUNT)), gone])
