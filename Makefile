@@ -42,7 +42,7 @@ test: check-tools $(VENV)/.dev lint ## Lint, types, layering, then every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
-	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark"
+	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark and not clients"
 
 test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py

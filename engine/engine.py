@@ -88,10 +88,10 @@ class Engine:
         try:
             make_directories(self.path)
             self._lock_directory()
+            self.uuid = server_uuid(self.path)
             database.spill_to(database.Spill(spill_directory(self.config), self.config.max_temporary_data_on_disk_size))
             self._watchdog.start()
             self._on_stop.callback(self._watchdog.stop)
-            self.uuid = server_uuid(self.path)
             self.replication = Replication.from_config(self.config, self.path)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)

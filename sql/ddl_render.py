@@ -27,7 +27,7 @@ def render_create(create: CreateTable) -> str:
     if create.comment:
         lines.append(f"COMMENT {quote_string(create.comment)}")
     if create.as_select:
-        lines.append(f"AS {create.as_select}")
+        lines.append(f"{'EMPTY ' if create.is_empty else ''}AS {create.as_select}")
     return "\n".join(lines)
 
 

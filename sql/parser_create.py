@@ -46,6 +46,7 @@ class _Clauses:
     comment: str = ""
     as_table: TableRef | None = None
     as_select: str = ""
+    is_empty: bool = False
 
 
 def create(stream: TokenStream) -> Statement:
@@ -113,6 +114,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         comment=clauses.comment,
         as_table=clauses.as_table,
         as_select=clauses.as_select,
+        is_empty=clauses.is_empty,
         **clauses.keys,
     )
 
@@ -239,7 +241,8 @@ def _clauses(stream: TokenStream) -> _Clauses:
         elif stream.at("COMMENT"):
             stream.next()
             clauses.comment = stream.string("comment")
-        elif stream.at("AS"):
+        elif stream.at("AS") or stream.at("EMPTY", "AS"):
+            clauses.is_empty = stream.accept("EMPTY")
             stream.next()
             _as(stream, clauses)
         elif token.kind == "word" and token.upper in ("TTL", "EMPTY", "CLONE", "REFRESH", "POPULATE", "TO"):

@@ -57,6 +57,8 @@ class CreateTable:
     comment: str = ""
     as_table: TableRef | None = None
     as_select: str = ""
+    is_empty: bool = False
+    """The query of ``as_select`` gives the columns alone."""
 
 
 @dataclass(frozen=True, slots=True)

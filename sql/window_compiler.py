@@ -10,6 +10,7 @@ from parts.types import IntegerType, make_nullable, strip_nullable
 from sql.casts import convert
 from sql.dialect import not_implemented
 from sql.functions.combinators import compile_aggregate, find_combined
+from sql.functions.windows import window_function_name
 from sql.scope import default_sql
 from sql.syntax_tree import Function, WindowSpec
 from sql.type_inference import supertype
@@ -30,6 +31,7 @@ def compile_window(compiler: ExpressionCompiler, node: Function) -> Typed:
     if node.window is None:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
     spec = _spec(compiler, node.window)
+    node = replace(node, name=window_function_name(node.name))
     over = f" OVER ({_over(compiler, spec)})"
     if node.nulls == "IGNORE":
         raise not_implemented(f"{node.name} … IGNORE NULLS")

@@ -17,6 +17,7 @@ from sql.settings import Settings
 
 if TYPE_CHECKING:
     from engine.engine import Engine
+    from engine.tables.table import Table
 
 STRING = StringType()
 UINT8 = IntegerType(8, signed=False)
@@ -43,6 +44,16 @@ def refuse_system(database: str) -> None:
     """Raises 164 (READONLY) for a database that the server makes up."""
     if database in SYSTEM_NAMES:
         raise UserError("READONLY", f"The database {database} is read-only")
+
+
+def check_alter_sync(table: Table, context: Context) -> None:
+    """Raises 48 (NOT_IMPLEMENTED) for a statement that would have to wait for a table's other replicas."""
+    if context.settings.alter_sync > 1 and table.definition.engine_name.startswith("Replicated"):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"Setting alter_sync = {context.settings.alter_sync} is not supported for replicated tables; accepted are "
+            "0 and 1. SYSTEM SYNC REPLICA on the others waits for them",
+        )
 
 
 def rows_result(columns: list[tuple[str, DataType]], rows: list[tuple[object, ...]]) -> QueryResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.config import Config
-from engine.interpreter.context import Context, refuse_system
+from engine.interpreter.context import Context, check_alter_sync, refuse_system
 from engine.interpreter.inserts import insert_select
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
@@ -46,8 +46,8 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
             "ENGINE_REQUIRED",
             f"CREATE TABLE {statement.table.table} names no engine; add ENGINE = MergeTree",
         )
-    table = context.engine.catalog.create_table(database, replace(create, as_table=None, as_select=""))
-    if table is not None and statement.as_select:
+    table = context.engine.catalog.create_table(database, replace(create, as_table=None, as_select="", is_empty=False))
+    if table is not None and statement.as_select and not statement.is_empty:
         insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)
     return QueryResult()
 
@@ -97,7 +97,9 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     if statement.if_exists and context.engine.catalog.find(database, statement.table.table) is None:
         return QueryResult()
-    context.engine.catalog.table(database, statement.table.table).truncate()
+    table = context.engine.catalog.table(database, statement.table.table)
+    check_alter_sync(table, context)
+    table.truncate()
     return QueryResult()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordination.paths import TablePaths
 from coordination.table_nodes import drop_dead_replica
-from engine.interpreter.context import Context
+from engine.interpreter.context import Context, check_alter_sync
 from engine.session import QueryResult
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import OptimizeOptions, Table
@@ -15,6 +15,7 @@ from sql.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
 
 def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
     table = _table(statement.table, context)
+    check_alter_sync(table, context)
     partition_id = statement.partition_id
     if statement.partition is not None:
         partition_id = context.engine.partition_id(table, statement.partition, context)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from engine.engine import Engine
     from engine.interpreter.context import Context
 
+_OFFERS = frozenset({"send_progress_in_http_headers"})
+"""Clients switch these on where they are listed."""
 _TIER_CODES = {"Production": 0, "Obsolete": 4, "Experimental": 8, "Beta": 12, "PrivatePreview": 16}
 _TIERS = f"Enum8({', '.join(f'{name!r} = {code}' for name, code in _TIER_CODES.items())})"
 
@@ -22,7 +24,11 @@ _TIERS = f"Enum8({', '.join(f'{name!r} = {code}' for name, code in _TIER_CODES.i
 def _settings(context: Context) -> Iterator[Row]:
     table, settings = settings_table(), context.settings
     readonly = int(settings.readonly == 1)
-    rows = {name: _row(name, known, settings, readonly) for name, known in table.session.items()}
+    rows = {
+        name: _row(name, known, settings, readonly)
+        for name, known in table.session.items()
+        if name in HONOURED or name not in _OFFERS
+    }
     for name, honoured in HONOURED.items():
         if name not in rows:  # a parameter of URLs in ClickHouse
             known = KnownSetting(name, honoured.type, text_of(honoured.default), "Production", True, ())

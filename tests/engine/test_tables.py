@@ -214,3 +214,10 @@ def test_a_block_of_many_partitions_is_refused_whole(local: Local) -> None:
     assert local.value("SELECT count() FROM t") == 0
     local.run(insert.format("SETTINGS max_partitions_per_insert_block = 0"))
     assert local.value("SELECT count() FROM t") == 150
+
+
+def test_create_empty_as_select(local: Local) -> None:
+    """dbt makes its tables so, and fills them afterwards."""
+    local.run("CREATE TABLE e ENGINE = MergeTree() ORDER BY n SETTINGS index_granularity = 8 EMPTY AS (SELECT 1 AS n)")
+    assert local.run("SELECT count() FROM e") == [(0,)]
+    assert local.run("SELECT name, type FROM system.columns WHERE table = 'e'") == [("n", "UInt8")]

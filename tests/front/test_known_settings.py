@@ -105,8 +105,6 @@ def test_accepted_value(name: str, text: object, value: object) -> None:
     ("name", "text", "code", "message"),
     [
         ("max_rows_to_read_leaf", "10", 48, "Setting max_rows_to_read_leaf = '10' is not supported; accepted is '0'"),
-        ("alter_sync", 2, 48, "accepted is '1' or '0'"),
-        ("replication_alter_partitions_sync", 2, 48, "replication_alter_partitions_sync"),
         ("dialect", "kusto", 48, "accepted is 'clickhouse'"),
         ("load_balancing", "best", 36, "'first_or_random', 'hostname_levenshtein_distance'"),
         ("session_timezone", "Mars", 36, "Mars"),

@@ -188,7 +188,6 @@ _IS_HARMLESS = re.compile("|".join([*_HARMLESS.split(), *_HARMLESS_PATTERNS.spli
 _IS_HARMLESS_FOR_TABLES = re.compile("|".join(_TABLE_HARMLESS_PATTERNS.split()))
 
 ACCEPTED = {
-    "alter_sync": "0",
     "final": "1",
     "deduplicate_insert": "backward_compatible_choice",
     "max_partition_size_to_drop": "0",

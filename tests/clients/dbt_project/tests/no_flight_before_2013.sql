@@ -1,0 +1,1 @@
+SELECT * FROM {{ ref('flights') }} WHERE day < toDate('2013-01-01')
