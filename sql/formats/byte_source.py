@@ -23,8 +23,18 @@ class ByteSource:
         self._stream = stream
         self._held = b""
         self._position = 0
+        self._accounted_bytes = 0
         self.format_name = format_name
         self.status = status
+
+    def hold(self, size: int) -> None:
+        """Accounts what the caller keeps of a block, until :meth:`release`. Raises 241."""
+        self.status.memory.allocate(size, f"reading a block of {self.format_name}")
+        self._accounted_bytes += size
+
+    def release(self) -> None:
+        self.status.memory.free(self._accounted_bytes)
+        self._accounted_bytes = 0
 
     def at_end(self) -> bool:
         return not self._fill(1)

@@ -8,16 +8,19 @@ from concurrent.futures import Future
 from functools import partial
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from parts.errors import UserError
 from parts.pool import THREADS, submit
-from parts.query_status import QueryStatus
+from parts.query_status import MemoryTracker, QueryStatus
 
 CHUNK_BYTES = 2 << 20
 """Small enough to stay in the caches of a core, and for the first to be parsed while the rest still arrives."""
-MAX_ROW_BYTES = 128 << 20
+MAX_HEADER_BYTES = 4 << 20
+MAX_ROW_BYTES = 64 << 20
 """A longer row is refused while it is read: an unclosed quote, or a bomb, must not take the server's memory."""
+_CUT_MEMORY = 8
 _PARSE_INLINE_BYTES = 128 << 10
 _MOST_IN_FLIGHT = THREADS + 1
 
@@ -33,22 +36,23 @@ def row_chunks(
     ``cut(data)`` gives the length of the leading whole rows of ``data``, 0 if there is none. Raises 117 when a row is
     longer than :data:`MAX_ROW_BYTES`, before more of it is read.
     """
+    memory = status.memory if status is not None else MemoryTracker("for query")
     rest = first
     wanted = size
     while True:
         if status is not None:
             status.check()
-        data = stream.read(max(wanted - len(rest), 1 << 16))
+        # Looking for the end of a long row takes some times its bytes.
+        with memory.holding(_CUT_MEMORY * wanted if wanted > size else 0, "reading a long row"):
+            data = stream.read(max(wanted - len(rest), 1 << 16))
+            rest += data
+            end = cut(rest) if data and len(rest) >= wanted else 0
         if not data:
             break
-        rest += data
-        if len(rest) < wanted:
-            continue
-        end = cut(rest)
         if end:
             yield rest[:end]
             rest, wanted = rest[end:], size
-        else:
+        elif len(rest) >= wanted:
             wanted = next_read(len(rest), size)
     if rest:
         yield rest
@@ -114,17 +118,27 @@ def without_mark(first: bytes) -> bytes:
     return b"" if first == b"\xef\xbb\xbf" else first
 
 
-def read_line(stream: BinaryIO, rest: bytes) -> tuple[bytes, bytes]:
-    """The first line (without its end) and what was read behind it."""
-    while b"\n" not in rest:
-        data = stream.read(1 << 16)
+def read_line(stream: BinaryIO, rest: bytes, *, is_quoted: bool = False) -> tuple[bytes, bytes]:
+    """The first line (without its end) and what was read behind it; with ``is_quoted`` one in quotes is none.
+
+    Raises 117 for a line longer than :data:`MAX_HEADER_BYTES`.
+    """
+    while (end := _line_end(rest, is_quoted)) < 0:
+        if len(rest) > MAX_HEADER_BYTES:
+            raise UserError("INCORRECT_DATA", f"The header is longer than {MAX_HEADER_BYTES} bytes")
+        data = stream.read(max(1 << 16, len(rest)))
         if not data:
             return rest, b""
         rest += data
-        if len(rest) > MAX_ROW_BYTES:
-            raise UserError("INCORRECT_DATA", f"The header is longer than {MAX_ROW_BYTES} bytes")
-    line, _, behind = rest.partition(b"\n")
-    return line, behind
+    return rest[:end], rest[end + 1 :]
+
+
+def _line_end(data: bytes, is_quoted: bool) -> int:
+    if not is_quoted or b'"' not in data:
+        return data.find(b"\n")
+    buffer = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero((buffer == ord("\n")) & (np.cumsum(buffer == ord('"')) & 1 == 0))
+    return int(ends[0]) if len(ends) else -1
 
 
 def blocks_of(tables: Iterable[pa.Table], max_rows: int, max_bytes: int = 0) -> Iterator[pa.Table]:

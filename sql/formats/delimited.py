@@ -132,12 +132,7 @@ def _header(
 
 def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
     """The first line; in CSV a quoted name may hold line ends."""
-    line, rest = read_line(stream, rest)
-    while dialect.quote and line.count(b'"') % 2:
-        following, behind = read_line(stream, rest)
-        if not following and not behind:
-            break
-        line, rest = line + b"\n" + following, behind
+    line, rest = read_line(stream, rest, is_quoted=bool(dialect.quote))
     return line.removesuffix(b"\r") if dialect.quote else line, rest
 
 

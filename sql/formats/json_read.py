@@ -103,7 +103,7 @@ def _read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions)
         if table.num_rows == 0 or table.num_rows != _line_count(chunk):
             return None
         arrays = [_from_json(table.column(column.name), column, options) for column in columns]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, BadValueError, UserError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
         return None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 

@@ -43,26 +43,37 @@ def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
     source = ByteSource(stream, "Native", options.status)
     known = {column.name: column for column in columns}
     first_row = 1
-    while not source.at_end():
-        count, rows = source.number(), source.number()
-        if count > MAX_COLUMNS or rows > MAX_BLOCK_ROWS:
-            raise source.malformed(f"a block of {count} columns and {rows} rows")
-        arrays: dict[str, pa.Array] = {}
-        for _ in range(count):
-            name, type_ = source.text(), _type(source)
-            if name in arrays:
-                raise source.malformed(f"column {name!r} is twice in a block")
-            array = _located(source, type_, rows, name, first_row)
-            if name in known:
-                arrays[name] = converted(array, type_, known[name], options, first_row)
-            elif not options.skip_unknown_fields:
-                raise UserError("INCORRECT_DATA", f"Unknown column found in Native data: {name!r}")
-        if rows and count and not arrays:
-            asked = ", ".join(sorted(known))
-            raise UserError("THERE_IS_NO_COLUMN", f"None of the Native data's columns is asked for ({asked})")
-        if rows and count:
-            yield pa.table(arrays)
-        first_row += rows
+    try:
+        while not source.at_end():
+            count, rows = source.number(), source.number()
+            if count > MAX_COLUMNS or rows > MAX_BLOCK_ROWS:
+                raise source.malformed(f"a block of {count} columns and {rows} rows")
+            arrays = _block(source, count, rows, known, options, first_row)
+            if rows and count:
+                yield pa.table(arrays)
+            source.release()
+            first_row += rows
+    finally:
+        source.release()
+
+
+def _block(
+    source: ByteSource, count: int, rows: int, known: dict[str, Column], options: FormatOptions, first_row: int
+) -> dict[str, pa.Array]:
+    arrays: dict[str, pa.Array] = {}
+    for _ in range(count):
+        name, type_ = source.text(), _type(source)
+        if name in arrays:
+            raise source.malformed(f"column {name!r} is twice in a block")
+        array = _located(source, type_, rows, name, first_row)
+        if name in known:
+            arrays[name] = converted(array, type_, known[name], options, first_row)
+        elif not options.skip_unknown_fields:
+            raise UserError("INCORRECT_DATA", f"Unknown column found in Native data: {name!r}")
+    if rows and count and not arrays:
+        asked = ", ".join(sorted(known))
+        raise UserError("THERE_IS_NO_COLUMN", f"None of the Native data's columns is asked for ({asked})")
+    return arrays
 
 
 def _type(source: ByteSource) -> DataType:
@@ -114,7 +125,9 @@ def _values(source: ByteSource, type_: DataType, rows: int, is_null: np.ndarray 
     width = width_of(type_)
     if width is None:
         raise UserError("NOT_IMPLEMENTED", f"Type {type_} cannot be read from {source.format_name} data")
-    return from_bytes(source.matrix(rows, width), type_, is_null)
+    raw = source.matrix(rows, width)
+    source.hold(raw.size)
+    return from_bytes(raw, type_, is_null)
 
 
 def with_nulls(values: pa.Array, is_null: np.ndarray) -> pa.Array:

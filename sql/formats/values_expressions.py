@@ -23,6 +23,8 @@ from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions, shorten
 
 _STRING = re.compile(r"'(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
+_MOST_CHARACTERS, _MOST_NESTING = 262_144, 100
+_OPENING, _CLOSING = (np.frombuffer(marks, np.uint8) for marks in (b"([{", b")]}"))
 _FEW = 8  # distinct texts that are not worth looking for a common shape
 
 
@@ -30,6 +32,14 @@ def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
     """The values of the expressions, cast to the type. Raises ``BadValueError`` with the row of the first bad one."""
     encoded = pc.dictionary_encode(texts)
     distinct: list[str] = encoded.dictionary.to_pylist()
+    for code, text in enumerate(distinct):
+        if len(text) > _MOST_CHARACTERS or _nesting(text) > _MOST_NESTING:
+            index = int(pc.index(encoded.indices, pa.scalar(code, pa.int32())).as_py())
+            detail = (
+                f"An expression in VALUES may have {_MOST_CHARACTERS} characters and {_MOST_NESTING} brackets inside "
+                f"each other: {shorten(text)!r}"
+            )
+            raise BadValueError("SYNTAX_ERROR", index, text, detail)
     if len(distinct) > _FEW:
         values = _by_shape(distinct, encoded.indices, type_, options)
         if values is not None:
@@ -40,6 +50,7 @@ def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
     firsts = np.cumsum(counts) - counts
     pieces: list[pa.Array] = []
     for code, text in enumerate(distinct):
+        options.status.check()
         try:
             pieces.append(_evaluate_one(text, int(counts[code]), type_, options))
         except (UserError, BadValueError) as error:
@@ -49,6 +60,15 @@ def evaluate(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arr
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
     return pa.concat_arrays(pieces).take(pa.array(inverse))
+
+
+def _nesting(text: str) -> int:
+    """How deep brackets are inside each other, those in strings too."""
+    if text.count("(") + text.count("[") <= _MOST_NESTING:
+        return 0
+    data = np.frombuffer(text.encode(), np.uint8)
+    change = np.isin(data, _OPENING).astype(np.int32) - np.isin(data, _CLOSING).astype(np.int32)
+    return int(np.cumsum(change).max())
 
 
 def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions) -> pa.Array:

@@ -60,6 +60,7 @@ def read_texts(source: ByteSource, rows: int) -> pa.Array:
         if not len(values):
             values, used = _long_text(source), 0
         source.take(used)
+        source.hold(values.nbytes)
         size += values.nbytes
         if size > _MOST_COLUMN_BYTES:
             raise source.malformed(f"a column of strings has more than {_MOST_COLUMN_BYTES} bytes: send smaller blocks")
@@ -112,5 +113,4 @@ def _long_text(source: ByteSource) -> pa.Array:
         raise UserError(
             "TOO_LARGE_STRING_SIZE", f"A string of {size} bytes is too large: at most {MAX_TEXT_BYTES} bytes"
         )
-    with source.status.memory.holding(size, "reading a string"):
-        return pa.array([bytes(source.take(size))], pa.binary())
+    return pa.array([bytes(source.take(size))], pa.binary())
