@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
-from sql import parser_commands, parser_create, parser_insert
+from sql import parser_commands, parser_create, parser_insert, parser_show
 from sql.dialect import TokenStream, not_implemented
 from sql.parser_clauses import output_clauses, query_slice, setting_list
 from sql.statements import DescribeQuery, Explain, Insert, ParsedStatement, Select, Statement
@@ -159,7 +159,7 @@ _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
     "RENAME": parser_commands.rename,
     "TRUNCATE": parser_commands.truncate,
     "EXISTS": parser_commands.exists,
-    "SHOW": parser_commands.show,
+    "SHOW": parser_show.show,
     "DESCRIBE": _describe,
     "DESC": _describe,
     "USE": parser_commands.use,

@@ -1,4 +1,4 @@
-"""The short statements: DROP, RENAME, SHOW, SET, OPTIMIZE, SYSTEM and their like."""
+"""The short statements: DROP, RENAME, SET, OPTIMIZE, SYSTEM and their like."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ from sql.statements import (
     RenameTables,
     SetSettings,
     SettingLiteral,
-    ShowCreateDatabase,
-    ShowCreateTable,
-    ShowDatabases,
-    ShowProcesslist,
-    ShowTables,
     Statement,
     SystemCommand,
     TableRef,
@@ -141,42 +136,6 @@ def exists(stream: TokenStream) -> Statement:
     if stream.at("TABLE") and stream.peek(1).is_identifier:
         stream.next()
     return ExistsTable(table_ref(stream))
-
-
-def show(stream: TokenStream) -> Statement:
-    stream.next()
-    if stream.accept("DATABASES") or stream.accept("SCHEMAS"):
-        like, negated = _like(stream)
-        return ShowDatabases(like, negated)
-    if stream.accept("TABLES"):
-        database = None
-        if stream.accept("FROM") or stream.accept("IN"):
-            database = stream.identifier("database name")
-        like, negated = _like(stream)
-        return ShowTables(database, like, negated)
-    if stream.accept("PROCESSLIST"):
-        return ShowProcesslist()
-    if stream.accept("CREATE"):
-        if stream.accept("DATABASE"):
-            return ShowCreateDatabase(stream.identifier("database name"))
-        refuse_other_objects(stream, "SHOW CREATE")
-        if stream.at("TABLE") and stream.peek(1).is_identifier:
-            stream.next()
-        return ShowCreateTable(table_ref(stream))
-    if stream.peek().kind == "word":
-        raise not_implemented(f"SHOW {stream.peek().upper}")
-    return stream.fail("DATABASES", "TABLES", "CREATE", "PROCESSLIST")
-
-
-def _like(stream: TokenStream) -> tuple[str | None, bool]:
-    for word in ("WHERE", "LIMIT", "ILIKE"):
-        if stream.at(word) or stream.at("NOT", word):
-            raise not_implemented(f"SHOW … {word}")
-    negated = stream.accept("NOT")
-    if negated or stream.at("LIKE"):
-        stream.expect("LIKE")
-        return stream.string("pattern"), negated
-    return None, False
 
 
 def describe_table(stream: TokenStream) -> Statement:

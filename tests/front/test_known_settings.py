@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from engine.client.http_client import HttpClient
+from engine.config import Config
+from engine.engine import Engine
+from engine.http.server import HttpServer
 from parts.errors import PandoError, UserError
 from sql.settings import DEFAULT_SETTINGS, HONOURED, parse_setting, setting_kind, settings_of
 from sql.settings.table import settings_table
@@ -155,3 +159,43 @@ def test_session_timezone(client: HttpClient) -> None:
     assert client.rows(query, settings={"session_timezone": "Asia/Tokyo"}) == [
         ["1970-01-01 09:00:00", "Asia/Tokyo", "UTC"]
     ]
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpClient]:
+    """A server with profiles, and a session on it."""
+    config = Config.model_validate(
+        {
+            "path": tmp_path_factory.mktemp("profiles"),
+            "http_port": 0,
+            "interserver_http_port": None,
+            "users": {"default": {}, "web": {"profile": "careful"}},
+            "profiles": {"default": {"max_block_size": 11}, "careful": {"max_block_size": 22, "max_threads": 1}},
+        }
+    )
+    http, engine = HttpServer(config), Engine(config)
+    engine.start()
+    http.start(engine)
+    with HttpClient(port=http.port, settings={"session_id": "profiles"}) as client:
+        yield client
+    http.stop()
+    engine.stop()
+
+
+BLOCK = "SELECT getSetting('max_block_size'), currentProfiles()"
+
+
+def test_profiles(profiled: HttpClient) -> None:
+    assert profiled.rows(BLOCK) == [[11, ["default"]]]
+    assert profiled.rows(BLOCK, settings={"profile": "careful"})[0][0] == 22
+    profiled.execute("SET profile = 'careful', max_threads = 3")
+    assert profiled.rows("SELECT getSetting('max_block_size'), getSetting('max_threads')") == [[22, 3]]
+    with HttpClient(port=profiled.port, user="web") as web:
+        assert web.rows(BLOCK) == [[22, ["careful"]]]
+
+
+@pytest.mark.parametrize("settings", [{"profile": "nobody"}, {}])
+def test_a_profile_that_is_not_there(profiled: HttpClient, settings: dict[str, object]) -> None:
+    with pytest.raises(PandoError) as caught:
+        profiled.execute("SELECT 1" if settings else "SET profile = 'nobody'", settings=settings)
+    assert (caught.value.code, "nobody" in caught.value.message) == (180, True)

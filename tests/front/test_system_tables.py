@@ -98,3 +98,23 @@ def test_made_up_databases_are_read_only(client: HttpClient, database: str) -> N
         with pytest.raises(PandoError) as caught:
             client.execute(statement)
         assert caught.value.code == 164, statement
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SHOW SETTINGS LIKE 'max_block%'", [["max_block_size", "NonZeroUInt64", "65409"]]),
+        ("SHOW CHANGED SETTINGS ILIKE 'MAX_BLOCK%'", []),
+        ("SHOW SETTING max_block_size", [["65409"]]),
+        ("SHOW COLUMNS FROM shown.t LIKE 'k'", [["k", "UInt32", "NO", "PRI SOR", "5", ""]]),
+        ("SHOW FULL COLUMNS FROM t FROM shown NOT LIKE '_'", []),
+        ("EXISTS DATABASE shown", [[1]]),
+    ],
+)
+def test_show(client: HttpClient, table: str, statement: str, rows: list[list[object]]) -> None:
+    assert client.rows(statement) == rows
+
+
+def test_show_functions_and_engines(client: HttpClient) -> None:
+    assert client.rows("SHOW FUNCTIONS LIKE 'lowerU%'")[0][0] == "lowerUTF8"
+    assert [row[0] for row in client.rows("SHOW ENGINES")] == ["MergeTree", "ReplicatedMergeTree"]
