@@ -165,7 +165,8 @@ class Exchange:
             "read_rows", "read_bytes", "written_rows", "written_bytes", "total_rows_to_read", "result_rows",
             "deduplicated_blocks", "memory_usage",
         )  # fmt: skip
-        statistics = self._result.statistics if self._result is not None else None
+        source = self._result or self._process
+        statistics = source.statistics if source is not None else None
         counts = {name: getattr(statistics, name, 0) for name in names}
         counts["elapsed_ns"] = time.perf_counter_ns() - self._started
         return counts
@@ -174,6 +175,13 @@ class Exchange:
     def summary(self) -> str:
         """The JSON of ``X-ClickHouse-Summary``: counts as strings, as ClickHouse writes them."""
         return json.dumps({name: str(count) for name, count in self.counts.items()}, separators=(",", ":"))
+
+    @property
+    def progress(self) -> str:
+        """The JSON of ``X-ClickHouse-Progress``, as of now. From any thread."""
+        if self._process is not None:
+            self._process.refresh()
+        return self.summary
 
     # -- the question -----------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from engine.http.errors import error_headers, error_text
 from parts.errors import PandoError, UserError
@@ -192,6 +192,16 @@ class Connection(HttpToolsProtocol):
         self._answer_refusal()
         self._watch_for_lateness()
 
+    def send_progress(self, progress: bytes) -> None:
+        """``X-ClickHouse-Progress`` while a query runs: the head begins, with 200, and goes on with the answer."""
+        cycle = self._running
+        if cycle is None or cycle.disconnected or cycle.response_started or self._refusal is not None:
+            return
+        if not isinstance(cycle.transport, _BegunHead):
+            cycle.transport = _BegunHead(self.transport)  # type: ignore[assignment]
+            self.transport.write(STATUS_LINE[200])
+        self.transport.write(b"X-ClickHouse-Progress: " + progress + b"\r\n")
+
     # -- refusing ---------------------------------------------------------------------------------------------------
 
     def _refuse(self, status: int, error: PandoError) -> None:
@@ -212,7 +222,7 @@ class Connection(HttpToolsProtocol):
         self.cycle.disconnected = True
         self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
-        if self.cycle.response_started:
+        if self.cycle.response_started or isinstance(self.cycle.transport, _BegunHead):
             self.transport.close()
 
     def _answer_refusal(self) -> None:
@@ -247,6 +257,26 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             return
         self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)
+
+
+class _BegunHead:
+    """The transport of an answer whose status line is out already: drops the one it is given."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_first = True
+
+    def write(self, data: bytes) -> None:
+        if self._is_first:
+            self._is_first = False
+            data = data[data.index(b"\r\n") + 2 :]
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 def _has_left(connection: socket.socket) -> bool:

@@ -19,6 +19,7 @@ from engine.http.body import BodyPipe
 from engine.http.errors import as_pando_error, error_headers, error_text, exception_tag, exception_trailer, http_status
 from engine.http.exchange import Exchange
 from engine.http.metrics import Metrics
+from engine.http.protocol import Connection
 from engine.http.request import QueryRequest, parse_request
 from engine.http.sessions import SessionStore
 from engine.http.spill import SpillSpace
@@ -74,7 +75,8 @@ class QueryEndpoint:
             request = parse_request(scope)
             user = self._users.authenticate(request.credentials)
             timeout_seconds = self._seconds(request, "http_receive_timeout")
-            scope["state"]["connection"].send_timeout = self._seconds(request, "http_send_timeout")
+            connection: Connection = scope["state"]["connection"]
+            connection.send_timeout = self._seconds(request, "http_send_timeout")
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
             # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
             body = await _small_body(request, receive, pipe, timeout_seconds)
@@ -95,7 +97,7 @@ class QueryEndpoint:
         self._placed.add(exchange)
         try:
             with self._metrics.running():
-                await self._run(exchange, request, pipe, receive, send, body is None)
+                await self._run(exchange, request, pipe, receive, send, body is None, connection)
         finally:
             self._placed.discard(exchange)
 
@@ -107,11 +109,12 @@ class QueryEndpoint:
         receive: Receive,
         send: Send,
         has_more_body: bool,
+        connection: Connection,
     ) -> None:
         self._exchanges.add(exchange)
         watch = asyncio.ensure_future(_watch(receive, pipe, exchange, has_more_body))
         try:
-            await self._answer(exchange, request, send)
+            await self._answer(exchange, request, connection, send)
         except asyncio.CancelledError:
             exchange.cancel()
             raise
@@ -125,9 +128,9 @@ class QueryEndpoint:
             self._metrics.finished(counts)
             logger.debug("query %s of %s ended: %s", exchange.query_id, request.credentials.user, counts)
 
-    async def _answer(self, exchange: Exchange, request: QueryRequest, send: Send) -> None:
+    async def _answer(self, exchange: Exchange, request: QueryRequest, connection: Connection, send: Send) -> None:
         try:
-            data = await self._in_thread(exchange.start)
+            data = await self._started(exchange, request, connection)
         except Exception as problem:
             error = as_pando_error(problem)
             self._metrics.failed(error)
@@ -149,6 +152,17 @@ class QueryEndpoint:
             await send({"type": "http.response.body", "body": data})
             return
         await self._stream(exchange, data, headers, send)
+
+    async def _started(self, exchange: Exchange, request: QueryRequest, connection: Connection) -> bytes:
+        """The first bytes of the answer, progress told meanwhile."""
+        start = self._in_thread(exchange.start)
+        if not self._setting(request, "send_progress_in_http_headers"):
+            return await start
+        task = asyncio.ensure_future(start)
+        interval_seconds = max(int(self._setting(request, "http_headers_progress_interval_ms")), 1) / 1000
+        while not (await asyncio.wait({task}, timeout=min(interval_seconds, _NO_TIMEOUT_SECONDS)))[0]:
+            connection.send_progress(exchange.progress.encode())
+        return await task
 
     async def _stream(self, exchange: Exchange, data: bytes, headers: Headers, send: Send) -> None:
         tag = exception_tag()
@@ -188,7 +202,10 @@ class QueryEndpoint:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _seconds(self, request: QueryRequest, name: str) -> float:
-        return float(request.settings.get(name, getattr(self._profile, name))) or _NO_TIMEOUT_SECONDS
+        return float(self._setting(request, name)) or _NO_TIMEOUT_SECONDS
+
+    def _setting(self, request: QueryRequest, name: str) -> Any:
+        return request.settings.get(name, getattr(self._profile, name))
 
     def _common_headers(self, request: QueryRequest | None) -> Headers:
         config = self._engine.config
@@ -197,7 +214,7 @@ class QueryEndpoint:
             (b"x-clickhouse-timezone", config.timezone.encode()),
         ]
         if request is not None and request.origin and not config.http_options_response:
-            is_wanted = request.settings.get("add_http_cors_header", self._profile.add_http_cors_header)
+            is_wanted = self._setting(request, "add_http_cors_header")
             headers += [(b"access-control-allow-origin", b"*")] if is_wanted else []
         return headers
 

@@ -407,6 +407,40 @@ def test_concurrent_queries_beyond_the_limit(server: RunningServer) -> None:
                 thread.join(20)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(number) FROM numbers(50000000)",
+        "SELECT throwIf(number = 30000000) FROM numbers(50000000) FORMAT Null",
+    ],
+)
+def test_progress_in_headers(server: RunningServer, http: httpx.Client, query: str) -> None:
+    """The answer's head begins while the query runs."""
+    given = {"query": query, "send_progress_in_http_headers": 1, "http_headers_progress_interval_ms": 1}
+    for _ in range(2):
+        response = http.get("/", params=given)
+        assert response.status_code == 200
+        told = [json.loads(text) for text in response.headers.get_list("x-clickhouse-progress")]
+        assert told
+        assert {"read_rows", "read_bytes", "elapsed_ns"} <= set(told[0])
+        assert int(told[-1]["elapsed_ns"]) > int(told[0]["elapsed_ns"]) or len(told) == 1
+        if "throwIf" in query:
+            assert response.headers["x-clickhouse-exception-code"] == "395"
+            assert response.text.startswith("Code: 395.")
+        else:
+            assert response.text == "1249999975000000\n"
+    assert "x-clickhouse-progress" not in http.get("/", params={"query": query}).headers
+
+
+def test_pages_of_other_origins(http: httpx.Client) -> None:
+    query = {"query": "SELECT 1"}
+    origin = {"Origin": "http://elsewhere"}
+    assert "access-control-allow-origin" not in http.get("/", params=query, headers=origin).headers
+    allowed = {**query, "add_http_cors_header": "1"}
+    assert http.get("/", params=allowed, headers=origin).headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-origin" not in http.get("/", params=allowed).headers
+
+
 # -- pages ----------------------------------------------------------------------------------------------------------
 
 
