@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parts.arrays import LayoutError, rebuild
+from parts.arrays import LayoutError, checked_validity, dictionary_of, offsets_of, rebuild
 
 ROW_MULTIPLE = 8
 
@@ -41,17 +41,18 @@ def rebuild_window(
         raise LayoutError(f"{first + rows} rows are needed, {length} are there")
     first_byte, bit_bytes = first // 8, (rows + 7) // 8
     validity = buffers.next_window(first_byte, bit_bytes)
+    if validity is None:
+        checked_validity(None, length, nulls)
     unknown = -1 if nulls else 0
     if pt.is_dictionary(type_):
         codes = _present(buffers.next_window(4 * first, 4 * rows))
-        indices = pa.Array.from_buffers(type_.index_type, rows, [validity, codes], unknown)
-        return pa.DictionaryArray.from_arrays(indices, rebuild(type_.value_type, nodes, buffers.next))
+        dictionary = rebuild(type_.value_type, nodes, buffers.next)
+        return dictionary_of(type_, rows, unknown, validity, codes, dictionary)
     if pt.is_string(type_) or pt.is_binary(type_):
-        lengths = np.frombuffer(_present(buffers.next()), np.int32)
+        lengths = np.frombuffer(_present(buffers.next()), np.uint32)
         if len(lengths) != length:
             raise LayoutError(f"{length} lengths are needed, {len(lengths)} are there")
-        offsets = np.zeros(rows + 1, np.int32)
-        np.cumsum(lengths[first : first + rows], out=offsets[1:])
+        offsets = offsets_of(lengths[first : first + rows])
         data = _present(buffers.next_window(int(lengths[:first].sum(dtype=np.int64)), int(offsets[-1])))
         return pa.Array.from_buffers(type_, rows, [validity, pa.py_buffer(offsets), data], unknown)
     if pt.is_boolean(type_):

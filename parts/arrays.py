@@ -165,12 +165,15 @@ NextBuffer = Callable[[], pa.Buffer | None]
 def rebuild(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buffer: NextBuffer) -> pa.Array:
     """The array of ``type_``, read node by node and buffer by buffer. Raises :class:`LayoutError`."""
     length, nulls = next(nodes)
-    validity = next_buffer()
+    validity = checked_validity(next_buffer(), length, nulls)
     if pt.is_dictionary(type_):
-        indices = pa.Array.from_buffers(type_.index_type, length, [validity, _sized(next_buffer(), 4 * length)], nulls)
-        return pa.DictionaryArray.from_arrays(indices, rebuild(type_.value_type, nodes, next_buffer))
+        codes = _sized(next_buffer(), 4 * length)
+        dictionary = rebuild(type_.value_type, nodes, next_buffer)
+        return dictionary_of(type_, length, nulls, validity, codes, dictionary)
     if pt.is_struct(type_):
         children = [rebuild(type_.field(i).type, nodes, next_buffer) for i in range(type_.num_fields)]
+        if any(len(child) != length for child in children):
+            raise LayoutError(f"a tuple of {length} rows has elements of {[len(child) for child in children]} rows")
         return pa.Array.from_buffers(type_, length, [validity], nulls, children=children)
     if pt.is_list(type_):
         offsets = _offsets(next_buffer(), length)
@@ -191,11 +194,38 @@ def rebuild(type_: pa.DataType, nodes: Iterator[tuple[int, int]], next_buffer: N
     return pa.Array.from_buffers(type_, length, [validity, _sized(next_buffer(), size)], nulls)
 
 
-def _offsets(lengths: pa.Buffer | None, count: int) -> pa.Buffer:
-    offsets = np.empty(count + 1, np.int32)
+def checked_validity(validity: pa.Buffer | None, length: int, nulls: int) -> pa.Buffer | None:
+    """Raises :class:`LayoutError` where a checksum holds but the bits are too few for what they shall tell."""
+    if nulls > length or (validity is None and nulls):
+        raise LayoutError(f"{nulls} nulls in {length} rows, {'without' if validity is None else 'with'} validity bits")
+    return None if validity is None else _sized(validity, (length + 7) // 8)
+
+
+def dictionary_of(
+    type_: pa.DataType, length: int, nulls: int, validity: pa.Buffer | None, codes: pa.Buffer, dictionary: pa.Array
+) -> pa.DictionaryArray:
+    """Raises :class:`LayoutError` for an index outside the dictionary. With nulls alone there is no dictionary."""
+    indices = pa.Array.from_buffers(type_.index_type, length, [validity, codes], nulls)
+    is_all_null = length > 0 and indices.null_count == length
+    largest = int(np.frombuffer(codes, np.uint32, length).max()) if length else -1
+    if largest >= len(dictionary) and not (is_all_null and largest == 0):
+        raise LayoutError(f"index {largest} into a dictionary of {len(dictionary)}")
+    return pa.DictionaryArray.from_arrays(indices, dictionary)
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Arrow's offsets of unsigned lengths. Raises :class:`LayoutError` when they pass what offsets can tell."""
+    total = int(lengths.sum(dtype=np.uint64))
+    if total >= 1 << 31:
+        raise LayoutError(f"the lengths sum up to {total}")
+    offsets = np.empty(len(lengths) + 1, np.int32)
     offsets[0] = 0
-    np.cumsum(np.frombuffer(_sized(lengths, 4 * count), np.int32), out=offsets[1:])
-    return pa.py_buffer(offsets)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _offsets(lengths: pa.Buffer | None, count: int) -> pa.Buffer:
+    return pa.py_buffer(offsets_of(np.frombuffer(_sized(lengths, 4 * count), np.uint32, count)))
 
 
 def _last(offsets: pa.Buffer) -> int:

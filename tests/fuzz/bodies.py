@@ -92,7 +92,7 @@ def _body(format_name: str, types: tuple[str, ...], variant: int) -> bytes:
         makers = _FILES[format_name]
         return makers[variant % len(makers)](pa.RecordBatch.from_arrays(wires, schema=pa.schema(fields)))
     batch = pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in columns])
-    writer = format_name if FORMATS[format_name].writer is not None else "TabSeparated"
+    writer = format_name if FORMATS[format_name].writer is not None and format_name != "RawBLOB" else "TabSeparated"
     return b"".join(write_blocks(writer, columns, iter([batch, batch.slice(2, 7)])))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pathlib
 import shutil
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from parts.arrays import LayoutError, flatten, rebuild
 from parts.errors import CorruptionError
 from parts.layout import META_FILE
 from parts.reader import Part, open_part
@@ -117,3 +120,33 @@ def test_frames_of_another_place_are_found_by_the_file_hash(part_directory: path
     with pytest.raises(CorruptionError) as caught:
         open_part(part_directory).verify()
     assert caught.value.file == "k.bin"
+
+
+LAYOUTS = {
+    "an index outside its dictionary": (pa.dictionary(pa.int32(), pa.string()), [(2, 0), (1, 0)],
+                                        [None, np.array([0, 7], "<u4"), None, np.array([1], "<u4"), b"x"]),
+    "a negative index": (pa.dictionary(pa.int32(), pa.string()), [(1, 0), (1, 0)],
+                         [None, np.array([-1], "<i4"), None, np.array([1], "<u4"), b"x"]),
+    "lengths that pass 2 GiB": (pa.string(), [(3, 0)], [None, np.array([2**31, 2**31, 2], "<u4"), b"xx"]),
+    "one negative length": (pa.string(), [(2, 0)], [None, np.array([4, -4], "<i4"), b"xxxx"]),
+    "too few bytes": (pa.string(), [(1, 0)], [None, np.array([9], "<u4"), b"x"]),
+    "too few elements": (pa.list_(pa.int8()), [(1, 0), (2, 0)], [None, np.array([9], "<u4"), None, b"xx"]),
+    "too few validity bits": (pa.int8(), [(20, 1)], [b"\1", bytes(20)]),
+    "nulls without bits": (pa.int8(), [(2, 1)], [None, bytes(2)]),
+    "elements of a tuple that are too few": (pa.struct([("a", pa.int8())]), [(5, 0), (2, 0)], [None, None, bytes(2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_content_that_does_not_hold_together_is_refused_though_its_checksum_holds(name: str) -> None:
+    type_, nodes, buffers = LAYOUTS[name]
+    given = iter([None if data is None else pa.py_buffer(data) for data in buffers])
+    with pytest.raises(LayoutError):
+        rebuild(type_, iter(nodes), lambda: next(given))
+
+
+def test_a_column_of_nulls_alone_has_an_empty_dictionary() -> None:
+    array = pa.array([None, None], pa.dictionary(pa.int32(), pa.string()))
+    flat = flatten(array)
+    buffers = iter([buffer for buffer, _ in flat.buffers])
+    assert rebuild(array.type, iter(flat.nodes), lambda: next(buffers)).to_pylist() == [None, None]
