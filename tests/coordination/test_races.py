@@ -159,7 +159,7 @@ def test_window_cleanup_in_several_packets(members: list[Member], monkeypatch: p
 def test_window_cleanup_goes_on_while_merges_are_assigned(ensemble: MemoryEnsemble, members: list[Member]) -> None:
     """Every request of the cleaner meets a merge that was assigned since its last one."""
     one, two, _ = members
-    for number in range(1000):
+    for number in range(500):
         one.insert(f"b{number}", partition=f"p{number % 2}")
     busy = ensemble.connect()
 

@@ -376,7 +376,7 @@ def test_many_inserts_do_not_wait_for_the_period_of_cleaning(make_colony: MakeCo
         node.pool.wake = lambda task, delay_seconds=0.0: woken.append(task)  # type: ignore[method-assign]
     blocks = colony.nodes["r1"].table.paths.blocks
     most = 0
-    for number in range(400):
+    for number in range(220):
         colony.nodes[f"r{number % 2 + 1}"].insert(1, [number])
         if number % 5 == 0:
             for node in colony:
