@@ -101,9 +101,17 @@ def answers(con: ibis.BaseBackend) -> None:
     assert sum(batch.num_rows for batch in flights.to_pyarrow_batches(chunk_size=2)) == 6
 
 
+def memtables(con: ibis.BaseBackend) -> None:
+    weights = ibis.memtable({"carrier": ["UA", "AA"], "weight": [2, 3]})
+    weighted = con.table("flights").join(weights, "carrier").aggregate(total=(_.miles * _.weight).sum())
+    assert weighted.execute()["total"].tolist() == [3000 * 2 + 933 * 3]
+    copied = con.create_table("copied", pd.DataFrame({"k": [3, 1, 2]}), engine="MergeTree", order_by=[])
+    assert sorted(copied.k.execute()) == [1, 2, 3]
+
+
 def main() -> None:
     con = ibis.clickhouse.connect(host="127.0.0.1", port=PORT)
-    for part in (tables, expressions, joins, windows, answers):
+    for part in (tables, expressions, joins, windows, answers, memtables):
         part(con)
         print(part.__name__, "ok", flush=True)
 
