@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from engine.interpreter.context import STRING, Context, rows_result
+from engine.interpreter.result_limits import limited
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.statements import Explain, KillQuery, Select
 
 
 def select(statement: Select, context: Context) -> QueryResult:
-    return context.engine.select(statement.query, context)
+    return limited(context.engine.select(statement.query, context), context.settings)
 
 
 def explain(statement: Explain, context: Context) -> QueryResult:

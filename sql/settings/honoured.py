@@ -60,6 +60,11 @@ class Settings:
     max_memory_usage_for_user: int = _setting(
         "UInt64", 0, "Bytes of memory all queries of a user may use together (241); 0: any"
     )
+    max_result_rows: int = _setting("UInt64", 0, "Rows that a SELECT may answer (396); 0: any number")
+    max_result_bytes: int = _setting("UInt64", 0, "Bytes, uncompressed, that a SELECT may answer (396); 0: any number")
+    result_overflow_mode: str = _setting(
+        "OverflowMode", "throw", "Beyond these limits: throw, or break and answer part"
+    )
     join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
     max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
     readonly: int = _setting("UInt64", 0, "1: only reading and no change of settings; 2: only reading")

@@ -199,3 +199,14 @@ def test_a_profile_that_is_not_there(profiled: HttpClient, settings: dict[str, o
     with pytest.raises(PandoError) as caught:
         profiled.execute("SELECT 1" if settings else "SET profile = 'nobody'", settings=settings)
     assert (caught.value.code, "nobody" in caught.value.message) == (180, True)
+
+
+@pytest.mark.parametrize("limit", ["max_result_rows = 3", "max_result_bytes = 30"])
+def test_result_limits(client: HttpClient, limit: str) -> None:
+    query = "SELECT number FROM numbers(10)"
+    with pytest.raises(PandoError, match="Limit for result exceeded") as caught:
+        client.execute(f"{query} SETTINGS {limit}")
+    assert caught.value.code == 396
+    part = client.rows(f"{query} SETTINGS {limit}, result_overflow_mode = 'break', max_block_size = 2")
+    assert part == [[0], [1], [2], [3]]  # whole blocks, as ClickHouse answers
+    assert client.rows(f"SELECT count() FROM numbers(10) SETTINGS {limit}") == [[10]]

@@ -1,0 +1,43 @@
+"""``max_result_rows`` and ``max_result_bytes``: how much a SELECT may answer, and what happens beyond.
+
+With ``result_overflow_mode = 'break'`` the answer ends with the block that goes beyond the limit, as in ClickHouse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from engine.session import QueryResult
+from parts.errors import UserError
+from sql.settings import Settings
+
+
+def limited(result: QueryResult, settings: Settings) -> QueryResult:
+    """Reading the batches raises 396 (TOO_MANY_ROWS_OR_BYTES) beyond a limit, unless the mode is ``break``."""
+    if not (settings.max_result_rows or settings.max_result_bytes):
+        return result
+    return replace(result, batches=_within(result.batches, settings))
+
+
+def _within(batches: Iterator[pa.RecordBatch], settings: Settings) -> Iterator[pa.RecordBatch]:
+    most_rows, most_bytes = settings.max_result_rows, settings.max_result_bytes
+    cut = settings.max_block_size
+    rows = size = 0
+    for whole in batches:
+        for start in range(0, whole.num_rows, cut):
+            batch = whole.slice(start, cut)
+            rows += batch.num_rows
+            size += batch.nbytes
+            exceeded = _exceeded("rows", rows, most_rows) or _exceeded("bytes", size, most_bytes)
+            if exceeded and settings.result_overflow_mode == "throw":
+                raise UserError("TOO_MANY_ROWS_OR_BYTES", f"Limit for result exceeded, {exceeded}")
+            yield batch
+            if exceeded:
+                return
+
+
+def _exceeded(what: str, count: int, limit: int) -> str:
+    return f"max {what}: {limit}, current {what}: {count}" if limit and count > limit else ""
