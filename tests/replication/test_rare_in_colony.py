@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Callable
 from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
@@ -373,3 +374,71 @@ def test_lost_zookeeper_shows(make_colony: MakeColony) -> None:
         one.keeper.reconnect()
         one.step_all()
         assert shown() == (0, 0, "")
+
+
+def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is outdated and its time is over, but another replica is in the middle of its files."""
+    colony = make_colony(2, old_parts_lifetime=5)
+    one, two = colony
+    two.is_frozen = True
+    for key in range(2):
+        one.insert(1, [key])
+    two.step(two.task("pull log"))
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    wanted = one.path / "1_0_0_0"
+    assert "1_0_0_0" in one.outdated()
+    chosen = [part for part, _ in one.table.store.all_parts() if str(part.name) == "1_0_0_0"]
+    copied: list[str] = []
+    copy = shutil.copyfile
+
+    def copy_slowly(source: Path, target: Path) -> None:
+        if source.parent == wanted:
+            colony.now += 100
+            one.step(one.task("clean up"))
+            one.call(lambda table: table.delete_outdated(chosen))  # by a clean-up that chose it before
+            copied.append(source.name)
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_slowly)
+    two.step(two.task("execute queue 0"))
+    assert len(copied) == 2
+    assert two.keys() == [0]
+    one.step(one.task("clean up"))
+    assert not wanted.exists(), "the fetch is over"
+    two.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+
+
+@pytest.mark.parametrize("fault", [Fault.EXPIRE, Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+def test_outdated_parts_leave_zookeeper_before_the_disk(make_colony: MakeColony, fault: Fault) -> None:
+    """ZooKeeper goes away at the moment of deletion: a part that is listed is on disk."""
+    colony = make_colony(2, old_parts_lifetime=1e6)
+    one, two = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    outdated = sorted(one.outdated())
+    assert outdated == ["1_0_0_0", "1_1_1_0"]
+    seen: list[bool] = []
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if node is one and kind in ("multi", "delete") and "/parts/1_" in path:
+            seen.append(all((one.path / name).exists() for name in outdated))
+            return fault
+        return None
+
+    colony.on_request = on_request
+    colony.now += 2e6
+    one.step(one.task("clean up"))
+    assert seen
+    assert all(seen)
+    colony.on_request = lambda *_: None
+    listed = {name for name in outdated if two.keeper.exists(one.table.replica.part(name)) is not None}
+    assert listed <= {path.name for path in one.directories()}
+    one.keeper.reconnect()
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == two.keys() == [0, 1]
