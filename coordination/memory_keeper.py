@@ -146,6 +146,10 @@ class MemoryKeeper:
         return self._state
 
     @property
+    def is_lagging(self) -> bool:
+        return self._past is not None
+
+    @property
     def session_timeout_seconds(self) -> float:
         return 1.0
 

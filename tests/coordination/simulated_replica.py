@@ -71,6 +71,7 @@ class Replica:
         self.waiters: list[Waiter] = []
         self.unfinished: list[tuple[str, LogEntry, PartName]] = []
         self.is_crashed = False
+        self.steps_away = 0
         self.loaded_disk = False
 
     # LocalParts

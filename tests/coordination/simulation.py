@@ -34,13 +34,18 @@ from coordination.replica_activity import ReplicaAddress, activate
 from coordination.table_nodes import create_table_or_replica
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
+from tests.coordination.rules import watch_rules
 from tests.coordination.simulated_replica import DEFINITION, PARTITIONS, TABLE, Crash, History, Replica, Rows, Waiter
 
 
 class World:
-    def __init__(self, seed: int, *, replicas: int = 3, fault_rate: float = 0.03, max_logs: int = 40) -> None:
+    def __init__(
+        self, seed: int, *, replicas: int = 3, fault_rate: float = 0.03, max_logs: int = 40, outage: int = 0
+    ) -> None:
+        """``outage``: the steps that a crashed replica stays away."""
         self.random = random.Random(seed)
         self.now = 1000.0
+        self.outage = outage
         self.fault_rate = fault_rate
         self.settings = CleanupSettings(5, max_logs, 10_000, 10_000_000)
         self.ensemble = MemoryEnsemble(self.clock)
@@ -55,6 +60,7 @@ class World:
         for replica in self.replicas:
             create_table_or_replica(replica.keeper, TABLE, replica.name, DEFINITION)
         self.ensemble.faults = self.fault
+        watch_rules(self.ensemble, self.count)
 
     def clock(self) -> float:
         self.now += 0.01
@@ -118,10 +124,14 @@ class World:
             ("execute", self.execute, 5),
             ("merge", self.merge, 1),
             ("drop", self.drop, 0.1),
-            ("clean", self.clean, 0.3),
+            ("clean", self.clean, 3 if self.outage else 0.3),
             ("wait", self.wait, 1),
         ]
         if not replica.is_ready:
+            replica.steps_away += 1
+            if replica.is_crashed and replica.steps_away < self.outage:
+                replica.keeper.expire()
+                return
             if not replica.busy and self.random.random() < 0.4:
                 with self.actor(replica, "recover"):
                     self.recover(replica)
@@ -160,6 +170,8 @@ class World:
                 if len(keeper.children(TABLE.replicas)) == len(self.replicas):
                     raise
                 raise
+            if result.copied_entries:
+                self.count("clone took entries over")
             for part in result.parts_to_detach:
                 replica.active.remove(part)
                 replica.disk.pop(part, None)
@@ -422,6 +434,8 @@ class World:
             predicate = build_predicate(replica.keeper, TABLE, replica.queue, lambda: self.pull(replica))
         finally:
             replica.busy.discard("pull")
+        if any(predicate.committing.values()):
+            self.count("predicate met a lock")
         entries = []
         for partition in predicate.partition_ids():
             runs = [run for run in predicate.mergeable_runs(partition) if len(run) >= 2]

@@ -89,6 +89,8 @@ class Colony:
         """Sessions of processes that are gone."""
         self.on_failpoint: Callable[[Node, str], None] = lambda node, name: None
         self.on_request: Callable[[Node, str, str], Fault | None] = lambda node, kind, path: None
+        self.on_copy: Callable[[PartName, Node], None] = lambda part, node: None
+        """Before each file of a part that is fetched from the node."""
         self.on_wait: Callable[[], None] = self.step_others
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
@@ -385,6 +387,7 @@ class Node:
         snapshot, source = self.colony.node_at(base_url, self).replication.lend_part(endpoint, part)
         with snapshot:
             for file in source.iterdir():
+                self.colony.on_copy(part, self.colony.node_at(base_url, self))
                 shutil.copyfile(file, directory / file.name)
         engine.failpoints.failpoint("fetch.after_temporary_part")
 

@@ -17,7 +17,9 @@ from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault
 from engine.tables.table import OptimizeOptions
 from parts.errors import CancelledError, PandoError, UnknownOutcomeError
+from parts.part_name import PartName
 from recovery import flags
+from tests.coordination.rules import watch_rules
 from tests.replication.colony import Colony, Crash, Node
 
 
@@ -75,15 +77,20 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.random = self.colony.random
+        watch_rules(self.colony.ensemble, self._count)
         self._next_key = itertools.count(1)
         self._wiped: Node | None = None
         self._truncates_under_way = 0
+
+    def _count(self, rule: str) -> None:
+        self.counts[rule] += 1
 
     def run(self, rounds: int, steps: int) -> None:
         for _ in range(rounds):
             self.colony.on_request = self._fault
             self.colony.on_failpoint = self._perhaps_crash
             self.colony.on_wait = self._while_waiting
+            self.colony.on_copy = self._clean_up_meanwhile
             for _ in range(steps):
                 self.act()
             self.heal()
@@ -256,15 +263,20 @@ class Simulation:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def _fault(self, node: Node, kind: str, path: str) -> Fault | None:
+        if kind == "sync" and node.keeper.is_lagging:
+            self.counts["sync behind a lagging server"] += 1
         depth = len(self.colony.stack)
         if depth <= 2 and self.random.random() < 0.02:
             self._other_work(node)
         if self.random.random() < self.crash_rate / 3:
             self.counts["crash"] += 1
             node.die()
-        if self.random.random() < self.fault_rate:
+        is_deletion = kind == "multi" and "/parts/" in path
+        if self.random.random() < self.fault_rate * (10 if is_deletion else 1):
             fault = self.random.choice(list(Fault))
             self.counts[fault.name] += 1
+            if is_deletion:
+                self.counts["fault at a deletion"] += 1
             return fault
         return None
 
@@ -277,6 +289,13 @@ class Simulation:
         others = [other for other in self._up() if other not in self.colony.stack]
         if others:
             self.random.choice(others).step_random()
+
+    def _clean_up_meanwhile(self, part: PartName, source: Node) -> None:
+        """The replica that a part is fetched from deletes what is outdated."""
+        if self.random.random() < 0.2 and source not in self.colony.stack:
+            source.step(source.task("clean up"))
+            if str(part) in source.outdated():
+                self.counts["outdated part kept for a fetch"] += 1
 
     def _while_waiting(self) -> None:
         """Somebody waits: others work, and now and then a client too."""
@@ -301,6 +320,7 @@ class Simulation:
 
     def heal(self) -> None:
         self.colony.on_wait = self.colony.step_others
+        self.colony.on_copy = lambda part, node: None
         if self._wiped is not None:
             # A small table may lose most of its rows with the unacknowledged ones of one disk: the operator insists.
             flags.raise_flag(self.colony.ensemble.connect(), self._wiped.table.replica)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import engine.tables.replicated.merge_steps as merge_steps
-from tests.replication.colony import Colony
+from tests.replication.colony import Colony, install
 from tests.replication.simulation import Simulation, Weights
 
 MakeColony = Callable[..., Colony]
@@ -24,10 +26,22 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_steps, "_OPTIMIZE_SECONDS", 30.0)
 
 
-def run_faulty(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> None:
+@pytest.fixture
+def make_colony_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], MakeColony]:
+    """Several colonies in one test, each in a directory of its own."""
+
+    def at(number: int) -> MakeColony:
+        return lambda *args, **settings: install(monkeypatch, Colony(tmp_path / str(number), *args, **settings))
+
+    return at
+
+
+def run_faulty(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> Counter[str]:
     """Everything happens but the loss of a disk."""
     colony = make_colony(3, seed, selects_merges=True, **SETTINGS)
-    Simulation(colony).run(rounds, steps)
+    simulation = Simulation(colony)
+    simulation.run(rounds, steps)
+    return simulation.counts
 
 
 def run_disk_loss(make_colony: MakeColony, seed: int, rounds: int, steps: int) -> None:
@@ -49,13 +63,28 @@ SCENARIOS = [run_faulty, run_disk_loss, run_clones]
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("seed", range(6))
-def test_quick(make_colony: MakeColony, scenario: Callable[..., None], seed: int) -> None:
+def test_quick(make_colony: MakeColony, scenario: Callable[..., object], seed: int) -> None:
     scenario(make_colony, seed, rounds=2, steps=120)
+
+
+def test_every_rule_has_its_say(make_colony_at: Callable[[int], MakeColony]) -> None:
+    """A rule that never fires is not tested by random work."""
+    seen: Counter[str] = Counter()
+    for seed in range(4):
+        seen += run_faulty(make_colony_at(seed), seed, rounds=2, steps=120)
+    for rule in (
+        "a former activation was stopped",
+        "giving a quorum part up was stopped",
+        "outdated part kept for a fetch",
+        "fault at a deletion",
+        "sync behind a lagging server",
+    ):
+        assert seen[rule], f"never happened: {rule}; {seen}"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("seed", range(FIRST_SEED, END_SEED))
-def test_long(make_colony: MakeColony, scenario: Callable[..., None], seed: int) -> None:
+def test_long(make_colony: MakeColony, scenario: Callable[..., object], seed: int) -> None:
     scenario(make_colony, seed, rounds=4, steps=200)

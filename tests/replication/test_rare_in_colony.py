@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable
-from types import SimpleNamespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
