@@ -4,7 +4,7 @@ An id may be deleted only as the very node that was judged: one that was deleted
 that stay, and without it their repeat would be stored twice. So every deletion moves the version of the partition's
 *guard*, and expects it as it was before the ids were judged. The guard is ``block_numbers/<partition>``: it is there
 before the first id, and neither inserts nor merges move it. Ids are deleted by drops, failed quorums, parts that are
-lost, and the clean-up of the deduplication window.
+lost, and the clean-up of the deduplication window. A claimed token (``token_claim``) is an id like any other.
 """
 
 from __future__ import annotations
@@ -121,6 +121,6 @@ def _read(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, PartName | No
     return [
         (path, None, None)
         if answer is None
-        else (path, PartName.try_parse(answer[0].decode(errors="replace")), answer[1])
+        else (path, PartName.try_parse(answer[0].decode(errors="replace").partition("\n")[0]), answer[1])
         for path, answer in zip(paths, answers, strict=True)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -33,7 +34,6 @@ class Options:
     # reading
     columns: tuple[str, ...] = ()
     filter: str = ""
-    push_filters: bool = False
     partitions: int | None = None
     max_rows_per_task: int | None = None
     lease_seconds: float = 300.0
@@ -65,6 +65,17 @@ def is_of_catalog(given: Mapping[str, str]) -> bool:
     return any(name.lower().startswith(_COPY) for name in given)
 
 
+def refuse_secrets(given: Mapping[str, str]) -> None:
+    """Spark writes the options of catalog tables down: in its catalog, and with the columns into files and other
+    tables."""
+    if any(name.lower().removeprefix(_COPY) == "password" for name in given):
+        raise _bad(
+            "a catalog table must not have the option 'password': Spark keeps it readable, in its catalog and in the "
+            "metadata of columns. Name an environment variable of the driver in the option 'password_env' instead, or "
+            "load a frame with spark.read.format('pando').option('password', …) and make a temporary view of it"
+        )
+
+
 def parse_options(given: Mapping[str, str]) -> Options:
     """Raises ``UserError`` 36 naming the option."""
     lowered = {name.lower(): value for name, value in given.items()}
@@ -81,21 +92,26 @@ def parse_options(given: Mapping[str, str]) -> Options:
         if not values.get(name):
             raise _bad(f"the option {name!r} is missing; {_EXAMPLE}")
     for name in settings:
-        if name == "insert_deduplication_token":
-            raise _bad("setting.insert_deduplication_token is made by the connector; give the option 'token' instead")
+        if name in ("insert_deduplication_token", "insert_deduplication_token_check"):
+            raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
+    if _flag(values, "push_filters"):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "Format pando: the option 'push_filters' is not offered: Spark 4.3 keeps the filters of a frame's first "
+            "query for its later ones, and counts were wrong. Give a ClickHouse condition in the option 'filter'",
+        )
     database, table = _table(values["table"], values.get("database", ""))
     return Options(
         urls=_urls(values["url"]),
         table=table,
         database=database,
         user=values.get("user", ""),
-        password=values.get("password", ""),
+        password=_password(values),
         connect_timeout=_number(values, "connect_timeout", 5.0),
         timeout=_number(values, "timeout", 660.0),
         retries=_count(values, "retries", 6, least=0),
         columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
         filter=values.get("filter", ""),
-        push_filters=_flag(values, "push_filters"),
         partitions=_count(values, "partitions", 0) or None,
         max_rows_per_task=_count(values, "max_rows_per_task", 0) or None,
         lease_seconds=_number(values, "lease_seconds", 300.0),
@@ -109,6 +125,17 @@ def parse_options(given: Mapping[str, str]) -> Options:
     )
 
 
+def _password(values: Mapping[str, str]) -> str:
+    name = values.get("password_env", "")
+    if not name:
+        return values.get("password", "")
+    if "password" in values:
+        raise _bad("give 'password' or 'password_env', not both")
+    if name not in os.environ:
+        raise _bad(f"the environment variable {name!r}, named by the option 'password_env', is not set in the driver")
+    return os.environ[name]
+
+
 def _table(text: str, database: str) -> tuple[str, str]:
     """``hits`` or ``db.hits``; with the option ``database`` a dot belongs to the table's name."""
     if database:
@@ -120,7 +147,7 @@ def _table(text: str, database: str) -> tuple[str, str]:
 _EXAMPLE = "for example .option('url', 'http://127.0.0.1:8123').option('table', 'hits')"
 _NAMES = frozenset(
     {
-        "url", "table", "database", "user", "password", "connect_timeout", "timeout", "retries",
+        "url", "table", "database", "user", "password", "password_env", "connect_timeout", "timeout", "retries",
         "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "lease_seconds",
         "select_sequential_consistency",
         "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",

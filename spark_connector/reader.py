@@ -10,16 +10,16 @@ Invariants:
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError, error_from_code
 from parts.types import parse_type
 from spark_connector.options import Options
-from spark_connector.schema import check_read_schema, describe_table
+from spark_connector.schema import check_read_schema
 from spark_connector.transport import RefusedError, Transport
 
 if TYPE_CHECKING:
@@ -39,19 +39,18 @@ class ScanPartition(InputPartition):
 
 
 class PandoReader(DataSourceReader):
-    """Reads without pruning."""
+    """Made once for a loaded data frame: Spark keeps the planned tasks for every later use of the frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
-        self.filters: list[Filter] = []
 
     # -- planning, in the driver -------------------------------------------------------------------------------------
 
     def partitions(self) -> list[InputPartition]:
         """Asks one replica for a plan; another one when it cannot be asked or lags too much."""
         with Transport(self.options) as transport:
-            request = self._plan_request(transport)
+            request = self._plan_request()
             urls = _rotated(self.options.urls)
             url, plan = transport.try_servers(urls, lambda url: (url, self._plan(transport, url, request)))
         check_read_schema(self.schema, [(item["name"], parse_type(item["type"])) for item in plan["columns"]])
@@ -61,20 +60,13 @@ class PandoReader(DataSourceReader):
             for number, task in enumerate(plan["tasks"])
         ]
 
-    def _plan_request(self, transport: Transport) -> dict[str, Any]:
+    def _plan_request(self) -> dict[str, Any]:
         options = self.options
-        names = self.schema.fieldNames()
-        condition = ""
-        if self.filters:
-            from spark_connector.pushdown import to_condition
-
-            condition = to_condition(self.filters, {c.name: c.type for c in describe_table(transport)})
         return {
             "database": options.database,
             "table": options.table,
-            "columns": names,
+            "columns": self.schema.fieldNames(),
             "filter": options.filter,
-            "pushed": condition,
             "partitions": options.partitions,
             "max_rows_per_task": options.max_rows_per_task,
             "lease_seconds": options.lease_seconds,
@@ -126,7 +118,7 @@ class PandoReader(DataSourceReader):
                 except PandoError as error:
                     failures.append(error)
                 if not self._may_go_on(failures, partition):
-                    raise _final_error(failures, partition)
+                    raise _final_error(failures, partition, self.options)
 
     def _may_go_on(self, failures: list[PandoError], partition: ScanPartition) -> bool:
         """Another server may have the same parts (232: it has not) unbroken; a broken connection may heal."""
@@ -165,19 +157,6 @@ class PandoReader(DataSourceReader):
                 raise answer.failure(error) from None
 
 
-class PushingReader(PandoReader):
-    """Also lets the server choose granules by the filters. Every filter is returned: Spark applies it to the rows.
-
-    Spark 4 keeps the last pushed plan for every later query of the same loaded data frame, also for one with other
-    filters or none. So this is used only on request (option ``push_filters``), for a data frame that is loaded for
-    one query.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self.filters = list(filters)
-        return filters
-
-
 def _rotated(urls: tuple[str, ...]) -> tuple[str, ...]:
     """Scans of many jobs spread over the replicas."""
     start = random.randrange(len(urls))
@@ -194,11 +173,22 @@ def _behind(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
         rows = 0
 
 
-def _final_error(failures: list[PandoError], partition: ScanPartition) -> PandoError:
+def _final_error(failures: list[PandoError], partition: ScanPartition, options: Options) -> PandoError:
     """The first failure, unless it only says that the lease is gone: why the task could not go on, on every server."""
     tried = failures[-len(partition.urls) :]
-    if len(tried) == 1:
-        return tried[0]
-    reasons = "; ".join(error.message for error in tried)
     first = next((error for error in tried if error.code == 232), tried[0])
-    return error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")
+    reasons = "; ".join(error.message for error in tried)
+    if first.code == 232:
+        return error_from_code(
+            232,
+            f"The state of {options.full_name} that this data frame reads is gone: its parts were merged or dropped "
+            "since. Spark keeps what it planned when the frame was first used, so running the query again does not "
+            "help: load the frame (or make the view) again with spark.read.format('pando')…load(), and keep a result "
+            "that is used for long with cache() or a checkpoint. The option 'lease_seconds' (now "
+            f"{options.lease_seconds:g}) says how long the servers hold the parts between two reads. {reasons}",
+        )
+    return (
+        tried[0]
+        if len(tried) == 1
+        else error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")
+    )

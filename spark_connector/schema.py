@@ -70,7 +70,7 @@ def readable_schema(columns: Sequence[TableColumn], wanted: Sequence[str], table
 
 
 def with_options(schema: spark.StructType, options: Mapping[str, str]) -> spark.StructType:
-    """The schema with the options in the metadata of its columns.
+    """The schema with the options (no secrets: ``refuse_secrets``) in the metadata of its columns.
 
     Spark keeps the options of ``CREATE TABLE … USING pando`` in its catalog, but gives neither reader nor writer any of
     them; the schema it does give.

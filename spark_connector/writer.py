@@ -2,8 +2,9 @@
 
 The token is ``<job>:<partition>:<block>``. The job's part is made in the driver (or given by the application, option
 ``token``) and travels with the pickled writer; a second attempt of a task cuts the same blocks and sends the same
-tokens, to whichever replica. This needs an input that comes in the same order at every attempt (as from files; after
-a shuffle, sort within partitions).
+tokens, to whichever replica. This needs an input that comes in the same blocks at every attempt (as from files; after
+a shuffle, sort within partitions). So the server is asked to compare: a block with other rows than were stored under
+its token, or one that was the last of its task and is not any more, ends the job with an error.
 
 Invariants:
 - Nothing is written before names and types of all columns were checked.
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from parts.errors import UserError
+from parts.errors import PandoError, UserError, error_from_code
 from spark_connector.options import Options, quoted
 from spark_connector.schema import TableColumn, columns_to_write, describe_table
 from spark_connector.transport import Transport
@@ -107,13 +108,25 @@ def write_blocks(target: Target, token: str, batches: Iterable[pa.RecordBatch]) 
     allows_null = options.settings.get("input_format_null_as_default", "0") not in ("0", "false")
     written = WrittenBlocks()
     sending: Future[tuple[int, bool]] | None = None
+    blocks = cut_blocks(batches, options.batch_rows, options.batch_bytes)
     with Transport(options) as transport, ThreadPoolExecutor(1) as sender:
-        for number, block in enumerate(cut_blocks(batches, options.batch_rows, options.batch_bytes)):
+        for number, (block, is_last) in enumerate(_with_the_end(blocks)):
             body = encode_block(to_wire(block, target.columns, allows_null=allows_null))
             _add(written, sending)
-            sending = sender.submit(_insert, transport, target, f"{token}:{number}", body, block.num_rows)
+            sending = sender.submit(_insert, transport, target, f"{token}:{number}", body, block.num_rows, is_last)
         _add(written, sending)
     return written
+
+
+def _with_the_end(blocks: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+    """Each block, and whether it is the last."""
+    last: pa.Table | None = None
+    for block in blocks:
+        if last is not None:
+            yield last, False
+        last = block
+    if last is not None:
+        yield last, True
 
 
 def report(
@@ -127,6 +140,17 @@ def report(
     ending = "" if is_whole else "; write again with the option 'token' set to it to complete without repeating"
     print(f"pando: {rows} rows in {blocks} blocks ({again} were there already) {state} {options.full_name}, token "
           f"{token}{ending}", file=sys.stderr)  # fmt: skip
+
+
+def _other_rows(options: Options, token: str, error: PandoError) -> PandoError:
+    return error_from_code(
+        error.code,
+        f"Block {token} was written to {options.full_name} before with other rows: a task was repeated and its rows "
+        "came in another order, or the job was run again under its token with other rows or partitions. What was "
+        "written before stays, and is not the whole. Give the rows an order that lasts (sortWithinPartitions after a "
+        "shuffle, or write them to files first), take what is there away, and write with a new token. "
+        f"{error.message}",
+    )
 
 
 def refused_attempt(options: Options) -> UserError:
@@ -145,18 +169,28 @@ def _add(written: WrittenBlocks, sent: Future[tuple[int, bool]] | None) -> None:
         written.deduplicated_blocks += is_duplicate
 
 
-def _insert(transport: Transport, target: Target, token: str, body: bytes, rows: int) -> tuple[int, bool]:
+def _insert(
+    transport: Transport, target: Target, token: str, body: bytes, rows: int, is_last: bool
+) -> tuple[int, bool]:
     """Rows of the block, and whether it (or some partition's piece of it) was there already."""
     options = target.options
     names = ", ".join(quoted(column.name) for column in target.columns)
     sql = f"INSERT INTO {options.quoted_name} ({names}) FORMAT ArrowStream"
-    settings = {"input_format_null_as_default": "0", **options.settings, "insert_deduplication_token": token}
+    settings = {
+        "input_format_null_as_default": "0",
+        **options.settings,
+        "insert_deduplication_token": token,
+        "insert_deduplication_token_check": "last" if is_last else "followed",
+    }
     # Tasks begin at different servers, so that several take the load.
     start = sum(token.encode()) % len(target.urls)
     urls = target.urls[start:] + target.urls[:start]
-    _, summary = transport.try_servers(
-        urls, lambda url: transport.query(url, sql, settings, body), is_idempotent=target.deduplicates
-    )
+    try:
+        _, summary = transport.try_servers(
+            urls, lambda url: transport.query(url, sql, settings, body), is_idempotent=target.deduplicates
+        )
+    except PandoError as error:
+        raise _other_rows(options, token, error) if error.code == 389 else error from None
     return rows, int(summary.get("deduplicated_blocks", 0)) > 0
 
 

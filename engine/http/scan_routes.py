@@ -1,9 +1,9 @@
 """Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and ``/scan/release``, JSON in, JSON or an Arrow stream out.
 
-``plan``    {database, table, columns, filter?, pushed?, partitions?, max_rows_per_task?, lease_seconds?,
+``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, lease_seconds?,
             sequential_consistency?}
             → {lease, columns: [{name, type}], tasks: [{rows, parts: [{name, hash, ranges: [[begin, end], …]}]}],
-            rows, total_rows, delay_seconds}. Both conditions are ClickHouse's and choose granules.
+            rows, total_rows, delay_seconds}. ``filter`` is a ClickHouse condition.
 ``read``    {lease, task?, database, table, columns, filter?, parts: [{name, hash, ranges}],
             compression?: lz4 | zstd | none}
             → the rows of those granules (``engine.scan.stream``) for which ``filter`` is true. When the lease has
@@ -115,8 +115,8 @@ class Scans:
         snapshot = table.snapshot(sequential_consistency=bool(body.get("sequential_consistency")))
         with ExitStack() as undo:
             undo.callback(snapshot.release)
-            conditions = [_text(body, "filter", ""), _text(body, "pushed", "")]
-            chosen = choose_granules(snapshot.parts, table.description, conditions, self._engine.config.timezone)
+            condition = _text(body, "filter", "")
+            chosen = choose_granules(snapshot.parts, table.description, condition, self._engine.config.timezone)
             rows = sum(range_rows(part, item) for part, ranges in chosen for item in ranges)
             count = task_count(rows, _positive(body, "partitions"), _positive(body, "max_rows_per_task"))
             tasks = deal_tasks(chosen, count)

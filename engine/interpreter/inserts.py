@@ -74,6 +74,7 @@ def _options(context: Context) -> InsertOptions:
         quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
         deduplicate=settings.insert_deduplicate,
         deduplication_token=settings.insert_deduplication_token,
+        token_check=settings.insert_deduplication_token_check,
         max_partitions=settings.max_partitions_per_insert_block,
     )
 

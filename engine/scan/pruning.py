@@ -16,16 +16,15 @@ from sql.expressions import compile_expressions
 
 
 def choose_granules(
-    parts: Sequence[Part], description: TableDescription, conditions: Sequence[str], timezone: str
+    parts: Sequence[Part], description: TableDescription, condition: str, timezone: str
 ) -> list[tuple[Part, list[MarkRange]]]:
     """Parts without wanted granules are left out. Too much may be chosen, never too little.
 
-    Raises what is wrong with a condition: 62, 47, 46, 43.
+    Raises what is wrong with the condition: 62, 47, 46, 43.
     """
-    texts = [text for text in conditions if text.strip()]
-    for text in texts:
-        compile_expressions([text], description.schema, timezone)
-    where = " AND ".join(f"({text}\n)" for text in texts)
+    where = condition.strip()
+    if where:
+        compile_expressions([where], description.schema, timezone)
     chosen = []
     for pruned in analyse(where, description, timezone).prune(parts):
         ranges = [MarkRange(0, pruned.part.marks)] if pruned.ranges is None else list(pruned.ranges)

@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
 import xxhash
 
+from coordination.token_claim import TokenClaim
 from engine.failpoints import failpoint
 from engine.tables.table import InsertOptions, Table
 from parts.content_hash import block_hash
@@ -38,6 +40,8 @@ class TemporaryPart:
     block_id: str
     rows: int
     bytes: int
+    block_index: int = 0
+    content_hash: str = ""
 
 
 @dataclass
@@ -65,14 +69,14 @@ class InsertSink(ABC):
         pieces = split_by_partition(block, self.table.description)
         self._check_partitions(len(pieces))
         for piece in pieces:
-            token = self._deduplication_token(self._blocks - 1)
+            index = self._blocks - 1
             if block.num_rows <= _WRITE_INLINE_ROWS:
-                self._writes.append(self._write_piece(piece, token))
+                self._writes.append(self._write_piece(piece, index))
                 continue
             in_flight = [write for write in self._writes if isinstance(write, Future) and not write.done()]
             if len(in_flight) >= _MAX_WRITES_IN_FLIGHT:
                 in_flight[0].result()
-            self._writes.append(self.table.services.writers.submit(self._write_piece, piece, token))
+            self._writes.append(self.table.services.writers.submit(self._write_piece, piece, index))
 
     def _check_partitions(self, count: int) -> None:
         most = self.options.max_partitions
@@ -113,19 +117,40 @@ class InsertSink(ABC):
             return None
         return _digest(token, block_index)
 
-    def _write_piece(self, piece: PartitionBlock, token: str | None) -> TemporaryPart:
+    def claims(self, parts: list[TemporaryPart]) -> dict[int, TokenClaim]:
+        """Of each block (by its index) whose token was asked to answer for its rows, in whatever order they came."""
+        options = self.options
+        if not (options.deduplicate and options.deduplication_token and options.token_check):
+            return {}
+        claims: dict[int, TokenClaim] = {}
+        for index, pieces in groupby(parts, key=lambda part: part.block_index):
+            hashes = sorted(f"{piece.partition_id}:{piece.content_hash}:{piece.rows}" for piece in pieces)
+            content = f"{options.token_check} {xxhash.xxh3_128_hexdigest(' '.join(hashes).encode())}"
+            claims[index] = TokenClaim(_digest(options.deduplication_token, index), content)
+        return claims
+
+    def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart:
         block_id = ""
         if self.options.deduplicate:
             # Hashed in the order the rows came, before sorting: the same INSERT gives the same id everywhere.
+            token = self._deduplication_token(index)
             block_id = f"{piece.partition_id}_{token or block_hash(piece.block)}"
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
             block = sort_block(piece.block, self.table.description)
-            write_part(directory, block, self.table.description, piece.values)
+            written = write_part(directory, block, self.table.description, piece.values)
         except BaseException:
             self.table.store.drop_temporary(directory)
             raise
-        return TemporaryPart(directory, piece.partition_id, block_id, piece.block.num_rows, piece.block.nbytes)
+        return TemporaryPart(
+            directory,
+            piece.partition_id,
+            block_id,
+            piece.block.num_rows,
+            piece.block.nbytes,
+            index,
+            written.content_hash,
+        )
 
 
 def _tell_equal_blocks_apart(parts: list[TemporaryPart]) -> None:

@@ -18,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 
 from coordination.merge_selector import PartFacts, select_merge
+from coordination.token_claim import TokenClaim
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
@@ -43,12 +44,14 @@ class MergeTreeInsert(InsertSink):
         self._outcome = InsertOutcome()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        claims = self.claims(parts) if self.table.deduplicates else {}
         with self.table.deduplicating():
+            self.table.require_same_claims(claims.values())
             wanted = self._not_known(parts)
             for stored in self._named(wanted):
                 self.table.store.commit(stored)
             for part in wanted:
-                self.table.remember(part.block_id)
+                self.table.remember(part.block_id, claims.get(part.block_index))
         self.table.wake_merges()
         return self._outcome
 
@@ -84,6 +87,7 @@ class MergeTreeTable(Table):
         self._busy: set[PartName] = set()
         self._are_merges_allowed = True
         self._recent_blocks: deque[str] = deque(maxlen=self.description.settings.non_replicated_deduplication_window)
+        self._recent_claims: deque[tuple[str, str]] = deque(maxlen=self._recent_blocks.maxlen)
         super().start()
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
         self._last_block_number = max(numbers, default=0)
@@ -110,9 +114,17 @@ class MergeTreeTable(Table):
     def is_duplicate(self, block_id: str) -> bool:
         return bool(block_id) and block_id in self._recent_blocks
 
-    def remember(self, block_id: str) -> None:
+    def require_same_claims(self, claims: Iterable[TokenClaim]) -> None:
+        """Raises 389 when a token was claimed by other rows."""
+        recent = dict(self._recent_claims)
+        for claim in claims:
+            claim.require_same(recent.get(claim.digest, claim.content), "in this table")
+
+    def remember(self, block_id: str, claim: TokenClaim | None) -> None:
         if block_id:
             self._recent_blocks.append(block_id)
+        if claim is not None:
+            self._recent_claims.append((claim.digest, claim.content))
 
     def wake_merges(self) -> None:
         self._merge_task.wake()

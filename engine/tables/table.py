@@ -42,6 +42,8 @@ class InsertOptions:
     quorum_timeout_seconds: float = 600.0
     deduplicate: bool = True
     deduplication_token: str = ""
+    token_check: str = ""
+    """Not empty: another block under the token, or the same under another text, is refused (389)."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
 

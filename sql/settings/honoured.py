@@ -41,6 +41,9 @@ class Settings:
     select_sequential_consistency: bool = _setting("Bool", False, "SELECT sees exactly what reached its quorum")
     insert_deduplicate: bool = _setting("Bool", True, "Blocks inserted before are dropped (Replicated tables)")
     insert_deduplication_token: str = _setting("String", "", "Identifies the inserted data in place of its hash")
+    insert_deduplication_token_check: str = _setting(
+        "String", "", "Pando's own: not empty, a token must come with this text and the same rows again (389)"
+    )
     max_partitions_per_insert_block: int = _setting("UInt64", 100, "Partitions a block may touch (252); 0: any number")
     max_insert_block_size: int = _setting("NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data")
     min_insert_block_size_rows: int = _setting(

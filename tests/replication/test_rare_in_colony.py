@@ -442,3 +442,50 @@ def test_outdated_parts_leave_zookeeper_before_the_disk(make_colony: MakeColony,
     colony.settle()
     colony.check_equal()
     assert one.keys() == two.keys() == [0, 1]
+
+
+def token_options(check: str = "x") -> dict[str, object]:
+    return {"deduplication_token": "load", "token_check": check}
+
+
+def test_a_token_that_is_checked_stands_for_its_rows(make_colony: MakeColony) -> None:
+    """In whatever order they come, on whichever replica; a token that is not checked stands for anything."""
+    colony = make_colony(2)
+    one, two = colony
+    assert one.insert([1, 1, 2], [1, 2, 3], **token_options()) == 3
+    assert two.insert([2, 1, 1], [3, 2, 1], **token_options()) == 0
+    for partitions, keys, check in [
+        ([1, 1, 2], [1, 2, 4], "x"),
+        ([1, 1], [1, 2], "x"),
+        ([1, 1, 2, 3], [1, 2, 3, 4], "x"),
+        ([3], [9], "x"),
+        ([1, 1, 2], [1, 2, 3], "other"),
+    ]:
+        with pytest.raises(PandoError) as caught:
+            two.insert(partitions, keys, **token_options(check))
+        assert caught.value.code == 389
+    assert two.insert([1, 2], [7, 8], deduplication_token="load") == 0
+    colony.settle()
+    assert one.keys() == two.keys() == [1, 2, 3]
+    two.call(lambda table: table.truncate())
+    colony.settle()
+    assert two.insert([3], [9], **token_options()) == 1
+
+
+def test_two_blocks_that_claim_a_token_at_once(make_colony: MakeColony) -> None:
+    """The second finds the claim only when it commits."""
+    colony = make_colony(2)
+    one, two = colony
+
+    def at(node: Node, name: str) -> None:
+        if node is one and name == "insert.before_commit":
+            colony.on_failpoint = lambda *_: None
+            assert two.insert([2], [2], **token_options()) == 1
+
+    colony.on_failpoint = at
+    with pytest.raises(PandoError) as caught:
+        one.insert([1], [1], **token_options())
+    assert caught.value.code == 389
+    colony.settle()
+    colony.check_equal()
+    assert one.keys() == [2]

@@ -80,6 +80,7 @@ def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pando]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PANDO_TEST_PASSWORD"] = ""
     session = (
         SparkSession.builder.master("local[2, 2]")
         .config("spark.ui.enabled", "false")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import time
+from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -138,36 +141,69 @@ def test_the_filter_option_filters_and_prunes(pando: Pando, spark: SparkSession,
     assert frame.selectExpr("sum(k)").collect() == [(expected,)]
 
 
-FILTERS = [
-    "k = 77777", "k BETWEEN 5000 AND 5010", "k IN (1, 50000, 99999999)", "s = '123'", "s LIKE '9999%'",
-    "day = DATE'2024-02-03' AND v < 20000", "k > 90000 AND NOT s = '95000'", "k < -5", "k > 20000000000",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("condition", FILTERS)
-def test_pushed_filters_lose_nothing(pando: Pando, spark: SparkSession, numbers: str, condition: str) -> None:
+def test_a_view_used_twice_in_one_query(pando: Pando, spark: SparkSession, numbers: str) -> None:
+    """Spark would hand the filters of one use to the other, so none are pushed, whatever its configuration says."""
+    options = pando.options(numbers)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = load(spark, pando.options(numbers, push_filters="true")).where(condition)
-        answer = frame.selectExpr("count(*)", "coalesce(sum(v), 0)").collect()[0]
+        load(spark, options).createOrReplaceTempView("twice")
+        counts = "(SELECT count(*) FROM twice WHERE k < 1000), (SELECT count(*) FROM twice WHERE k >= 98000)"
+        assert spark.sql(f"SELECT {counts}").collect() == [(1000, 2000)]
+        assert spark.sql(f"SELECT {counts}, (SELECT count(*) FROM twice)").collect() == [(1000, 2000, 100_000)]
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    text = condition.replace("DATE'", "'")
-    assert tuple(answer) == (
-        pando.value(f"SELECT count() FROM {numbers} WHERE {text}"),
-        pando.value(f"SELECT sum(v) FROM {numbers} WHERE {text}"),
-    )
+    with pytest.raises(Exception, match=r"'push_filters' is not offered.*option 'filter'"):
+        load(spark, {**options, "push_filters": "true"})
 
 
-def test_a_reused_data_frame_is_not_pruned_by_another_query(pando: Pando, spark: SparkSession, numbers: str) -> None:
-    """Spark itself would hand the pruned plan of the first query to the second one."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+def test_a_frame_whose_snapshot_is_gone_says_what_to_do(pando: Pando, spark: SparkSession) -> None:
+    table = pando.new_table("k UInt32", "k", settings="old_parts_lifetime = 0")
+    for start in (0, 10):
+        pando["r1"].execute(f"INSERT INTO {table} SELECT number FROM numbers({start}, 10)")
+    pando.sync(table)
+    frame = load(spark, pando.options(table, retries="0"))
+    assert frame.count() == 20
+    pando["r1"].execute(f"TRUNCATE TABLE {table}")
+    pando.sync(table)
+    parts = f"SELECT count() FROM system.parts WHERE table = '{table}'"
+    until(lambda: all(pando.value(parts, name) == 0 for name in pando.urls))
+    with pytest.raises(Exception, match=rf"{table} that this data frame reads is gone.*load the frame"):
+        frame.count()
+    assert load(spark, pando.options(table)).count() == 0
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_reading_a_stream_is_refused(pando: Pando, spark: SparkSession, numbers: str, tmp_path: Path) -> None:
+    stream = spark.readStream.format("pando").options(**pando.options(numbers)).load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match="cannot be read as a stream") as refused:
+        query.awaitTermination(120)
+    query.stop()
+    assert "UnboundLocalError" not in str(refused.value)
+
+
+def test_no_secret_of_a_catalog_table_reaches_a_file(
+    pando: Pando, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
+    """Spark writes the metadata of columns into the files it makes of them, and a catalog table's options are there."""
+    options = f"url '{pando.urls['r1']}', table '{numbers}'"
+    with pytest.raises(Exception, match=r"must not have the option 'password'.*'password_env'"):
+        spark.sql(f"CREATE TABLE with_secret USING pando OPTIONS ({options}, user 'default', password 'hunter2')")
+    assert not spark.catalog.tableExists("with_secret")
+    spark.sql(f"CREATE TABLE with_name USING pando OPTIONS ({options}, password_env 'PANDO_TEST_PASSWORD')")
     try:
-        frame = load(spark, pando.options(numbers))
-        assert frame.where("day = DATE'2024-01-01'").count() == 1000
-        assert frame.count() == 100_000
+        spark.sql("SELECT k FROM with_name WHERE k < 10").write.parquet(str(tmp_path / "copy"))
+        written = [file.read_bytes() for file in (tmp_path / "copy").iterdir()]
+        assert written
+        assert not any(b"hunter2" in data for data in written)
     finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        spark.sql("DROP TABLE with_name")
 
 
 def test_sql_over_a_catalog_table(pando: Pando, spark: SparkSession, numbers: str) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
 import threading
 from collections.abc import Iterator
-from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import datasource as filters
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from engine.scan.leases import LeaseBook
 from parts.errors import CorruptionError, PandoError, UserError
-from parts.types import DataType, parse_type
+from parts.types import parse_type
 from spark_connector.options import parse_options
-from spark_connector.pushdown import to_condition
-from spark_connector.reader import PandoReader, PushingReader, ScanPartition
+from spark_connector.reader import PandoReader, ScanPartition
 from spark_connector.transport import Transport
 from tests.spark.conftest import Pando
 
@@ -132,14 +128,11 @@ def test_a_replica_without_the_parts_is_no_substitute(pando: Pando, table: str) 
 
 
 @cluster
-def test_filters_choose_granules(pando: Pando, table: str) -> None:
-    options = pando.parsed(table)
-    reader = PushingReader(options, SCHEMA)
-    pushed = [filters.GreaterThanOrEqual(("k",), 70_000), filters.StringEndsWith(("s",), "7")]
-    assert list(reader.pushFilters(pushed)) == pushed
+def test_the_filter_chooses_granules(pando: Pando, table: str) -> None:
+    reader = PandoReader(pando.parsed(table, filter="k >= 70000 AND s LIKE '%7'"), SCHEMA)
     partitions = reader.partitions()
     assert sum(item.rows for item in partitions) <= 20_000
-    assert {row for row in read_all(reader, partitions)["k"].to_pylist() if row >= 70_000} == set(range(70_000, 80_000))
+    assert sorted(read_all(reader, partitions)["k"].to_pylist()) == list(range(70_007, 80_000, 10))
 
 
 @cluster
@@ -227,48 +220,6 @@ def test_busy_leases_are_not_taken_away() -> None:
     with book.reading(lease.id, None), pytest.raises(UserError) as raised:
         book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]
     assert raised.value.code == 202
-
-
-NOON = datetime.datetime(2024, 1, 1, 12, 0, 0, 500_000, tzinfo=datetime.UTC)
-
-
-@pytest.mark.parametrize(
-    ("type_", "item", "condition"),
-    [
-        ("UInt8", filters.EqualTo(("c",), 300), "`c` = 300"),
-        ("UInt64", filters.LessThan(("c",), Decimal("5")), "`c` < 5"),
-        ("UInt64", filters.LessThan(("c",), Decimal("5.5")), ""),
-        ("Int32", filters.Not(filters.LessThan(("c",), 5)), "`c` >= 5"),
-        ("Int32", filters.Not(filters.EqualTo(("c",), 5)), ""),
-        ("Int32", filters.EqualTo(("c",), None), ""),
-        ("Nullable(Int32)", filters.IsNull(("c",)), "`c` IS NULL"),
-        ("Nullable(Int32)", filters.Not(filters.IsNull(("c",))), "`c` IS NOT NULL"),
-        ("Int32", filters.IsNotNull(("c",)), ""),
-        ("Int32", filters.In(("c",), [1, None, 3]), "`c` IN (1, 3)"),
-        ("Float64", filters.LessThan(("c",), 5.0), "`c` < 5.0"),
-        ("Float64", filters.GreaterThan(("c",), 5.0), ""),
-        ("Float64", filters.EqualTo(("c",), float("nan")), ""),
-        ("String", filters.EqualTo(("c",), "it's \\"), "`c` = 'it\\'s \\\\'"),
-        ("String", filters.StringStartsWith(("c",), "ab"), "`c` >= 'ab' AND `c` < 'ac'"),
-        ("FixedString(4)", filters.LessThanOrEqual(("c",), "ab"), "`c` <= 'ab\\0\\0'"),
-        ("FixedString(1)", filters.EqualTo(("c",), "ab"), ""),
-        ("Enum8('a' = 2, 'b' = 1)", filters.EqualTo(("c",), "a"), "`c` = 'a'"),
-        ("Enum8('a' = 2, 'b' = 1)", filters.EqualTo(("c",), "z"), ""),
-        ("Enum8('a' = 2, 'b' = 1)", filters.LessThan(("c",), "b"), ""),
-        ("Date", filters.EqualTo(("c",), datetime.date(2024, 1, 2)), "`c` = toDate('2024-01-02')"),
-        ("Date", filters.GreaterThan(("c",), datetime.date(1950, 1, 2)), ""),
-        ("DateTime", filters.GreaterThan(("c",), NOON), "`c` > toDateTime('2024-01-01 12:00:00', 'UTC')"),
-        ("DateTime", filters.GreaterThanOrEqual(("c",), NOON), "`c` >= toDateTime('2024-01-01 12:00:01', 'UTC')"),
-        ("DateTime", filters.LessThan(("c",), NOON), "`c` < toDateTime('2024-01-01 12:00:01', 'UTC')"),
-        ("DateTime", filters.EqualTo(("c",), NOON), ""),
-        ("Bool", filters.EqualTo(("c",), True), "`c` = true"),
-        ("Array(Int8)", filters.EqualTo(("c",), [1]), ""),
-    ],
-)
-def test_only_safe_conditions_are_pushed(type_: str, item: filters.Filter, condition: str) -> None:
-    types: dict[str, DataType] = {"c": parse_type(type_)}
-    assert to_condition([item], types) == condition
-    assert to_condition([item, filters.EqualTo(("other",), 1)], types) == condition
 
 
 def test_a_schema_is_checked_against_what_a_column_is() -> None:

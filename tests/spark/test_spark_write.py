@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -67,6 +68,42 @@ def test_a_task_that_fails_after_its_insert_is_repeated(pando: Pando, spark: Spa
     options = pando.options(alone, url=pando.urls["r1"])
     with pytest.raises(Exception, match="does not deduplicate"):
         frame.write.format("pando_failing").options(**options).mode("append").save()
+
+
+def shuffled_at_the_second_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As after a shuffle whose blocks arrive in another order."""
+    context = TaskContext.get()
+    assert context is not None
+    table = pa.Table.from_batches(batches)
+    yield from (table.take(list(range(table.num_rows))[::-1]) if context.attemptNumber() else table).to_batches()
+
+
+def test_a_repeated_task_whose_rows_come_in_another_order(pando: Pando, spark: SparkSession) -> None:
+    """In one block the order is nothing; over several the blocks are others, and rows would be lost."""
+    spark.dataSource.register(FailingDataSource)
+    frame = numbers(spark, 6000).mapInArrow(shuffled_at_the_second_attempt, "k LONG NOT NULL, s STRING NOT NULL")
+    table = pando.new_table("k UInt32, s String", "k PARTITION BY k % 3")
+    frame.write.format("pando_failing").options(**pando.options(table)).mode("append").save()
+    assert counted(pando, table) == [(6000, 6000)] * 2
+    table = pando.new_table("k UInt32, s String", "k PARTITION BY k % 3")
+    with pytest.raises(Exception, match="with other rows: a task was repeated"):
+        frame.write.format("pando_failing").options(**pando.options(table, batch_rows="1000")).mode("append").save()
+    assert counted(pando, table) == [(6000, 6000)] * 2
+
+
+@pytest.mark.parametrize("is_replicated", [True, False])
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3)])
+def test_the_same_token_with_other_partitions_is_refused(
+    pando: Pando, spark: SparkSession, before: int, after: int, is_replicated: bool
+) -> None:
+    """Also where the first blocks are the same."""
+    window = "" if is_replicated else "non_replicated_deduplication_window = 100"
+    table = pando.new_table("k UInt32, s String", "k", engine="" if is_replicated else "MergeTree", settings=window)
+    options = pando.options(table, token="load", batch_rows="1500", url=pando.urls["r1"])
+    save(numbers(spark, 3000, before), options)
+    with pytest.raises(Exception, match="run again under its token with other rows or partitions"):
+        save(numbers(spark, 3000, after), options)
+    assert pando.value(f"SELECT uniqExact(k) FROM {table}") == 3000
 
 
 def test_two_attempts_of_a_partition_on_different_replicas(pando: Pando) -> None:
@@ -198,7 +235,11 @@ def test_a_stream_writes_every_batch_once(pando: Pando, spark: SparkSession, tmp
     def run() -> None:
         stream = spark.readStream.schema("k LONG, s STRING").parquet(str(tmp_path / "in")).writeStream.format("pando")
         query = stream.options(**pando.options(table, checkpointLocation=str(checkpoint)))
-        query.trigger(availableNow=True).start().awaitTermination(60)
+        running = query.trigger(availableNow=True).start()
+        try:
+            assert running.awaitTermination(300), running.lastProgress
+        finally:
+            running.stop()
 
     run()
     assert counted(pando, table) == [(1000, 1000)] * 2

@@ -23,6 +23,7 @@ from coordination.part_record import PartRecord
 from coordination.quorum import QuorumPlan, plan_quorum
 from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
+from coordination.token_claim import TokenClaim
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.table import InsertOptions
@@ -60,9 +61,10 @@ class ReplicatedInsert(InsertSink):
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
         """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
         outcome = InsertOutcome()
+        claims = self.claims(parts)
         for part in parts:
             try:
-                self._commit_part(part, outcome)
+                self._commit_part(part, claims.get(part.block_index), outcome)
             except CancelledError:
                 raise
             except Exception as error:
@@ -71,10 +73,10 @@ class ReplicatedInsert(InsertSink):
                 raise self._stored_in_part(parts, outcome, error) from error
         return outcome
 
-    def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
+    def _commit_part(self, part: TemporaryPart, claim: TokenClaim | None, outcome: InsertOutcome) -> None:
         with self.table.working() as (keeper, activation), self.table.releasing_numbers():
             plan = self._plan()
-            committed = self._commit(keeper, activation, part, plan)
+            committed = self._commit(keeper, activation, part, claim, plan)
         if committed.is_duplicate:
             outcome.deduplicated_blocks += 1
             self._wait_for_original(keeper, activation, committed.part, plan)
@@ -146,9 +148,15 @@ class ReplicatedInsert(InsertSink):
         return sum(any(other is not None and other.covers(part) for other in listing) for listing in parsed)
 
     def _commit(
-        self, keeper: Keeper, activation: Activation, part: TemporaryPart, plan: QuorumPlan | None
+        self,
+        keeper: Keeper,
+        activation: Activation,
+        part: TemporaryPart,
+        claim: TokenClaim | None,
+        plan: QuorumPlan | None,
     ) -> _Committed:
         for _ in range(_ATTEMPTS):
+            is_claimed = claim is None or not claim.is_new(keeper, self.table.paths)
             taken = self._take_number(keeper, part, plan)
             if isinstance(taken, DuplicateBlock):
                 return _Committed(taken.part, is_duplicate=True)
@@ -163,6 +171,7 @@ class ReplicatedInsert(InsertSink):
                 activation=activation,
                 block_id=part.block_id,
                 quorum=plan,
+                claim=None if is_claimed else claim,
             )
             with self.table.queue.inserting(name):
                 result = self._commit_in_keeper(keeper, request, stored)
