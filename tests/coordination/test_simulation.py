@@ -70,15 +70,19 @@ def test_the_simulation_reaches_the_hard_places() -> None:
         assert seen.get(what), f"never happened: {what}; {seen}"
 
 
+RULES = {
+    "predicate met a lock",
+    "clone took entries over",
+    "marking as lost was stopped",
+    "giving a quorum part up was stopped",
+}
+
+
 def test_every_rule_has_its_say() -> None:
-    """Replicas stay away for long, and the log is short."""
+    """Replicas stay away for long, and the log is short. Most rules are met by a few seeds."""
     seen: Counter[str] = Counter()
-    for seed in range(8):
-        seen.update(run(World(seed, fault_rate=0.01, max_logs=4, outage=40)).counts)
-    for rule in (
-        "predicate met a lock",
-        "clone took entries over",
-        "marking as lost was stopped",
-        "giving a quorum part up was stopped",
-    ):
-        assert seen[rule], f"never happened: {rule}; {seen}"
+    for seed in range(60):
+        seen.update(run(World(seed, fault_rate=0.01, max_logs=2, outage=15)).counts)
+        if seen.keys() >= RULES:
+            return
+    raise AssertionError(f"never happened: {RULES - seen.keys()}; {seen}")

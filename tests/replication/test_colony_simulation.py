@@ -67,19 +67,23 @@ def test_quick(make_colony: MakeColony, scenario: Callable[..., object], seed: i
     scenario(make_colony, seed, rounds=2, steps=120)
 
 
+RULES = {
+    "a former activation was stopped",
+    "giving a quorum part up was stopped",
+    "outdated part kept for a fetch",
+    "fault at a deletion",
+    "sync behind a lagging server",
+}
+
+
 def test_every_rule_has_its_say(make_colony_at: Callable[[int], MakeColony]) -> None:
-    """A rule that never fires is not tested by random work."""
+    """A rule that never fires is not tested by random work. Most are met by a few seeds."""
     seen: Counter[str] = Counter()
-    for seed in range(4):
+    for seed in range(20):
         seen += run_faulty(make_colony_at(seed), seed, rounds=2, steps=120)
-    for rule in (
-        "a former activation was stopped",
-        "giving a quorum part up was stopped",
-        "outdated part kept for a fetch",
-        "fault at a deletion",
-        "sync behind a lagging server",
-    ):
-        assert seen[rule], f"never happened: {rule}; {seen}"
+        if seen.keys() >= RULES:
+            return
+    raise AssertionError(f"never happened: {RULES - seen.keys()}; {seen}")
 
 
 @pytest.mark.slow
