@@ -10,6 +10,8 @@ from functools import lru_cache
 from parts.errors import UserError
 from sql.dialect import TokenStream, not_implemented
 from sql.expression_parser import ExpressionParser
+from sql.parser_clauses import setting_list
+from sql.settings.known import check_inner_settings
 from sql.syntax_tree import (
     Alias,
     ArrayJoin,
@@ -290,7 +292,7 @@ def _ordering(parser: ExpressionParser, clauses: dict[str, object]) -> None:
         else:
             stream.expect("ONLY")
     if stream.accept("SETTINGS"):
-        _skip_settings(stream)
+        check_inner_settings(setting_list(stream))
 
 
 def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
@@ -312,17 +314,6 @@ def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     if stream.accept("WITH"):
         stream.expect("TIES")
         clauses["with_ties"] = True
-
-
-def _skip_settings(stream: TokenStream) -> None:
-    """Settings of an inner query: the outermost ones were taken off before; inside they only tune execution."""
-    while True:
-        stream.identifier("the name of a setting")
-        stream.expect("=")
-        stream.accept("-")
-        stream.next()
-        if not stream.accept(","):
-            return
 
 
 # FROM -----------------------------------------------------------------------------------------------------------------

@@ -88,6 +88,19 @@ def given_settings(changes: Mapping[str, object]) -> dict[str, SettingValue]:
     return {name: value for name, value in parse_settings(changes).items() if value is not None}
 
 
+_WHOLE_STATEMENTS = ("join_use_nulls", "session_timezone", "compatibility")
+
+
+def check_inner_settings(changes: Mapping[str, object]) -> None:
+    """Settings of a subquery: those that only tune it are accepted. Raises 48 (NOT_IMPLEMENTED) for those that would
+    change its answer, and as :func:`parse_setting`."""
+    for name in parse_settings(changes):
+        if name in _WHOLE_STATEMENTS:
+            raise UserError(
+                "NOT_IMPLEMENTED", f"Setting {name} in a subquery is not supported: set it for the whole statement"
+            )
+
+
 def settings_of(changes: Mapping[str, object], server_timezone: str = "UTC") -> Settings:
     """Defaults, and over them what somebody set. Raises as :func:`parse_setting`."""
     parsed = given_settings(changes)

@@ -210,3 +210,18 @@ def test_result_limits(client: HttpClient, limit: str) -> None:
     part = client.rows(f"{query} SETTINGS {limit}, result_overflow_mode = 'break', max_block_size = 2")
     assert part == [[0], [1], [2], [3]]  # whole blocks, as ClickHouse answers
     assert client.rows(f"SELECT count() FROM numbers(10) SETTINGS {limit}") == [[10]]
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [("nonsense = 1", 115), ("extremes = 1", 48), ("join_use_nulls = 1", 48), ("max_threads = 1", 0)],
+)
+def test_settings_of_a_subquery(client: HttpClient, setting: str, code: int) -> None:
+    inner = f"SELECT * FROM (SELECT 1 SETTINGS {setting})"
+    for query in (inner, f"WITH x AS (SELECT 1 SETTINGS {setting}) SELECT * FROM x"):
+        if code == 0:
+            assert client.rows(query) == [[1]]
+            continue
+        with pytest.raises(PandoError) as caught:
+            client.execute(query)
+        assert caught.value.code == code, query
