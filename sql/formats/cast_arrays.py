@@ -38,7 +38,7 @@ from sql.formats.options import BadValueError, FormatOptions, out_of_range, shor
 from sql.formats.render import render_plain
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
-from sql.formats.wire import enum_names, first_failing, from_wire, list_parts
+from sql.formats.wire import enum_names, first_failing, from_wire, list_parts, valid_text
 from sql.formats.zones import wall_clock
 
 _NUMERIC = (IntegerType, FloatType, DecimalType, BoolType)
@@ -100,6 +100,8 @@ def _without_low_cardinality(type_: DataType) -> DataType:
 
 
 def _cast(array: pa.Array, source: DataType, target: DataType, options: FormatOptions) -> pa.Array:
+    if isinstance(source, FixedStringType) and not isinstance(target, FixedStringType):
+        valid_text(pc.cast(array, pa.binary()))
     if isinstance(target, StringType):
         return render_plain(array, source, options)
     if isinstance(source, (StringType, FixedStringType)):

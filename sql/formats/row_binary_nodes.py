@@ -87,10 +87,10 @@ def kind_of(node: Node) -> tuple[str, int] | None:
     if isinstance(node.type, LowCardinalityType):
         return kind_of(node.children[0])
     inner = kind_of(node.children[0]) if isinstance(node.type, (NullableType, ArrayType)) else None
-    if inner is None or (isinstance(node.type, ArrayType) and inner[0] != "fixed"):
+    if inner is None:
         return None
     if isinstance(node.type, ArrayType):
-        return "list", inner[1]
+        return ("list", inner[1]) if node.children[0].width is not None else None
     return {"fixed": "nullable", "text": "nullable text"}[inner[0]], inner[1]
 
 

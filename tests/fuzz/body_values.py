@@ -50,7 +50,8 @@ def texts_of(type_: DataType, *, is_inside: bool = False) -> list[str]:
         return ["[]", f"[{inner[0]}]", f"[{','.join(inner)}]"]
     if isinstance(type_, MapType):
         keys, values = texts_of(type_.key, is_inside=True), texts_of(type_.value, is_inside=True)
-        return ["{}", f"{{{keys[1]}:{values[-1]}}}", f"{{{keys[0]}:{values[0]},{keys[2]}:{values[1]}}}"]
+        last = f"{keys[2 % len(keys)]}:{values[1 % len(values)]}"
+        return ["{}", f"{{{keys[1 % len(keys)]}:{values[-1]}}}", f"{{{keys[0]}:{values[0]},{last}}}"]
     if isinstance(type_, TupleType):
         columns = [texts_of(inner, is_inside=True) for _, inner in type_.elements]
         return [f"({','.join(texts[row % len(texts)] for texts in columns)})" for row in range(4)]

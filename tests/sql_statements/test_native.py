@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from parts.errors import UserError
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
 from parts.types import parse_type
 from sql.formats import read_blocks, write_blocks
+from tests.fuzz.body_values import texts_of
 from tests.sql_statements.oracle import Oracle, columns_of, read
 from tests.sql_statements.test_formats_oracle import QUERY, ROWS, TYPES
 
@@ -82,9 +86,9 @@ def test_every_type_is_written_and_read_as_clickhouse_does(oracle: Oracle) -> No
 @pytest.mark.parametrize("name", MORE)
 def test_shapes_that_are_easily_wrong(oracle: Oracle, name: str) -> None:
     type_, query = MORE[name]
-    settings = " SETTINGS max_threads = 1"
+    tail = " SETTINGS max_threads = 1"
     theirs = oracle.query(
-        f"SELECT {query.replace(' FROM', ' AS a FROM', 1) if ' FROM' in query else query + ' AS a'}{settings}", "Native"
+        f"SELECT {query.replace(' FROM', ' AS a FROM', 1) if ' FROM' in query else query + ' AS a'}{tail}", "Native"
     )
     column = Column("a", parse_type(type_))
     assert f"a{chr(len(type_))}{type_}".encode() in theirs
@@ -128,6 +132,13 @@ def test_columns_of_another_type_are_cast_and_unknown_ones_skipped() -> None:
         list(read_blocks("Native", io.BytesIO(data), [Column("n", parse_type("UInt8"))]))
 
 
+@pytest.mark.parametrize("type_", ["String", "Tuple(UInt8, String)", "LowCardinality(String)"])
+def test_bytes_of_a_fixed_string_that_are_no_text_do_not_become_a_string(type_: str) -> None:
+    data = b"\x01\x02\x01a\x0eFixedString(2)" + b"ab\xc3("
+    with pytest.raises(UserError, match=r"UTF-8.*row 2, column a"):
+        list(read_blocks("Native", io.BytesIO(data), [Column("a", parse_type(type_))]))
+
+
 @pytest.mark.parametrize("rows", [0, 1, 1000, 200_000])
 def test_many_strings_of_all_lengths(rows: int) -> None:
     chance = np.random.default_rng(rows)
@@ -162,3 +173,49 @@ def test_what_is_malformed_is_refused(data: bytes) -> None:
         list(read_blocks("Native", io.BytesIO(data), [Column("a", parse_type("String"))], status=QueryStatus(memory)))
     assert caught.value.name == BAD[data], caught.value
     assert memory.used_bytes == 0
+
+
+# Any type, any values -------------------------------------------------------------------------------------------------
+
+
+LEAVES = ("UInt8", "Int64", "Float64", "Bool", "Decimal(18, 4)", "Decimal(38, 10)", "String", "FixedString(5)", "Date",
+          "Date32", "DateTime", "DateTime64(1)", "DateTime64(9)", "UUID", "IPv4", "IPv6",
+          "Enum16('a' = -300, 'b' = 7)")  # fmt: skip
+
+
+KEYS = ("String", "UInt8", "LowCardinality(String)")
+
+
+def any_type() -> st.SearchStrategy[str]:
+    leaf = st.sampled_from(LEAVES)
+    column = leaf | leaf.map("Nullable({})".format) | st.sampled_from(
+        ["LowCardinality(String)", "LowCardinality(Nullable(String))", "LowCardinality(FixedString(5))"]
+    )  # fmt: skip
+    return st.recursive(
+        column,
+        lambda inner: st.one_of(
+            inner.map("Array({})".format),
+            st.tuples(st.sampled_from(KEYS), inner).map("Map({0[0]}, {0[1]})".format),
+            st.tuples(inner, inner).map("Tuple(a {0[0]}, b {0[1]})".format),
+        ),
+        max_leaves=4,
+    )
+
+
+@pytest.mark.parametrize("name", ["Native", "RowBinaryWithNamesAndTypes", "RowBinary"])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(types=st.lists(any_type(), min_size=1, max_size=4), rows=st.integers(1, 60), data=st.data())
+def test_what_is_written_is_read(name: str, types: list[str], rows: int, data: st.DataObject) -> None:
+    columns = [Column(f"c{index}", parse_type(text)) for index, text in enumerate(types)]
+    chance = random.Random(data.draw(st.integers(0, 1 << 32)))
+    arrays = []
+    for column in columns:
+        texts = texts_of(column.type)
+        lines = "".join(chance.choice(texts) + "\n" for _ in range(rows))
+        arrays.append(read(lines.encode(), [column], "TabSeparated").column(column.name))
+    table = pa.table(arrays, names=[column.name for column in columns])
+    batches = iter(table.combine_chunks().to_batches())
+    written = b"".join(write_blocks(name, [(column.name, column.type) for column in columns], batches))
+    again = read(written, columns, name)
+    assert repr(again.to_pylist()) == repr(table.to_pylist())
+    assert again.schema.types == [column.type.arrow for column in columns]
