@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import zstandard
 from rich.console import Console
 from rich.table import Table
 
@@ -36,6 +39,10 @@ class Hog:
     expected: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
+    encoding: str = ""
+    """The body's compression; the statement goes into the URL then."""
+    is_unread: bool = False
+    """The client reads nothing of the answer for a second, and leaves."""
 
 
 def _doubling(first: str, count: int) -> str:
@@ -85,8 +92,86 @@ COMPILE_TIME = [
 ]
 """What must end before anything is read."""
 
-RUN_TIME: list[Hog] = []
-"""What takes time or memory while it runs."""
+_TWO_SECONDS = {"max_execution_time": "2"}
+_GIGABYTE = 1 << 30
+
+
+def _zeros(encoding: str, around: tuple[bytes, bytes] = (b"", b"")) -> bytes:
+    """A gigabyte of zeros, compressed."""
+    compressor = zlib.compressobj(wbits=31) if encoding == "gzip" else zstandard.ZstdCompressor().compressobj()
+    piece = b"0" * (1 << 20)
+    data = [compressor.compress(around[0]), *(compressor.compress(piece) for _ in range(_GIGABYTE >> 20))]
+    return b"".join([*data, compressor.compress(around[1]), compressor.flush()])
+
+
+def _bomb(name: str, format: str, encoding: str, before: bytes = b"", behind: bytes = b"") -> Hog:
+    statement = f"INSERT INTO hog_texts FORMAT {format}"
+    return Hog(name, statement, 117, body=_zeros(encoding, (before, behind)), encoding=encoding)
+
+
+def _nested(levels: int) -> str:
+    return f"SELECT length(c) FROM {'(SELECT concat(c, c) AS c FROM ' * levels}(SELECT 'ab' AS c){')' * levels}"
+
+
+def run_time() -> list[Hog]:
+    """What takes time or memory while it runs."""
+    many = "FROM numbers(1000000000)"
+    return [
+        Hog("a range of 10^8", "SELECT length(range(100000000))", 241),
+        Hog("a range of 6 * 10^8", "SELECT length(range(600000000))", 69),
+        Hog("a long range in many rows", "SELECT sum(length(range(100000 + number))) FROM numbers(10000)", 241),
+        Hog("a long constant in many rows", "SELECT range(100000) FROM numbers(100000)", 241),
+        Hog("a long row joined with many",
+            "SELECT r, number FROM (SELECT range(10000000) AS r) AS a CROSS JOIN numbers(100000) AS b", 241),
+        Hog("repeat of repeat", "SELECT length(repeat(repeat('a', 1000000), 10000))", 241),
+        Hog("a long repeat in many rows", "SELECT sum(length(repeat('a', 999999 - number))) FROM numbers(9999)", None),
+        Hog("padding to 10^9", "SELECT length(leftPad('a', 1000000000))", 131),
+        Hog("an array resized to 10^9", "SELECT length(arrayResize([1], 1000000000))", None),
+        Hog("replaceAll that grows", "SELECT length(replaceAll(repeat('a', 1000000), 'a', repeat('b', 100000)))", 241),
+        Hog("30 concatenations with itself", _nested(30), None),
+        Hog("groupArray of 10^8", "SELECT length(groupArray(number)) FROM numbers(100000000)", 241),
+        Hog("groupArray of 10^8 texts", "SELECT length(groupArray(toString(number))) FROM numbers(100000000)", 241,),
+        Hog("quantileExact of 10^9", f"SELECT quantileExact(number) {many}", 241),
+        Hog("arrays in an array", "SELECT length(arrayMap(x -> range(10000), range(1000000)))", 241),
+        Hog("lambdas in a lambda", "SELECT length(arrayMap(x -> arrayMap(y -> x + y, range(10000)), range(100000)))",
+            159, _TWO_SECONDS),
+        Hog("a lambda over 10^7", "SELECT length(arrayMap(x -> length(toString(x)), range(10000000)))",
+            None, _TWO_SECONDS),
+        Hog("text of a long array", "SELECT length(toString(range(10000000)))", None, _TWO_SECONDS),
+        Hog("a long array as JSON", "SELECT range(5000000) FORMAT JSON", None, _TWO_SECONDS),
+        Hog("sorting 10^9", f"SELECT number {many} ORDER BY number % 1000, number DESC FORMAT Null", 159, _TWO_SECONDS),
+        Hog("10^9 groups", f"SELECT count() FROM (SELECT number {many} GROUP BY number)", 159, _TWO_SECONDS),
+        Hog("10^9 distinct", f"SELECT uniqExact(number) {many}", None, _TWO_SECONDS),
+        Hog("a window over 10^9", f"SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY number) AS r {many})",
+            None, _TWO_SECONDS),
+        Hog("IN of 10^9", f"SELECT count() FROM numbers(10) WHERE number IN (SELECT number {many})", 159, _TWO_SECONDS),
+        Hog("a join of 10^9", f"SELECT count() {many} AS a JOIN numbers(1000000000) AS b USING (number)",
+            159, _TWO_SECONDS),
+        Hog("a cross join", "SELECT sum(a.number * b.number) FROM numbers(999999) AS a CROSS JOIN numbers(999999) AS b",
+            159, _TWO_SECONDS),
+        Hog("a regular expression over 10^9", f"SELECT count() {many} WHERE match(toString(number), '^(1|2)*3.*4$')",
+            159, _TWO_SECONDS),
+        Hog("LIKE over 10^9", f"SELECT count() {many} WHERE toString(number) LIKE '%1%2%3%4%'", 159, _TWO_SECONDS),
+        Hog("arrays of 10^6 joined", "SELECT sum(arrayJoin(range(1000000 + number % 2))) FROM numbers(100000)",
+            None, _TWO_SECONDS),
+        Hog("system tables squared", "SELECT count() FROM system.functions AS a CROSS JOIN system.functions AS b "
+            "CROSS JOIN system.functions AS c WHERE a.name < b.name", 159, _TWO_SECONDS),
+        Hog("INSERT of 10^9", f"INSERT INTO hogs SELECT number {many}", 159, _TWO_SECONDS),
+        Hog("an answer held back", f"SELECT number {many}", 159, {"wait_end_of_query": "1", **_TWO_SECONDS}),
+        Hog("an answer that nobody reads", f"SELECT number, toString(number) {many}", None, is_unread=True),
+        Hog("an answer as JSON", f"SELECT * {many} FORMAT JSON", None, _TWO_SECONDS),
+        Hog("an answer as Parquet", f"SELECT * {many} FORMAT Parquet", None, _TWO_SECONDS),
+        _bomb("zstd: a field of a gigabyte", "CSV", "zstd"),
+        _bomb("gzip: a field of a gigabyte", "TabSeparated", "gzip"),
+        _bomb("zstd: a quoted field of a gigabyte", "CSV", "zstd", b'"', b'"'),
+        _bomb("zstd: a text in JSON of a gigabyte", "JSONEachRow", "zstd", b'{"a":"', b'"}'),
+        _bomb("zstd: a text in VALUES of a gigabyte", "Values", "zstd", b"('", b"')"),
+        Hog("zstd: a statement of a gigabyte", "", 62, body=_zeros("zstd", (b"SELECT ", b"")), encoding="zstd"),
+        Hog("a time limit of 10^11 seconds", "SELECT 1", 0, {"max_execution_time": "1e11"}),
+    ]  # fmt: skip
+
+
+RUN_TIME = run_time()
 
 HOGS = [*COMPILE_TIME, *RUN_TIME]
 
@@ -115,6 +200,7 @@ class Server:
         ready = self._process.stdout.readline()
         if not ready.startswith("ready"):
             raise RuntimeError(f"the server did not start: {(directory / 'log').read_text()[-2000:]}")
+        self.idle_bytes = 0
         self.url = f"http://127.0.0.1:{ready.split('http_port=')[1].split()[0]}"
 
     def memory_bytes(self, field_name: str = "VmRSS") -> int:
@@ -178,7 +264,11 @@ def serving(**config: object) -> Iterator[tuple[Server, Pinger]]:
             httpx.post(
                 server.url, content="CREATE TABLE hogs (a UInt64) ENGINE = MergeTree ORDER BY a"
             ).raise_for_status()
+            httpx.post(
+                server.url, content="CREATE TABLE hog_texts (a String) ENGINE = MergeTree ORDER BY tuple()"
+            ).raise_for_status()
             httpx.post(server.url, content="SELECT 1").raise_for_status()
+            server.idle_bytes = server.memory_bytes()
             pinger = Pinger(server.url)
             try:
                 yield server, pinger
@@ -191,14 +281,11 @@ def serving(**config: object) -> Iterator[tuple[Server, Pinger]]:
 def run(hog: Hog, server: Server, pinger: Pinger) -> Ending:
     """Code -1 is a connection that broke, -2 no answer in a minute."""
     server.forget_peak()
-    idle = server.memory_bytes()
+    idle = server.idle_bytes
     pinger.reset()
     started = time.perf_counter()
     try:
-        answer = httpx.post(
-            server.url, params=hog.settings, content=hog.statement.encode() + hog.body, timeout=_LONGEST_SECONDS
-        )
-        code = int(answer.headers.get("x-clickhouse-exception-code", "0"))
+        code = _ask(hog, server.url)
     except httpx.TimeoutException:
         code = -2
     except httpx.HTTPError:
@@ -207,16 +294,37 @@ def run(hog: Hog, server: Server, pinger: Pinger) -> Ending:
     return Ending(code, seconds, pinger.slowest_seconds, max(0, server.memory_bytes("VmHWM") - idle))
 
 
+def _ask(hog: Hog, url: str) -> int:
+    """The code of the answer, also of one that breaks off."""
+    headers = {"Content-Encoding": hog.encoding} if hog.encoding else {}
+    in_url = {"query": hog.statement} if hog.encoding else {}
+    content = hog.body if hog.encoding else hog.statement.encode() + hog.body
+    with httpx.stream(
+        "POST", url, params={**hog.settings, **in_url}, headers=headers, content=content, timeout=_LONGEST_SECONDS
+    ) as answer:
+        code = int(answer.headers.get("x-clickhouse-exception-code", "0"))
+        if hog.is_unread:
+            time.sleep(1)
+            return code
+        last = b""
+        with contextlib.suppress(httpx.RemoteProtocolError):
+            for chunk in answer.iter_raw():
+                last = (last + chunk)[-4096:]
+        told = re.search(rb"Code: (\d+)\. DB::Exception", last)
+        return int(told[1]) if told else code
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="hogs whose name contains this")
+    parser.add_argument("--run-time", action="store_true", help="only what takes time or memory while it runs")
     options = parser.parse_args()
     table = Table(title="Hostile statements", title_justify="left")
     table.add_column("statement")
     for column in ("code", "ClickHouse's", "seconds", "slowest ping, ms", "memory, MiB"):
         table.add_column(column, justify="right")
     with serving() as (server, pinger):
-        for hog in HOGS:
+        for hog in RUN_TIME if options.run_time else HOGS:
             if options.only not in hog.name:
                 continue
             ending = run(hog, server, pinger)

@@ -190,13 +190,13 @@ class Config(_Section):
 
     @property
     def default_max_memory_usage(self) -> int:
-        """A query's limit where nobody sets one: a seventeenth of the server's, but at least 256 MiB.
+        """A query's limit where nobody sets one: a fourteenth of the server's, but at least 256 MiB.
 
         Without a server (``pando local``) a query may use all.
         """
         if self.http_port is None:
             return 0
-        return min(max(self.memory_limit_bytes // 17, 256 << 20), self.memory_limit_bytes)
+        return min(max(self.memory_limit_bytes // 14, 256 << 20), self.memory_limit_bytes)
 
     @property
     def memory_limit_bytes(self) -> int:

@@ -40,7 +40,8 @@ from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import Table, TableServices
 from engine.watchdog import Watchdog
 from parts.disk import make_directories
-from parts.errors import PandoError, UserError
+from parts.errors import PandoError, UserError, resource_error
+from parts.memory import use_returning_allocator
 from parts.partition import partition_id
 from parts.query_status import MemoryTracker
 from parts.schema import MergeTreeSettings, TableSchema
@@ -85,6 +86,7 @@ class Engine:
 
         On failure everything is stopped again. Raises 76 when another process has the directory.
         """
+        use_returning_allocator()
         try:
             make_directories(self.path)
             self._lock_directory()
@@ -169,6 +171,9 @@ class Engine:
         except PandoError as error:
             end()
             raise process.translate(error) from error
+        except (OSError, MemoryError) as error:
+            end()
+            raise resource_error(error) from error
         except BaseException:
             end()
             raise
@@ -343,5 +348,7 @@ def _translated(batches: Iterator[pa.RecordBatch], process: Process, on_close: o
             process.status.check()
     except PandoError as error:
         raise process.translate(error) from error
+    except (OSError, MemoryError) as error:
+        raise resource_error(error) from error
     finally:
         on_close()  # type: ignore[operator]

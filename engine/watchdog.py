@@ -33,6 +33,7 @@ _DUCKDB_SHARE = 0.75
 _IDLE_BYTES = 1 << 30
 """DuckDB's limit until the watchdog has looked at a query for the first time."""
 _WORTH_RELEASING_BYTES = 32 << 20
+_SETTLE_SECONDS = 1.0
 
 
 class Watchdog:
@@ -44,6 +45,7 @@ class Watchdog:
         self._idle_bytes = held()
         self._peak_growth_bytes = 0
         self._duckdb_limit_bytes = 0
+        self._is_big = self._was_big = False
         self._wake = threading.Event()
         self._is_ending = False
         self._thread: threading.Thread | None = None
@@ -77,6 +79,9 @@ class Watchdog:
                     is_busy = self.run_once()
                 except Exception:
                     logger.exception("the watchdog's look at the running statements failed")
+            if self._is_big:  # some is let go only later: by threads that end, by destructors
+                self._wake.wait(_SETTLE_SECONDS)
+                self._wake.set()
 
     # -- one look -------------------------------------------------------------------------------------------------
 
@@ -123,10 +128,12 @@ class Watchdog:
 
     def _settle(self, growth: int) -> None:
         """Nothing runs: the process is as big as it is when idle."""
-        if max(self._peak_growth_bytes, growth) > _WORTH_RELEASING_BYTES:
+        self._is_big = max(self._peak_growth_bytes, growth) > _WORTH_RELEASING_BYTES
+        if self._is_big or self._was_big:
             database.release_memory(self._duckdb_limit_bytes)
             release_memory()
         self._peak_growth_bytes = 0
+        self._was_big = self._is_big
         if not any(self._processes):
             self._idle_bytes = self._held()
 

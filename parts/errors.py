@@ -18,6 +18,8 @@ Source of the codes: ClickHouse's ``system.errors``.
 
 from __future__ import annotations
 
+import errno
+
 CODES: dict[str, int] = {
     "UNSUPPORTED_METHOD": 1,
     "CANNOT_PARSE_TEXT": 6,
@@ -243,6 +245,19 @@ class CorruptionError(PandoError):
         self.part = part
         self.file = file
         self.offset = offset
+
+
+def resource_error(error: OSError | MemoryError) -> Exception:
+    """243 (NOT_ENOUGH_SPACE) for a full disk, 241 for memory that cannot be had; any other error as it is."""
+    if isinstance(error, MemoryError):
+        return UserError("MEMORY_LIMIT_EXCEEDED", f"Cannot allocate memory: {error}")
+    if error.errno in _DISK_IS_FULL:
+        file = f": {error.filename}" if error.filename else ""
+        return UnavailableError("NOT_ENOUGH_SPACE", f"Not enough space on disk ({error.strerror}){file}")
+    return error
+
+
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def error_from_code(code: int, message: str) -> PandoError:

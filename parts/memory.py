@@ -7,6 +7,7 @@ Source: ``/proc`` and cgroups of Linux; where they are missing the numbers fall 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from collections.abc import Callable
 from functools import cache
@@ -41,8 +42,16 @@ def held_memory() -> int:
     return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
 
 
+def use_returning_allocator() -> None:
+    """Arrow's memory comes from an allocator that gives back what other threads freed: mimalloc keeps that."""
+    if "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
 def release_memory() -> None:
-    """Gives what the allocators keep for later back to the system. Takes some milliseconds."""
+    """Gives what the allocators keep for later back to the system, and what only the errors of queries that failed
+    still hold. Takes some milliseconds."""
+    gc.collect()
     pa.default_memory_pool().release_unused()
     trim = _malloc_trim()
     if trim is not None:

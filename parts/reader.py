@@ -50,6 +50,7 @@ from parts.part_metadata import ColumnsFile, decode_count, python_value
 from parts.part_name import PartName
 from parts.pool import THREADS, submit
 from parts.primary_index import MarkRange, PrimaryIndex, granule_count, normalize_ranges
+from parts.query_status import QueryStatus
 from parts.read_plan import RowRange, plan_batches, rows_of
 from parts.schema import Column, TableSchema
 from parts.types import DataType
@@ -177,9 +178,9 @@ class Part:
             self.path = new_path
             self._meta.directory = new_path
 
-    def verify(self) -> None:
+    def verify(self, status: QueryStatus | None = None) -> None:
         """Reads every byte of every file. Raises ``CorruptionError`` for the first that differs from what was
-        written."""
+        written, and what ``status`` raises."""
         meta = MetaFiles(self.path, self._label)
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
         if checksums != self.checksums:
@@ -188,7 +189,7 @@ class Part:
             if name != CHECKSUMS:
                 check_bytes(meta.read(name), name, checksums, self._label)
         for file in self._data_files():
-            self._verify_data(file)
+            self._verify_data(file, status or QueryStatus())
         self._check_no_other_files()
 
     @cached_property
@@ -300,11 +301,12 @@ class Part:
             yield int(offsets[begin]), first, next_row - row
             row = next_row
 
-    def _verify_data(self, file: str) -> None:
+    def _verify_data(self, file: str, status: QueryStatus) -> None:
         """Frame by frame first, for the offset; then the whole file against the checksums."""
         data = self._mapped(file)
         offset = 0
         while offset < data.size:
+            status.check()
             offset += check_frame(data, offset, self._label, file)
         check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
 

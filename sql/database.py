@@ -19,7 +19,7 @@ from pathlib import Path
 
 import duckdb
 
-from parts.errors import NAMES, CancelledError, PandoError, UserError
+from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
 from sql import guards, ranges, text_conversion
 from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
 
@@ -114,17 +114,23 @@ def translate(error: Exception) -> PandoError:
     if own is not None and int(own.group(1)) in NAMES:
         return UserError(NAMES[int(own.group(1))], own.group(2).strip())
     first = next((line for line in message.split("\n") if line.strip()), repr(error))
-    if isinstance(error, duckdb.InterruptException):
+    # Errors of a stream that Arrow reads come as Arrow's, with DuckDB's text.
+    if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in first:
         return CancelledError()
-    if isinstance(error, duckdb.ConversionException):
+    if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)) or "Out of Memory Error" in first:
+        return _out_of_memory(first)
+    if "No space left on device" in first:
+        return UnavailableError(
+            "NOT_ENOUGH_SPACE", f"Not enough space on disk for what does not fit in memory: {first}"
+        )
+    if isinstance(error, duckdb.ConversionException) or "Conversion Error" in first:
         if "DECIMAL" in first:
             return UserError("DECIMAL_OVERFLOW", f"Decimal overflow: {first}")
-        return UserError("CANNOT_PARSE_TEXT", f"Cannot convert a value: {first.removeprefix('Conversion Error: ')}")
-    if isinstance(error, duckdb.OutOfRangeException):
+        text = first.rpartition("Conversion Error: ")[2]
+        return UserError("CANNOT_PARSE_TEXT", f"Cannot convert a value: {text}")
+    if isinstance(error, duckdb.OutOfRangeException) or "Out of Range Error" in first:
         name = "DECIMAL_OVERFLOW" if "DECIMAL" in first else "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE"
         return UserError(name, first)
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return _out_of_memory(first)
     if "More than one row returned" in message:
         return UserError("INCORRECT_RESULT_OF_SCALAR_SUBQUERY", "Scalar subquery returned more than one row")
     if isinstance(error, (duckdb.InvalidInputException,)):
@@ -135,7 +141,7 @@ def translate(error: Exception) -> PandoError:
 
 
 def _out_of_memory(message: str) -> PandoError:
-    text = message.removeprefix("Out of Memory Error: ")
+    text = message.rpartition("Out of Memory Error: ")[2]
     if "max_temp_directory_size" in text or "temp directory" in text:
         return UserError(
             "TOO_MANY_ROWS_OR_BYTES",

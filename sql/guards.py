@@ -73,7 +73,8 @@ def watched(body: str, is_watched: bool) -> str:
     return f"{begin}{inner}{end}"
 
 
-_BEGIN = f"(CASE WHEN {room('1', '64')} IS NULL THEN NULL ELSE ("
+_WATCH = "watch"
+_BEGIN = f"(CASE WHEN {NAME}('{RUN};{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ("
 _END = ") END)"
 
 
@@ -104,11 +105,22 @@ def _room(spec: pa.ChunkedArray, size: pa.ChunkedArray, weight: pa.ChunkedArray)
     if not len(spec):
         return size
     run, _, bound = spec[0].as_py().partition(";")
+    status = _running.get(run)
     try:
-        check_room(size, weight, _mosts[int(bound)] if bound else None, _running.get(run))
+        if bound == _WATCH:
+            _watch(status)
+        else:
+            check_room(size, weight, _mosts[int(bound)] if bound else None, status)
     except PandoError as error:
         raise ValueError(f"pando:{error.code}:{error.message}") from None
     return size
+
+
+def _watch(status: QueryStatus | None) -> None:
+    """An array that grows is copied to twice its size: there must be room for that."""
+    if status is not None:
+        status.check()
+        status.memory.check_room(status.memory.measured_bytes, "an array that grows")
 
 
 def check_room(size: pa.ChunkedArray, weight: pa.ChunkedArray, most: Most | None, status: QueryStatus | None) -> None:

@@ -16,7 +16,7 @@ import secrets
 import string
 from importlib.metadata import version
 
-from parts.errors import PandoError, UnavailableError, UserError, error_from_code
+from parts.errors import PandoError, UnavailableError, UserError, error_from_code, resource_error
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ def error_text(error: PandoError) -> str:
 
 def as_pando_error(error: BaseException) -> PandoError:
     """Ours as it is; anything else is a bug, logged with its traceback and told as 1001 (STD_EXCEPTION)."""
+    if isinstance(error, OSError | MemoryError):
+        error = resource_error(error)
     if isinstance(error, PandoError):
         return error
     logger.error("unexpected error while running a query", exc_info=error)

@@ -5,7 +5,6 @@ A part that fails is reported to its table, as one that a SELECT found broken: a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,8 +12,9 @@ import pyarrow as pa
 from engine.interpreter.context import STRING, UINT8, Context, rows_batch
 from engine.session import QueryResult
 from engine.tables.table import Table
-from parts.errors import CancelledError, CorruptionError, UserError
+from parts.errors import CorruptionError, UserError
 from parts.part_name import PartName
+from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.types import DataType
 from sql.relation import PartsSnapshot
@@ -30,16 +30,15 @@ def check_table(statement: CheckTable, context: Context) -> QueryResult:
     ``check_query_single_value_result``. Raises 232 for an unknown part, 233 for a wrong name."""
     table = context.engine.catalog.table(context.database(statement.table.database), statement.table.table)
     snapshot = table.snapshot()
-    cancelled = threading.Event()
     try:
         parts = _chosen(snapshot, statement, table, context)
     except BaseException:
         snapshot.release()
         raise
-    columns, batches = _COLUMNS, _verdicts(parts, table, snapshot, cancelled)
+    columns, batches = _COLUMNS, _verdicts(parts, table, snapshot, context.status)
     if context.settings.check_query_single_value_result:
         columns, batches = _SINGLE, _all_passed(batches)
-    return QueryResult(columns, batches, on_cancel=cancelled.set, on_close=snapshot.release)
+    return QueryResult(columns, batches, on_close=snapshot.release)
 
 
 def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, context: Context) -> list[Part]:
@@ -56,21 +55,20 @@ def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, contex
 
 
 def _verdicts(
-    parts: list[Part], table: Table, snapshot: PartsSnapshot, cancelled: threading.Event
+    parts: list[Part], table: Table, snapshot: PartsSnapshot, status: QueryStatus
 ) -> Iterator[pa.RecordBatch]:
     try:
         for part in parts:
-            if cancelled.is_set():
-                raise CancelledError
-            message = _problem(part, table)
+            status.check()
+            message = _problem(part, table, status)
             yield rows_batch(_COLUMNS, [(str(part.name), int(not message), message)])
     finally:
         snapshot.release()
 
 
-def _problem(part: Part, table: Table) -> str:
+def _problem(part: Part, table: Table, status: QueryStatus) -> str:
     try:
-        part.verify()
+        part.verify(status)
     except CorruptionError as error:
         table.report_corruption(error)
         return str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -44,7 +45,8 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
     types = [type_ for _, type_ in result.columns]
     settings = context.settings
     try:
-        blocks = (cast_block(block, types, columns, settings=settings) for block in _squashed(result.batches, context))
+        squashed = _squashed(result.batches, context)
+        blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
         _write(table, blocks, context)
     finally:
         result.close()
@@ -56,8 +58,13 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
     first_row = 1
     try:
         for block in blocks:
-            sink.write(complete_block(block, schema, settings=settings, first_row=first_row))
-            first_row += block.num_rows
+            context.status.check()
+            rows = block.num_rows
+            complete = complete_block(block, schema, settings=settings, first_row=first_row)
+            sink.write(complete)
+            first_row += rows
+            del block, complete  # before the next one is made
+        context.status.check()
         outcome = sink.commit()
     finally:
         sink.abort()
@@ -69,6 +76,7 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
 def _options(context: Context) -> InsertOptions:
     settings = context.settings
     return InsertOptions(
+        status=context.status,
         quorum=settings.insert_quorum,
         quorum_parallel=settings.insert_quorum_parallel,
         quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
@@ -122,7 +130,8 @@ def _squashed(batches: Iterator[pa.RecordBatch], context: Context) -> Iterator[p
         size += batch.nbytes
         is_enough = (most_rows and rows >= most_rows) or (most_bytes and size >= most_bytes)
         if is_enough or not (most_rows or most_bytes):
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
+            block, held = [pa.Table.from_batches(held)], []
+            rows = size = 0
+            yield block.pop()
     if held:
         yield pa.Table.from_batches(held)

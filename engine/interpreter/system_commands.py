@@ -26,6 +26,7 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
             deduplicate=statement.deduplicate,
             deduplicate_by=_deduplicate_by(statement.deduplicate_by, table.description),
             throw_if_noop=context.settings.optimize_throw_if_noop,
+            status=context.status,
         )
     )
     return QueryResult()
@@ -50,7 +51,7 @@ def _deduplicate_by(names: tuple[str, ...], description: TableDescription) -> tu
 def system_command(statement: SystemCommand, context: Context) -> QueryResult:
     timeout = context.settings.receive_timeout
     if statement.command == "SYNC REPLICA":
-        _replicated(statement.table, context).sync(timeout)
+        _replicated(statement.table, context).sync(timeout, context.status)
     elif statement.command == "RESTART REPLICA":
         _replicated(statement.table, context).restart()
     elif statement.command == "RESTART REPLICAS":

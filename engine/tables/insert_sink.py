@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 _MAX_WRITES_IN_FLIGHT = 2
 _WRITE_INLINE_ROWS = 10_000
 """Below this a hand-over to another thread costs more than it gains."""
+_WRITE_COPIES = 2
+"""A piece is in memory as it came and sorted."""
 
 
 @dataclass
@@ -60,6 +62,7 @@ class InsertSink(ABC):
         self.options = options
         self._blocks = 0
         self._writes: list[Future[TemporaryPart] | TemporaryPart] = []
+        self._in_flight: list[tuple[Future[TemporaryPart], int]] = []
 
     def write(self, block: pa.Table) -> None:
         """Writes a complete block (every stored column, storage types) as one temporary part per partition."""
@@ -69,14 +72,28 @@ class InsertSink(ABC):
         pieces = split_by_partition(block, self.table.description)
         self._check_partitions(len(pieces))
         for piece in pieces:
+            self.options.status.check()
             index = self._blocks - 1
-            if block.num_rows <= _WRITE_INLINE_ROWS:
+            if block.num_rows <= _WRITE_INLINE_ROWS or _WRITE_COPIES * piece.block.nbytes > self._room_bytes:
                 self._writes.append(self._write_piece(piece, index))
                 continue
-            in_flight = [write for write in self._writes if isinstance(write, Future) and not write.done()]
-            if len(in_flight) >= _MAX_WRITES_IN_FLIGHT:
-                in_flight[0].result()
-            self._writes.append(self.table.services.writers.submit(self._write_piece, piece, index))
+            self._wait_for_room(piece.block.nbytes)
+            future = self.table.services.writers.submit(self._write_piece, piece, index)
+            self._in_flight.append((future, piece.block.nbytes))
+            self._writes.append(future)
+
+    @property
+    def _room_bytes(self) -> int:
+        """What pieces being written may take: half of the query's memory, for the next block comes meanwhile."""
+        return self.options.status.memory.limit_bytes // 2 or 1 << 62
+
+    def _wait_for_room(self, size_bytes: int) -> None:
+        while True:
+            self._in_flight = [(write, size) for write, size in self._in_flight if not write.done()]
+            held_bytes = sum(size for _, size in self._in_flight) + size_bytes
+            if len(self._in_flight) < _MAX_WRITES_IN_FLIGHT and _WRITE_COPIES * held_bytes <= self._room_bytes:
+                return
+            self._in_flight[0][0].result()
 
     def _check_partitions(self, count: int) -> None:
         most = self.options.max_partitions

@@ -144,6 +144,7 @@ class MergeTreeTable(Table):
         for partition in wanted:
             parts = by_partition.get(partition, [])
             if len(parts) > 1 or (parts and (options.deduplicate or (options.final and parts[0].name.level == 0))):
+                options.status.check()
                 self._merge_whole(partition, options)
                 merged = True
         if not merged and options.throw_if_noop:
@@ -158,9 +159,10 @@ class MergeTreeTable(Table):
             if not names:
                 return  # dropped meanwhile
             try:
-                self._merge(names, options.deduplicate, options.deduplicate_by)
+                self._merge(names, options)
                 return
             except ConflictError:
+                options.status.check()
                 if self.is_stopping.wait(_OPTIMIZE_RETRY_SECONDS):
                     break
         raise ConflictError("ABORTED", f"Parts of partition {partition} are being merged all the time; try again later")
@@ -206,10 +208,9 @@ class MergeTreeTable(Table):
             logger.info("merge given up: %s", conflict)
         return True
 
-    def _merge(
-        self, names: Sequence[PartName], deduplicate: bool = False, deduplicate_by: tuple[str, ...] = ()
-    ) -> None:
+    def _merge(self, names: Sequence[PartName], options: OptimizeOptions | None = None) -> None:
         """Raises ``ConflictError`` when a source is already being merged or has gone."""
+        options = options or OptimizeOptions()
         self._take(names)
         try:
             with self.store.snapshot() as snapshot:
@@ -221,8 +222,9 @@ class MergeTreeTable(Table):
                     self,
                     [by_name[name] for name in names],
                     result,
-                    deduplicate=deduplicate,
-                    deduplicate_by=deduplicate_by,
+                    deduplicate=options.deduplicate,
+                    deduplicate_by=options.deduplicate_by,
+                    is_cancelled=lambda: self.is_cancelled() or options.status.is_stopped,
                 )
                 self._commit_merge(directory, result, names)
         finally:

@@ -19,6 +19,7 @@ from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
+from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.schema import TableDescription
 from parts.store import PartStore
@@ -46,6 +47,7 @@ class InsertOptions:
     """Not empty: another block under the token, or the same under another text, is refused (389)."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class OptimizeOptions:
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
     throw_if_noop: bool = False
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 
 from engine.tables import insert_sink
 from parts.disk import HashedFile
+from parts.errors import UnavailableError
 from parts.store import PartStore
 from tests.engine.conftest import Local
 
@@ -49,7 +50,7 @@ def test_a_commit_cut_short_can_be_repeated(
             patch.setattr("engine.tables.merge_tree.failpoint", failing_at(call, lambda name: None))
         else:
             patch.setattr(PartStore, "add_preactive", failing_at(call, PartStore.add_preactive))
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(UnavailableError, match="No space"):
             local.run(INSERT)
     assert local.value("SELECT count() FROM t") == 0
     assert directories(local) == []
@@ -80,7 +81,7 @@ def test_a_failed_write_leaves_no_files(
     local.run(CREATE)
     monkeypatch.setattr(insert_sink, "_WRITE_INLINE_ROWS", 0 if in_threads else 10_000)
     monkeypatch.setattr(insert_sink, "write_part", failing_at(call, insert_sink.write_part))
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(UnavailableError, match="No space"):
         local.run(INSERT)
     assert directories(local) == []
     assert local.value("SELECT count() FROM t") == 0
@@ -105,7 +106,7 @@ def test_a_full_disk_keeps_no_file_open(
             return real(file, *arguments)
 
         patch.setattr(HashedFile, method, full)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(UnavailableError, match="No space"):
             local.run(INSERT)
     data = str(local.engine.catalog.table("default", "t").store.path)
     open_files = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if os.path.islink(entry)]

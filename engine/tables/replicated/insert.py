@@ -118,7 +118,7 @@ class ReplicatedInsert(InsertSink):
             timeout_seconds=self.options.quorum_timeout_seconds,
             clock=self.table.services.monotonic,
             wait=self.table.services.wait,
-            is_cancelled=self.table.is_stopping.is_set,
+            is_cancelled=lambda: self.table.is_stopping.is_set() or self.options.status.is_stopped,
         )
 
     def _wait_for_original(self, keeper: Keeper, activation: Activation, part: str, plan: QuorumPlan | None) -> None:

@@ -139,7 +139,9 @@ class MergeSteps:
                 )
             return
         table.wake_execution()
-        table.wait_for(lambda: all(map(self._is_carried_out, results)), _OPTIMIZE_SECONDS, "the merge of OPTIMIZE")
+        table.wait_for(
+            lambda: all(map(self._is_carried_out, results)), _OPTIMIZE_SECONDS, "the merge of OPTIMIZE", options.status
+        )
 
     def _under_way(self, options: OptimizeOptions) -> list[PartName]:
         """Merges that somebody assigned before and that this replica has not made yet: OPTIMIZE waits for them too."""
@@ -162,6 +164,7 @@ class MergeSteps:
             "CANNOT_ASSIGN_OPTIMIZE", "Other replicas keep assigning merges to this table; try OPTIMIZE again"
         )
         for _ in range(_ASSIGN_ATTEMPTS):
+            options.status.check()
             keeper.sync(self._table.paths.root)
             predicate = self._predicate(keeper)
             try:

@@ -35,6 +35,7 @@ from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.insert import part_record
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
+from parts.query_status import QueryStatus
 from parts.reader import Part
 
 if TYPE_CHECKING:
@@ -132,17 +133,16 @@ class QueueSteps:
             table.wake_execution()
             table.housekeeping.note_logged(pulled)
 
-    def sync(self, timeout_seconds: float) -> None:
-        """Raises 159 (TIMEOUT_EXCEEDED) when it takes longer."""
+    def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Raises 159 (TIMEOUT_EXCEEDED) when it takes longer, and what ``status`` raises."""
         table = self._table
         with table.working() as (keeper, _):
             keeper.sync(table.paths.root)
             self.pull(keeper)
             names = table.queue.names()
         table.wake_execution()
-        table.wait_for(
-            lambda: table.queue.is_drained(names), timeout_seconds, f"replica {table.replica.name} to catch up"
-        )
+        caught_up = f"replica {table.replica.name} to catch up"
+        table.wait_for(lambda: table.queue.is_drained(names), timeout_seconds, caught_up, status)
 
     def log_position(self, keeper: Keeper) -> tuple[int, int]:
         """(log_pointer, log_max_index)."""

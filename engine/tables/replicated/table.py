@@ -44,6 +44,7 @@ from engine.tables.replicated.snapshot import FilteredSnapshot
 from engine.tables.table import InsertOptions, OptimizeOptions, Table, TableServices
 from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
+from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.store import Snapshot
 from sql.ddl_engine import replica_location
@@ -315,19 +316,24 @@ class ReplicatedTable(Table):
         """One is enough: a step that finds something to do wakes the next."""
         wake_one(self._execute_tasks)
 
-    def wait_for(self, condition: Callable[[], bool], timeout_seconds: float, what: str) -> None:
-        """Polls ``condition()`` while background work goes on. Raises 159 (TIMEOUT_EXCEEDED), 236 when stopping."""
+    def wait_for(
+        self, condition: Callable[[], bool], timeout_seconds: float, what: str, status: QueryStatus | None = None
+    ) -> None:
+        """Polls ``condition()`` while background work goes on. Raises 159 (TIMEOUT_EXCEEDED), 236 when stopping, and
+        what ``status`` raises."""
         deadline = self.services.monotonic() + timeout_seconds
         while not condition():
             self.sleep(_POLL_SECONDS)
+            if status is not None:
+                status.check()
             if self.is_stopping.is_set():
                 raise UnavailableError("ABORTED", f"Table {self.definition.full_name} is being stopped")
             if self.services.monotonic() > deadline:
                 raise UnavailableError("TIMEOUT_EXCEEDED", f"Timeout of {timeout_seconds:g} s while waiting for {what}")
 
-    def sync(self, timeout_seconds: float) -> None:
+    def sync(self, timeout_seconds: float, status: QueryStatus | None = None) -> None:
         """SYSTEM SYNC REPLICA: returns when everything in the log now has been carried out here."""
-        self.queue_steps.sync(timeout_seconds)
+        self.queue_steps.sync(timeout_seconds, status or QueryStatus())
 
     # -- status -------------------------------------------------------------------------------------------------
 
