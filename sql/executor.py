@@ -244,7 +244,7 @@ class _Run:
             self._lease = lease
         for batch in lease.batches(self._batch_rows(parts)):
             self._status.check()
-            yield batch
+            yield batch.select(range(len(self.plan.columns)))
 
     def _batch_rows(self, parts: Sequence[Sequence[PrunedPart] | None]) -> int:
         """Rows of a batch of the result, so that the longest rows that are read, or made, do not make it too big."""

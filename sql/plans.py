@@ -91,24 +91,24 @@ def _first_rows(tree: Query) -> int:
 
 def _final_sql(compiled: CompiledQuery) -> str:
     """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
-    if guards.is_guarded(compiled.sql):
-        compiled = replace(compiled, sql=_bounded(compiled))
     casts = [output_cast(type_) for _, type_ in compiled.columns]
-    if not any(casts):
+    room = _room_of_rows(compiled) if guards.is_guarded(compiled.sql) else ""
+    if not any(casts) and not room:
         return compiled.sql
     columns = [
         f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
     ]
-    return f"SELECT {', '.join(columns)} FROM ({compiled.sql})"
+    return f"SELECT {', '.join(columns)}{room} FROM ({compiled.sql})"
 
 
-def _bounded(compiled: CompiledQuery) -> str:
-    """The statement with a bound on the bytes of a vector of its rows: a long value may stand in each of them."""
+def _room_of_rows(compiled: CompiledQuery) -> str:
+    """One more column, a bound on the bytes of a vector of rows: a long value may stand in each of them.
+
+    A column, because a condition would be looked at below a join that repeats the value. The executor drops it.
+    """
     sizes = [_size(f"c{position}", type_) for position, (_, type_) in enumerate(compiled.columns)]
     given = [f"coalesce({size}, 0)" for size in sizes if size]
-    if not given:
-        return compiled.sql
-    return f"SELECT * FROM ({compiled.sql}) WHERE {guards.room(' + '.join(given))} IS NOT NULL"
+    return f", {guards.room(' + '.join(given))} AS room" if given else ""
 
 
 def _size(value: str, type_: DataType) -> str:
