@@ -36,13 +36,13 @@ class TokenClaim:
         answer = keeper.get_many([self.path(table)])[0]
         if answer is not None:
             part, _, content = answer[0].decode(errors="replace").partition("\n")
-            self.require_same(content, part)
+            self.require_same(content, f" (part {part})")
         return answer is None
 
-    def require_same(self, content: str, part: str) -> None:
+    def require_same(self, content: str, where: str = "") -> None:
         if content != self.content:
             raise ConflictError(
                 "INSERT_WAS_DEDUPLICATED",
-                f"Another block was inserted under this insert_deduplication_token before (part {part}), with other "
-                f"rows: {content!r}, now {self.content!r}. Nothing of this block is stored",
+                f"Another block was inserted under this insert_deduplication_token before{where}, with other rows: "
+                f"{content!r}, now {self.content!r}. Nothing of this block is stored",
             )

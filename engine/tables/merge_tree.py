@@ -118,7 +118,7 @@ class MergeTreeTable(Table):
         """Raises 389 when a token was claimed by other rows."""
         recent = dict(self._recent_claims)
         for claim in claims:
-            claim.require_same(recent.get(claim.digest, claim.content), "in this table")
+            claim.require_same(recent.get(claim.digest, claim.content))
 
     def remember(self, block_id: str, claim: TokenClaim | None) -> None:
         if block_id:

@@ -11,7 +11,7 @@ import pytest
 
 from engine.tables import insert_sink
 from parts.disk import HashedFile
-from parts.errors import UnavailableError
+from parts.errors import ConflictError, UnavailableError
 from parts.store import PartStore
 from tests.engine.conftest import Local
 
@@ -112,3 +112,15 @@ def test_a_full_disk_keeps_no_file_open(
     open_files = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if os.path.islink(entry)]
     assert not [file for file in open_files if file.startswith(data)]
     assert directories(local) == []
+
+
+def test_a_token_that_is_checked_stands_for_its_rows(local: Local) -> None:
+    local.run(f"{CREATE} SETTINGS non_replicated_deduplication_window = 9")
+    local.run("SET insert_deduplication_token = 'load'")
+    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (1, 1), (2, 2)")
+    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (2, 2), (1, 1)")
+    for rows, check in (("(1, 1)", "x"), ("(3, 3)", "x"), ("(1, 1), (2, 2)", "y")):
+        with pytest.raises(ConflictError, match="Another block was inserted under this insert_deduplication_token"):
+            local.run(f"INSERT INTO t SETTINGS insert_deduplication_token_check = '{check}' VALUES {rows}")
+    local.run("INSERT INTO t VALUES (1, 7)")
+    assert local.value("SELECT groupArray(k) FROM (SELECT k FROM t ORDER BY k)") == [1, 2]
