@@ -130,7 +130,10 @@ class HttpClient:
         data: Data | None = None,
         query_id: str = "",
     ) -> Response:
-        """Runs one statement and reads its whole answer. ``data`` follows the statement (INSERT … FORMAT x)."""
+        """Runs one statement and reads its whole answer. ``data`` follows the statement (INSERT … FORMAT x).
+
+        ``parameters`` are values of ``{name:Type}`` as ClickHouse reads them: text escaped as in TabSeparated.
+        """
         with self.stream(sql, settings=settings, parameters=parameters, data=data, query_id=query_id) as stream:
             answer = b"".join(stream)
             return Response(answer, stream.format, stream.query_id, stream.summary)

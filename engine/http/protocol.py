@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 _SLACK_BYTES = 256 << 10
 """What one read of a socket may bring."""
 _LINGER_SECONDS = 2.0
+NO_TIMEOUT_SECONDS = 1e8
+"""What a setting of 0 means, and what every clock can count."""
 _DEAF_SECONDS = 2.0
 _TCP_CLOSED = (7, 8)
 """CLOSE and CLOSE_WAIT."""
@@ -42,7 +44,8 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.send_timeout = self.limits.http_send_timeout
+        self._receive_seconds = self.limits.http_receive_timeout or NO_TIMEOUT_SECONDS
+        self.send_timeout = self.limits.http_send_timeout or NO_TIMEOUT_SECONDS
         self._refusal: tuple[int, PandoError] | None = None
         self._is_answered = False
         self._is_in_head = False
@@ -60,9 +63,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.limits.http_receive_timeout, self.timeout_keep_alive_handler
-        )
+        self.timeout_keep_alive_task = self.loop.call_later(self._receive_seconds, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_keepalive_if_required()
@@ -89,7 +90,7 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             pass  # answered as if nobody had asked
         except httptools.HttpParserError as error:
-            self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error}"))
+            self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error.__context__ or error}"))
         if self._held_bytes > max(self._largest_field, self.limits.http_max_uri_size) + _SLACK_BYTES:
             self._refuse(431, UserError("LIMIT_EXCEEDED", "A header of the request is too long"))
         self._watch_for_lateness()
@@ -111,7 +112,7 @@ class Connection(HttpToolsProtocol):
         is_answered = self.cycle is not None and self.cycle.response_complete
         must_hurry = self._is_in_head or (self._is_in_request and is_answered)
         if must_hurry and self._late is None:
-            self._late = self.loop.call_later(self.limits.http_receive_timeout, self._is_late)
+            self._late = self.loop.call_later(self._receive_seconds, self._is_late)
         elif not must_hurry and self._late is not None:
             self._late.cancel()
             self._late = None
@@ -122,8 +123,8 @@ class Connection(HttpToolsProtocol):
             )
 
     def _is_late(self) -> None:
-        seconds = self.limits.http_receive_timeout
-        self._refuse(408, UserError("SOCKET_TIMEOUT", f"The request was not complete after {seconds:g} s"))
+        problem = f"The request was not complete after {self._receive_seconds:g} s"
+        self._refuse(408, UserError("SOCKET_TIMEOUT", problem))
 
     def eof_received(self) -> None:
         """The client has left; a half-closed connection is not told from that."""
@@ -165,13 +166,12 @@ class Connection(HttpToolsProtocol):
         if self.parser.should_upgrade() and any(name in _BODY_HEADERS for name, _ in self.headers):
             # The parser would leave the body out.
             self._refuse(400, UserError("NOT_IMPLEMENTED", "Upgrade is not supported: send plain HTTP/1.1"))
-        self._is_in_head = False
         if self._refusal is not None:
             return
         self.scope["state"]["connection"] = self
-        self.send_timeout = self.limits.http_send_timeout
+        super().on_headers_complete()  # raises for a URI that is none
+        self._is_in_head = False
         self._unanswered += 1
-        super().on_headers_complete()
         if self.parser.should_upgrade():
             self.cycle.keep_alive = False
 

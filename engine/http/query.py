@@ -19,7 +19,7 @@ from engine.http.body import BodyPipe
 from engine.http.errors import as_pando_error, error_headers, error_text, exception_tag, exception_trailer, http_status
 from engine.http.exchange import Exchange
 from engine.http.metrics import Metrics
-from engine.http.protocol import Connection
+from engine.http.protocol import NO_TIMEOUT_SECONDS, Connection
 from engine.http.request import QueryRequest, parse_request
 from engine.http.sessions import SessionStore
 from engine.http.spill import SpillSpace
@@ -40,7 +40,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
-_NO_TIMEOUT_SECONDS = 1e9
 
 
 class QueryEndpoint:
@@ -160,7 +159,7 @@ class QueryEndpoint:
             return await start
         task = asyncio.ensure_future(start)
         interval_seconds = max(int(self._setting(request, "http_headers_progress_interval_ms")), 1) / 1000
-        while not (await asyncio.wait({task}, timeout=min(interval_seconds, _NO_TIMEOUT_SECONDS)))[0]:
+        while not (await asyncio.wait({task}, timeout=min(interval_seconds, NO_TIMEOUT_SECONDS)))[0]:
             connection.send_progress(exchange.progress.encode())
         return await task
 
@@ -202,7 +201,7 @@ class QueryEndpoint:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _seconds(self, request: QueryRequest, name: str) -> float:
-        return float(self._setting(request, name)) or _NO_TIMEOUT_SECONDS
+        return min(float(self._setting(request, name)) or NO_TIMEOUT_SECONDS, NO_TIMEOUT_SECONDS)
 
     def _setting(self, request: QueryRequest, name: str) -> Any:
         return request.settings.get(name, getattr(self._profile, name))

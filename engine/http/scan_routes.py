@@ -18,9 +18,10 @@ trailer and an unfinished chunked body, so that nobody takes it for a whole one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.reader import MarkRange, Part
 from parts.store import Snapshot
+from sql.settings import settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -51,7 +53,6 @@ _EXPIRY_SECONDS = 5.0
 _DEFAULT_LEASE_SECONDS = 300.0
 _LONGEST_LEASE_SECONDS = 86_400.0
 _MAX_BODY_BYTES = 64 << 20
-_BODY_SECONDS = 60.0
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
 Body = Mapping[str, Any]
@@ -64,6 +65,7 @@ class Scans:
         self._engine = engine
         self._users = Users(engine.config.users)
         self._leases = LeaseBook()
+        self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
         engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
 
@@ -98,7 +100,7 @@ class Scans:
     async def _answer(self, request: Request, function: Callable[[Body], Response]) -> Response:
         try:
             self._users.authenticate(parse_request(request.scope).credentials)
-            body = await _json_body(request)
+            body = await _json_body(request, self._receive_seconds)
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, body)
         except Exception as problem:
             error = as_pando_error(problem)
@@ -229,18 +231,25 @@ async def _client_left(receive: Any) -> None:
 # -- reading the request ---------------------------------------------------------------------------------------------
 
 
-async def _json_body(request: Request) -> Body:
+async def _in_time(chunks: AsyncIterator[bytes], timeout_seconds: float | None) -> AsyncIterator[bytes]:
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            async with asyncio.timeout(timeout_seconds):
+                chunk = await anext(chunks)
+            yield chunk
+
+
+async def _json_body(request: Request, timeout_seconds: float | None) -> Body:
     data = bytearray()
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            async for chunk in request.stream():
-                data += chunk
-                if len(data) > _MAX_BODY_BYTES:
-                    raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
+        async for chunk in _in_time(request.stream(), timeout_seconds):
+            data += chunk
+            if len(data) > _MAX_BODY_BYTES:
+                raise UserError("BAD_ARGUMENTS", f"The request is longer than {_MAX_BODY_BYTES} bytes")
     except ClientDisconnect:
         raise CancelledError("The client closed the connection before the end of its request") from None
     except TimeoutError:
-        raise UserError("SOCKET_TIMEOUT", f"The request was not complete after {_BODY_SECONDS:g} s") from None
+        raise UserError("SOCKET_TIMEOUT", f"The client sent nothing of its request for {timeout_seconds:g} s") from None
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -98,7 +98,7 @@ def _body(chance: random.Random, statement: bytes, headers: list[bytes]) -> byte
     body = statement
     kind = chance.random()
     if kind < 0.1:
-        body = chance.choice((gzip.compress, zstandard.compress))(body)
+        body = chance.choice((gzip.compress(body, mtime=0), zstandard.compress(body)))
         headers.append(b"Content-Encoding: " + chance.choice((b"gzip", b"zstd", b"deflate")))
     elif kind < 0.2:
         parts = [b"query", b"ext", b"ext_structure", b"param_x", b"ext_format", b"max_threads"]
