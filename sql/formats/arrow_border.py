@@ -116,3 +116,18 @@ def _largest_bytes(values: pa.Array, format_name: str) -> int:
     if largest > MAX_BATCH_BYTES:
         raise UserError("TOO_LARGE_STRING_SIZE", f"A value of {largest} bytes in {format_name} data is too large")
     return largest
+
+
+def largest_in_dictionaries(array: pa.Array, format_name: str) -> int:
+    """The size of the largest value in the dictionaries of the column, nested ones too; 0 without any."""
+    if pa.types.is_dictionary(array.type):
+        return _largest_bytes(array.dictionary, format_name) if len(array.dictionary) else 0
+    if pa.types.is_struct(array.type):
+        children = [array.field(index) for index in range(array.type.num_fields)]
+    elif pa.types.is_map(array.type):
+        children = [array.keys, array.items]
+    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        children = [array.values]
+    else:
+        return 0
+    return max((largest_in_dictionaries(child, format_name) for child in children), default=0)

@@ -11,6 +11,7 @@ import mmap
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -20,22 +21,21 @@ from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
-from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch
+from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch, largest_in_dictionaries
 from sql.formats.ipc_messages import CheckedStream, check_file
 from sql.formats.options import BadValueError, FormatOptions, shorten
 from sql.formats.wire import from_wire, to_wire, wire_type
 
 READ_ROWS = 1 << 16
 _SPOOL_BYTES = 64 << 20
+_BATCH_BYTES = 256 << 20
 
 
 def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     with _whole(stream, options.status) as data, _refusing("Parquet"):
-        file = pq.ParquetFile(
-            pa.BufferReader(data), thrift_string_size_limit=1 << 26, thrift_container_size_limit=1 << 22
-        )
+        file = _parquet_file(data)
         names = _names(file.schema_arrow, columns, options, "Parquet")
-        batches = file.iter_batches(batch_size=READ_ROWS, columns=names)
+        batches = parquet_batches(file, data, names)
         yield from _tables(batches, names, columns, options, "Parquet")
 
 
@@ -53,6 +53,30 @@ def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: Form
         reader = pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r"))
         names = _names(reader.schema, columns, options, "ArrowStream")
         yield from _tables(iter(reader), names, columns, options, "ArrowStream")
+
+
+def _parquet_file(data: pa.Buffer, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    return pq.ParquetFile(
+        pa.BufferReader(data),
+        read_dictionary=list(dictionaries),
+        thrift_string_size_limit=1 << 26,
+        thrift_container_size_limit=1 << 22,
+    )
+
+
+def parquet_batches(file: pq.ParquetFile, data: pa.Buffer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows in batches that stay small also where a few bytes refer to a long string of a dictionary many times."""
+    metadata = file.metadata
+    for group in range(metadata.num_row_groups):
+        chunks = [metadata.row_group(group).column(index) for index in range(metadata.num_columns)]
+        largest = max((file.schema.column(index).length for index in range(metadata.num_columns)), default=0)
+        texts = [chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+        if texts:  # what the metadata say of dictionaries may be wrong: one row is read to see them
+            first = _parquet_file(data, texts).iter_batches(1, row_groups=[group], columns=list(names))
+            for array in (array for batch in islice(first, 1) for array in batch.columns):
+                largest = max(largest, largest_in_dictionaries(array, "Parquet"))
+        rows = max(min(READ_ROWS, _BATCH_BYTES // max(largest, 1)), 1)
+        yield from file.iter_batches(rows, row_groups=[group], columns=list(names))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from parts.errors import UserError
@@ -116,3 +117,18 @@ def test_a_dictionary_that_would_become_huge_is_resolved_in_pieces_or_refused() 
 def test_runs_and_unions_are_no_column() -> None:
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([1 << 30], pa.int32()), pa.array(["r"]))
     assert refused(ipc(pa.record_batch({"s": runs})), "String").name == "TYPE_MISMATCH"
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_long_string_of_a_parquet_dictionary_is_not_repeated_beyond_reason(is_nested: bool) -> None:
+    """Some KiB of Parquet say "this MiB, 3000 times"."""
+    sink = io.BytesIO()
+    values = pa.DictionaryArray.from_arrays(np.zeros(3000, np.int32), ["y" * (1 << 20)])
+    column = pa.ListArray.from_arrays(np.arange(3001, dtype=np.int32), values) if is_nested else values
+    pq.write_table(pa.table({"s": column}), sink, compression="zstd", dictionary_pagesize_limit=1 << 24)
+    assert len(sink.getvalue()) < 20_000
+    type_ = "Array(String)" if is_nested else "String"
+    blocks = read_blocks("Parquet", io.BytesIO(sink.getvalue()), [Column("s", parse_type(type_))], max_block_bytes=1)
+    first = next(blocks)
+    assert 0 < first.num_rows <= 256
+    assert first.nbytes <= 257 << 20
