@@ -81,7 +81,6 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
         if self._refusal is not None:
             return
         self._held_bytes += len(data)
@@ -116,11 +115,6 @@ class Connection(HttpToolsProtocol):
         elif not must_hurry and self._late is not None:
             self._late.cancel()
             self._late = None
-        if is_answered and not self._is_in_request and self.timeout_keep_alive_task is None:
-            # What came last was the rest of a request that has its answer already.
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
 
     def _is_late(self) -> None:
         problem = f"The request was not complete after {self._receive_seconds:g} s"
@@ -132,6 +126,7 @@ class Connection(HttpToolsProtocol):
     # -- what the parser meets --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        self._unset_keepalive_if_required()  # only here: empty lines and late bodies keep no connection
         super().on_message_begin()
         self._is_in_head = self._is_in_request = True
         self._fields = self._head_bytes = 0
