@@ -76,7 +76,9 @@ def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
     if isinstance(source, (ArrayType, TupleType, MapType)) and type(source) is type(goal):
         return _convert_composite(value, source, goal, zone)
     if isinstance(source, DateType) and isinstance(goal, DateTimeType):
-        value = Typed(f"least({value.sql}, DATE '2106-02-06')", source)
+        value = Typed(
+            f"(CASE WHEN {value.sql} > DATE '2106-02-06' THEN DATE '2106-02-06' ELSE {value.sql} END)", source
+        )
     return cast_to(value, target, zone)
 
 

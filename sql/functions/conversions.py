@@ -147,12 +147,17 @@ def to_string(call: Call) -> Typed:
 def _to(target: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
+        zone = call.constant_zone(1)
+        if zone is not None and isinstance(value.type, DateTimeType):
+            value = replace(value, type=DateTimeType(zone))
+        elif zone is not None and isinstance(value.type, DateTime64Type):
+            value = replace(value, type=DateTime64Type(value.type.precision, zone))
         known = value.value if type(value.value) is int else None
         if isinstance(target, IntegerType) and known is not None and target.minimum <= known <= target.maximum:
             return Typed(cast(str(value.value), target), target, value.value)
         if isinstance(target, FloatType) and isinstance(value.value, (int, float)) and abs(value.value) < 1e38:
             return Typed(cast(value.sql, target), target)
-        return Typed(cast_to(value, target, call.environment.zone), target)
+        return Typed(cast_to(value, target, zone or call.environment.zone), target)
 
     return build
 
@@ -244,7 +249,10 @@ def to_date_time64(call: Call) -> Typed:
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
-    type_ = DateTime64Type(call.constant_int(1), zone)
+    precision = call.constant_int(1)
+    if not 0 <= precision <= 9:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {precision} of DateTime64 must be from 0 to 9")
+    type_ = DateTime64Type(precision, zone)
     return Typed(cast_to(value, type_, call.environment.zone), type_)
 
 

@@ -176,10 +176,13 @@ def date_diff(call: Call) -> Typed:
 
 
 def _stable_hour(call: Call, position: int, zone: str | None) -> str:
+    return f"({_stable_micros(call, position, zone)} // 3600000000)"
+
+
+def _stable_micros(call: Call, position: int, zone: str | None) -> str:
     """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
-    value = _as_time(call, position)
-    own = zone or zone_of(value, call)
-    return f"((epoch_us({_instant(call, position)}) - {epoch_offset(own) * 1000000}) // 3600000000)"
+    own = zone or zone_of(_as_time(call, position), call)
+    return f"(epoch_us({_instant(call, position)}) - {epoch_offset(own) * 1000000})"
 
 
 def epoch_offset(zone: str) -> int:
@@ -192,6 +195,9 @@ def epoch_offset(zone: str) -> int:
 def age(call: Call) -> Typed:
     unit = _unit_argument(call, 0)
     zone = call.constant_zone(3)
+    if unit == "Hour":
+        later, earlier = (_stable_micros(call, position, zone) for position in (2, 1))
+        return Typed(f"CAST(trunc(({later} - {earlier}) / 3600000000.0) AS BIGINT)", INT64)
     if unit in _MICROS:
         first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
     else:
@@ -227,7 +233,12 @@ def date_trunc(call: Call) -> Typed:
             return Typed(result.sql, Date32Type())
         if isinstance(result.type, DateTimeType):
             return Typed(result.sql, DateTime64Type(0, result.type.timezone))
-    return clamped(result, value.type)
+    return clamped(result, value.type, is_aligned=is_aligned_unit(unit, zone or zone_of(value, call)))
+
+
+def is_aligned_unit(unit: str, zone: str) -> bool:
+    """Whether the epoch begins a period: then no start of a period lies before it."""
+    return unit != "Week" and zone in ("UTC", "Etc/UTC", "GMT")
 
 
 def _midnight(call: Call, value: Typed, unit: str) -> Typed:
@@ -259,8 +270,10 @@ def to_start_of_interval(call: Call) -> Typed:
     return clamped(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
 
 
-def clamped(result: Typed, source: DataType) -> Typed:
+def clamped(result: Typed, source: DataType, *, is_aligned: bool = False) -> Typed:
     """A start of a period within the range of its type: it may lie before the first day, or come from a wider type."""
+    if is_aligned and isinstance(source, (DateType, DateTimeType)):
+        return result
     if isinstance(result.type, DateType):
         return Typed(clamped_date(result.sql), result.type)
     if isinstance(result.type, DateTimeType) and not isinstance(source, DateTimeType):

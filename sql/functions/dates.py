@@ -16,7 +16,7 @@ from parts.types import (
     IntegerType,
 )
 from sql.casts import cast_to, from_zone, local_time
-from sql.functions.date_arithmetic import clamped, epoch_offset, truncate, zone_of
+from sql.functions.date_arithmetic import clamped, epoch_offset, is_aligned_unit, truncate, zone_of
 from sql.functions.registry import Call, define, function
 from sql.ranges import clamped_instant
 from sql.type_inference import is_date_or_time, is_number, is_string
@@ -131,7 +131,8 @@ def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
         if isinstance(value.type, (DateType, Date32Type)) and unit in ("Second", "Minute", "Hour", "Day"):
             value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
         zone = call.constant_zone(1)
-        result = clamped(truncate(call, value, unit, count, zone), value.type)
+        is_aligned = is_aligned_unit(unit, zone or zone_of(value, call))
+        result = clamped(truncate(call, value, unit, count, zone), value.type, is_aligned=is_aligned)
         if zone and isinstance(result.type, DateTimeType):
             return Typed(result.sql, DateTimeType(zone))
         return result

@@ -215,7 +215,10 @@ def apply(rule: Rule, call: Call) -> Typed:
     return _finished(replace(result, type=type_), constant)
 
 
-_HIDES_NULL = ("coalesce(", "CASE ", "list_transform(", "greatest(", "least(", "concat_ws(", "list_append(")
+_HIDES_NULL = (
+    "coalesce(", "CASE ", "list_transform(", "greatest(", "least(", "concat_ws(", "list_append(",
+    "pando_position_from(", "pando_character_from(", "pando_pad_length(", "pando_hypot(",
+)  # fmt: skip
 
 
 def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pyarrow as pa
 import pytest
 
@@ -169,6 +171,23 @@ def test_number_of_columns() -> None:
     with pytest.raises(UserError) as caught:
         cast_block(pa.table({"x": [1]}), [parse_type("Int64")], columns_of({"y": "Int64", "z": "Int64"}))
     assert caught.value.code == 20
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("Date", datetime.date(2200, 1, 1)),
+        ("Date", datetime.date(1969, 12, 31)),
+        ("DateTime", datetime.datetime(2106, 2, 8)),
+    ],
+)
+def test_nothing_outside_the_range_of_its_type_is_stored(type_: str, value: object) -> None:
+    """Arrow's dates go further than ClickHouse's."""
+    column = columns_of({"y": type_})
+    block = pa.table({"x": pa.array([value], parse_type(type_).arrow)})
+    with pytest.raises(UserError, match=r"out of range of type .* \(at row 1, column y") as error:
+        cast_block(block, [parse_type(type_)], column)
+    assert error.value.code == 321
 
 
 def test_null_of_no_type() -> None:

@@ -1,0 +1,70 @@
+"""Every function of the table answers what ClickHouse answers, over generated rows of every type.
+
+`make test` compares a fixed sample of the calls over some hundred rows; `make sweep` all calls over 200,000 rows
+(PANDO_SWEEP_ROWS). What is known to differ stands in ``known_differences.txt`` with the reason above it: a difference
+that is not there fails, and in the full sweep also one there that is gone. To write the list anew (keep the reasons):
+``python -m tests.functions.known``."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+
+import pytest
+
+from sql.functions.registry import find_aggregate, find_rule, function_names
+from tests.functions.calls import LEFT_OUT
+from tests.functions.compare import Engines, first_difference, kind_of, verdict
+from tests.functions.known import QUICK_ROWS, known_differences
+from tests.functions.queries import all_queries, ulps_of
+
+ROWS = int(os.environ.get("PANDO_SWEEP_ROWS", "0"))
+_SAMPLE = 32
+QUERIES = all_queries()
+pytestmark = pytest.mark.xdist_group("sweep")
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    both = Engines(tmp_path_factory.mktemp("sweep"), ROWS or QUICK_ROWS)
+    yield both
+    both.close()
+
+
+def _chosen(queries: list[str]) -> list[str]:
+    """All of them in the full sweep; else one in thirty-two by its text, at least one of a function."""
+    if ROWS:
+        return queries
+    return [query for query in queries if zlib.crc32(query.encode()) % _SAMPLE == 0] or queries[:1]
+
+
+def test_every_function_is_swept_or_left_out_for_a_reason() -> None:
+    missing = set()
+    for name, is_aggregate in function_names():
+        rule = find_aggregate(name) if is_aggregate else find_rule(name)
+        assert rule is not None
+        if rule.name not in QUERIES and rule.name not in LEFT_OUT and name not in QUERIES:
+            missing.add(rule.name)
+    assert not missing
+
+
+@pytest.mark.parametrize("letter", sorted({name[0].lower() for name in QUERIES}))
+def test_same_answers(engines: Engines, letter: str) -> None:
+    """Of the functions that begin with a letter: a test each would cost more than its queries."""
+    known = known_differences()
+    wrong = []
+    for name, queries in QUERIES.items():
+        if name[0].lower() != letter:
+            continue
+        for query in _chosen(queries):
+            theirs, ours = engines.clickhouse(query), engines.pando(query)
+            found = kind_of(verdict(theirs, ours, ulps_of(name)))
+            expected = known.get(query, "same")
+            if found in ("same", expected) or (expected != "same" and not ROWS and found == "refused"):
+                continue
+            detail = ours.message or theirs.message
+            if not theirs.code and not ours.code:
+                detail = f"{theirs.type} / {ours.type} {first_difference(theirs, ours)}"
+            wrong.append(f"{found} (expected {expected}): {query}: {detail}")
+    assert not wrong, "\n".join(wrong)
