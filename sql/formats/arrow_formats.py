@@ -66,12 +66,12 @@ def _parquet_file(data: pa.Buffer, dictionaries: Sequence[str] = ()) -> pq.Parqu
 
 def parquet_batches(file: pq.ParquetFile, data: pa.Buffer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows in batches that stay small also where a few bytes refer to a long string of a dictionary many times."""
-    metadata = file.metadata
-    for group in range(metadata.num_row_groups):
-        chunks = [metadata.row_group(group).column(index) for index in range(metadata.num_columns)]
-        largest = max((file.schema.column(index).length for index in range(metadata.num_columns)), default=0)
-        texts = [chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
-        if texts:  # what the metadata say of dictionaries may be wrong: one row is read to see them
+    # Not the metadata of a column chunk: pyarrow ends the process when those contradict themselves.
+    leaves = [file.schema.column(index) for index in range(len(file.schema))]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    for group in range(file.num_row_groups):
+        largest = max((leaf.length for leaf in leaves), default=0)
+        if texts:  # one row is read to see the dictionaries
             first = _parquet_file(data, texts).iter_batches(1, row_groups=[group], columns=list(names))
             for array in (array for batch in islice(first, 1) for array in batch.columns):
                 largest = max(largest, largest_in_dictionaries(array, "Parquet"))

@@ -6,17 +6,26 @@ written out again, so that memory that was never given is noticed.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import random
 import resource
 import struct
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import BinaryIO
 
+import brotli
 import pyarrow as pa
 import pyarrow.parquet as pq
+import zstandard
 
+from engine.http.body import decompressed
+from engine.http.compressed_blocks import block_reader, frame
 from parts.errors import PandoError
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
@@ -125,6 +134,28 @@ def _mutated(data: bytes, chance: random.Random) -> bytes:
     return bytes(body)
 
 
+_ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": zstandard.compress,
+    "lz4": lambda data: bytes(pa.Codec("lz4").compress(data, asbytes=True)),
+    "br": brotli.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "blocks": frame,
+}
+
+
+def _stream(seed: int, body: bytes) -> BinaryIO:
+    """The body; of some seeds, compressed and damaged once more."""
+    chance = random.Random(-seed - 1)
+    if chance.random() > 0.1:
+        return io.BytesIO(body)
+    encoding = chance.choice(sorted(_ENCODINGS))
+    stream = io.BytesIO(_mutated(_ENCODINGS[encoding](body), chance))
+    return block_reader(stream) if encoding == "blocks" else decompressed(stream, encoding)
+
+
 def _case(seed: int) -> tuple[str, list[Column], bytes]:
     chance = random.Random(seed)
     format_name = chance.choice(INPUT_FORMATS if seed % 2 else [*_FILES, *(f for f in _BINARY if f in FORMATS)])
@@ -153,7 +184,7 @@ def _run(seed: int) -> None:
     status = QueryStatus(MemoryTracker("for query", 2 << 30))
     rows = 0
     try:
-        for block in read_blocks(format_name, io.BytesIO(body), columns, status=status):
+        for block in read_blocks(format_name, _stream(seed, body), columns, status=status):
             _check(block, columns)
             rows += block.num_rows
             if rows > _MOST_ROWS_OUT:  # a body may truly be a long one
