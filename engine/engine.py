@@ -193,7 +193,7 @@ class Engine:
     def select(self, query: str, context: Context) -> QueryResult:
         """Runs a query over the tables of the session."""
         return _as_query_result(
-            self.query_engine.select(query, status=context.status, **self._query_arguments(context)),  # type: ignore[arg-type]
+            self.query_engine.select(query, **self._query_arguments(context)),  # type: ignore[arg-type]
             context,
         )
 
@@ -230,6 +230,7 @@ class Engine:
         return {
             "catalog": SessionRelations(self, context),
             "settings": context.settings,
+            "status": context.status,
             "database": context.session.database,
             "parameters": context.parameters,
             "constants": {

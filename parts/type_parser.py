@@ -54,6 +54,8 @@ _ALIASES = {
     "text": "String", "varchar": "String", "char": "String", "blob": "String", "timestamp": "DateTime",
     "date": "Date", "datetime": "DateTime", "decimal": "Decimal", "dec": "Decimal", "numeric": "Decimal",
 }  # fmt: skip
+_MOST_LEVELS = 150
+"""One type in another; everything that handles values recurses along their types."""
 _DECIMAL_WIDTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38}
 
 
@@ -63,8 +65,17 @@ class TypeParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._position = 0
+        self._depth = 0
 
     def type(self) -> DataType:
+        self._depth += 1
+        if self._depth > _MOST_LEVELS:
+            raise UserError("TOO_DEEP_RECURSION", f"The data type is nested too deeply: at most {_MOST_LEVELS} levels")
+        found = self._type()
+        self._depth -= 1
+        return found
+
+    def _type(self) -> DataType:
         word = self._word()
         name = word if word in _SIMPLE or word in _BUILDERS else _ALIASES.get(word.lower(), word)
         if name in _SIMPLE:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from parts.errors import UserError
 from parts.types import DataType, LowCardinalityType, strip_nullable
+from sql.compiled_nodes import CompiledNodes
 from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
 from sql.functions.combinators import compile_aggregate
 from sql.scope import SourceColumn, default_sql
@@ -35,8 +36,9 @@ class AfterAggregation(ExpressionCompiler):
         self.aggregate_sql: list[str] = []
         self.calls: list[tuple[Function, Typed]] = []
         """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
-        self._expanding = rows._expanding
-        self._lambda_names = rows._lambda_names
+        self.names = rows.names
+        self.compiled = CompiledNodes(self.names, self.guard)
+        self._needs_groups: dict[int, tuple[Node, bool]] = {}
         self.windows = rows.windows
         self.allow_windows = rows.allow_windows
         # DuckDB groups by one dictionary at its best.
@@ -58,23 +60,30 @@ class AfterAggregation(ExpressionCompiler):
         self.key_sql.append(f"{code or key.number} AS {name}")
         self.keys[key.number] = Typed(reference, key.type)
 
-    def compile(self, node: Node) -> Typed:
+    def _compile(self, node: Node) -> Typed:
         if isinstance(node, (Lambda, Star)) or (isinstance(node, Function) and node.window is not None):
-            return super().compile(node)
+            return super()._compile(node)
         if is_aggregate_call(node):
             return self.aggregate(node)  # type: ignore[arg-type]
-        if not isinstance(node, Subquery) and not contains(node, _needs_groups, self.scope):
+        if not isinstance(node, Subquery) and not self._has_groups(node):
             known = self._from_rows(node)
             if known is not None:
                 return known
-        return super().compile(node)
+        return super()._compile(node)
+
+    def _has_groups(self, node: Node) -> bool:
+        """Whether the expression can only be computed from groups; each is looked through once."""
+        known = self._needs_groups.get(id(node))
+        if known is None:
+            known = self._needs_groups[id(node)] = (node, contains(node, _needs_groups, self.scope))
+        return known[1]
 
     def _from_rows(self, node: Node) -> Typed | None:
         """The key this expression is, or itself if it is constant."""
         try:
             value = self.rows.compile(node)
         except UserError:
-            if self._lambda_names or self.scope.outer is not None:
+            if self.names.lambdas or self.scope.outer is not None:
                 return None  # a lambda's argument, or a name of the query around
             raise
         known = self.keys.get(value.number)

@@ -35,11 +35,23 @@ from sql.expression_compiler import ExpressionCompiler
 from sql.functions.registry import Environment
 from sql.key_condition import Both, Change, Condition, Constant, InRange, InSet, Negated, Unknown
 from sql.key_ranges import Wanted
+from sql.literal_list_compiler import MOST_WRITTEN, bounds, members
 from sql.monotonic import growing_argument
 from sql.query_compiler import fold_constant
 from sql.query_parser import parse_expression
 from sql.scope import Scope, Source
-from sql.syntax_tree import Alias, Function, Identifier, Literal, Node, StarColumn, Subquery, transform, walk
+from sql.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Literal,
+    LiteralList,
+    Node,
+    StarColumn,
+    Subquery,
+    transform,
+    walk,
+)
 from sql.typed import Typed
 
 _FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
@@ -220,16 +232,22 @@ class ConditionBuilder:
 
     def _set(self, node: Function) -> Condition:
         left, right = node.args
+        if isinstance(right, LiteralList):
+            if len(right.values) > MOST_WRITTEN:
+                least, greatest = bounds(right)
+                within = (Function("greaterOrEquals", (left, least)), Function("lessOrEquals", (left, greatest)))
+                return Both((*map(self._safe, within), Unknown()))
+            right = Function("tuple", members(right))
         if not isinstance(right, Function) or right.name not in ("tuple", "array"):
             right = Function("tuple", (right,))
-        members = right.args
+        listed = right.args
         if isinstance(left, Function) and left.name == "tuple":
-            return self._tuple_set(left, members)
-        if not members or not all(_is_constant(member) for member in members):
+            return self._tuple_set(left, listed)
+        if not listed or not all(_is_constant(member) for member in listed):
             return Unknown()
         terms: list[Condition] = []
         for number, key in enumerate(self._keys):
-            term = self._set_of_key(number, key, left, members)
+            term = self._set_of_key(number, key, left, listed)
             if term is not None:
                 terms.append(term)
         return Both(tuple(terms)) if terms else Unknown()

@@ -28,7 +28,8 @@ from parts.types import (
 from sql.casts import cast_to
 from sql.typed import Typed
 
-_REAL = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity|nan)"
+_REAL = r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d++)?|[+-]?(inf|infinity|nan)"
+_LONGEST_VALUE = 1000
 _DAY = r"\d{4}-\d{1,2}-\d{1,2}|\d{8}"
 _INSTANT = r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{1,2}){1,2}(\.\d*)?)?(Z|[+-]\d{2}:?\d{2})?|\d{4,}(\.\d*)?"
 _UUID = r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}"
@@ -41,8 +42,13 @@ def constant_text_as(value: Typed, target: DataType, zone: str) -> str:
     Raises ``UserError`` with the code of ClickHouse's parser of that type (53, 38, 41, 72, 376, 467, 675, 676).
     """
     if isinstance(value.value, str):
-        _check(value.value, strip_nullable(target))
+        check_constant_text(value.value, target)
     return cast_to(value, target, zone)
+
+
+def check_constant_text(text: str, target: DataType) -> None:
+    """Raises what :func:`constant_text_as` raises."""
+    _check(text, strip_nullable(target))
 
 
 def _check(text: str, goal: DataType) -> None:
@@ -67,8 +73,8 @@ def _check(text: str, goal: DataType) -> None:
 
 
 def _require(pattern: str, text: str, goal: DataType, error: str = "TYPE_MISMATCH") -> None:
-    if re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII) is None:
-        raise UserError(error, f"Cannot convert string {text!r} to type {goal.name}")
+    if len(text) > _LONGEST_VALUE or re.fullmatch(pattern, text, re.IGNORECASE | re.ASCII) is None:
+        raise UserError(error, f"Cannot convert string {text[:_LONGEST_VALUE]!r} to type {goal.name}")
 
 
 def _check_address(text: str, goal: DataType) -> None:

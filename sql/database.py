@@ -20,8 +20,9 @@ from pathlib import Path
 import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
-from sql import guards, ranges, text_conversion
+from sql import guards, ranges, text_conversion, typed
 from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
+from sql.macro_weight import Shares, check_weight, shares_of
 
 _MACROS = (
     *ranges.MACROS,
@@ -32,6 +33,7 @@ _MACROS = (
     *strings_search.MACROS,
     *bits_and_hashes.MACROS,
 )
+_LONG_TEXT = 10_000
 _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
 _lock = threading.Lock()
 
@@ -105,6 +107,21 @@ def cursor() -> duckdb.DuckDBPyConnection:
         return _connection().cursor()
 
 
+@cache
+def _shares() -> Shares:
+    return shares_of(_MACROS)
+
+
+def prepared(sql: str) -> str:
+    """The same statement, whose parsing holds the interpreter for a moment only. Raises 168 when it is too large.
+
+    DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
+    only when it plans, without the lock.
+    """
+    check_weight(sql, _shares())
+    return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({typed.text(sql)})"
+
+
 def translate(error: Exception) -> PandoError:
     """DuckDB's error as Pando's."""
     if isinstance(error, PandoError):
@@ -131,6 +148,8 @@ def translate(error: Exception) -> PandoError:
     if isinstance(error, duckdb.OutOfRangeException) or "Out of Range Error" in first:
         name = "DECIMAL_OVERFLOW" if "DECIMAL" in first else "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE"
         return UserError(name, first)
+    if "expression depth limit" in message:
+        return UserError("TOO_DEEP_AST", "The query is nested too deeply")
     if "More than one row returned" in message:
         return UserError("INCORRECT_RESULT_OF_SCALAR_SUBQUERY", "Scalar subquery returned more than one row")
     if isinstance(error, (duckdb.InvalidInputException,)):

@@ -15,42 +15,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NoReturn
+from functools import lru_cache
+from typing import NamedTuple, NoReturn
 
 from parts.errors import UserError
+from sql.query_limits import MOST_LEVELS, Guard, too_deep_recursion
 
-SPACE = re.compile(r"(?:\s++|--[^\n]*+|#(?=[ !])[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
+SPACE = re.compile(r"(?:\s++|--[^\n]*+|#(?=[ !])[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d][\w$]*+)"
     r"|(?P<number>0[xX][0-9a-fA-F]++|0b[01]++|(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+)"
-    r"|(?P<string>'(?:[^'\\]++|\\.|'')*+')"
-    r"|(?P<quoted>`(?:[^`\\]++|\\.|``)*+`|\"(?:[^\"\\]++|\\.|\"\")*+\")"
-    r"|(?P<heredoc>\$(\w*+)\$.*?\$\6\$)"
+    r"|(?P<string>'(?:[^'\\]++|\\.|''){0,1000}+')"
+    r"|(?P<quoted>`(?:[^`\\]++|\\.|``){0,1000}+`|\"(?:[^\"\\]++|\\.|\"\"){0,1000}+\")"
+    r"|(?P<heredoc>\$\w*+\$)"
     r"|(?P<mark><=>|::|->|<=|>=|<>|!=|==|\|\||.)",
     re.DOTALL,
 )
+_QUOTED_PIECES = {
+    quote: re.compile(rf"(?:[^{quote}\\]++|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
+}
+"""A long text is read in pieces: one match must not hold the interpreter for long."""
+_DULL = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
+"""Between brackets: what neither opens, closes, quotes nor comments."""
+_MOST_BRACKETS = 10_000
+"""One in another, in what is only stepped over."""
 _WORD_END = re.compile(r"[\w$]++")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-_ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)", re.DOTALL)
 _BARE = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _AMBIGUOUS_BARE = frozenset({"select", "from", "null", "true", "false", "distinct", "all", "table", "array"})
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """``text`` is as written; ``start`` and ``end`` are offsets in characters of the statement text."""
 
     kind: str
     text: str
     start: int
     end: int
-
-    @property
-    def upper(self) -> str:
-        return self.text.upper() if self.kind == "word" else self.text
+    upper: str
+    """The text of a word in upper case, of anything else as it is."""
 
     @property
     def is_identifier(self) -> bool:
@@ -65,15 +70,21 @@ class Token:
 
 
 class TokenStream:
-    """A cursor over the tokens of a text."""
+    """A cursor over the tokens of a text. ``guard`` counts what is read."""
 
-    def __init__(self, text: str, position: int = 0) -> None:
+    def __init__(self, text: str, position: int = 0, guard: Guard | None = None) -> None:
         self.text = text
         self.position = position
-        self._cache: dict[int, Token] = {}
+        self.guard = guard if guard is not None else Guard(text=text)
+        self._recent: dict[int, Token] = {}
+        self._current = Token("end", "", -1, -1, "")
+        self._current_at = -1
 
     def peek(self, ahead: int = 0) -> Token:
-        token = self._token_at(self.position)
+        if self._current_at != self.position:
+            self._current = self._token_at(self.position)
+            self._current_at = self.position
+        token = self._current
         for _ in range(ahead):
             token = self._token_at(token.end)
         return token
@@ -84,46 +95,64 @@ class TokenStream:
         return token
 
     def _token_at(self, position: int) -> Token:
-        token = self._cache.get(position)
+        token = self._recent.get(position)
         if token is None:
             token = self._scan(position)
-            if len(self._cache) > 4096:
-                self._cache.clear()
-            self._cache[position] = token
+            if len(self._recent) > 4096:
+                self._recent.clear()
+            self._recent[position] = token
         return token
 
     def _scan(self, position: int) -> Token:
+        self.guard.step()
         space = SPACE.match(self.text, position)
         start = space.end() if space else position
         match = _TOKEN.match(self.text, start)
         if match is None:
-            return Token("end", "", start, start)
+            return Token("end", "", start, start, "")
         kind = match.lastgroup or "mark"
         text = match.group()
         if kind == "heredoc":
-            label = match.group(6)
-            return Token("string", quote_string(text[len(label) + 2 : -len(label) - 2]), start, match.end())
+            end = self.text.find(text, match.end())
+            if end < 0:
+                raise syntax_error(self.text, start, f"the closing {text[:40]} of the text")
+            value = quote_string(self.text[match.end() : end])
+            return Token("string", value, start, end + len(text), value)
         if kind == "mark" and text in "'`\"":
-            what = "string" if text == "'" else "identifier"
-            raise syntax_error(self.text, start, f"the closing {text} of the {what}")
+            return self._long_quoted(text, start)
         if self.text.startswith("/*", start):
             raise syntax_error(self.text, start, "the closing */ of the comment")
         if kind == "number" and (rest := _WORD_END.match(self.text, match.end())):
             if "." in text:
                 raise syntax_error(self.text, start, "a number that ends before the next word")
-            return Token("word", text + rest.group(), start, rest.end())
-        return Token(kind, text, start, match.end())
+            text += rest.group()
+            return Token("word", text, start, rest.end(), text.upper())
+        return Token(kind, text, start, match.end(), text.upper() if kind == "word" else text)
+
+    def _long_quoted(self, quote: str, start: int) -> Token:
+        pieces = _QUOTED_PIECES[quote]
+        end = start + 1
+        while piece := pieces.match(self.text, end):
+            self.guard.step()
+            end = piece.end()
+        what = "string" if quote == "'" else "identifier"
+        if not self.text.startswith(quote, end):
+            raise syntax_error(self.text, start, f"the closing {quote} of the {what}")
+        end += 1
+        text = self.text[start:end]
+        return Token("string" if quote == "'" else "quoted", text, start, end, text)
 
     # Words and marks ------------------------------------------------------------------------------------------------
 
     def at(self, *words: str) -> bool:
         """Whether the next tokens are these keywords or marks (keywords in any case, never quoted)."""
-        position = self.position
-        for word in words:
-            token = self._token_at(position)
-            if token.kind not in ("word", "mark") or token.upper != word:
+        token = self.peek()
+        if token.upper != words[0]:
+            return False
+        for word in words[1:]:
+            token = self._token_at(token.end)
+            if token.upper != word:
                 return False
-            position = token.end
         return True
 
     def accept(self, *words: str) -> bool:
@@ -163,11 +192,16 @@ class TokenStream:
             return
         closers: list[str] = []
         while True:
+            while dull := _DULL.match(self.text, self.position):
+                self.guard.step()
+                self.position = dull.end()
             token = self.peek()
             if token.kind == "end":
                 raise syntax_error(self.text, first.start, f"the closing {_OPENING[first.text]}")
             if token.kind == "mark" and token.text in _OPENING:
                 closers.append(_OPENING[token.text])
+                if len(closers) > _MOST_BRACKETS:
+                    raise too_deep_recursion(MOST_LEVELS)
             elif token.kind == "mark" and token.text in _CLOSING and token.text != closers.pop():
                 self.fail("a matching closing bracket")
             self.next()
@@ -181,10 +215,13 @@ class TokenStream:
         """
         start = self.peek().start
         end = start
-        while not self.at_end() and not stops(self):
-            if self.peek().kind == "mark" and self.peek().text in _CLOSING:
+        while (token := self.peek()).kind != "end":
+            if token.text == ";" or token.text in _CLOSING or stops(self):
                 break
-            self.skip_group()
+            if token.text in _OPENING:
+                self.skip_group()
+            else:
+                self.position = token.end
             end = self.position
         if end == start:
             self.fail(what)
@@ -225,14 +262,8 @@ def unquote_identifier(text: str) -> str:
 def _unescape(body: str, quote: str) -> str:
     if "\\x" in body:
         return _unescape_bytes(body, quote)
-    pieces: list[str] = []
-    position = 0
-    for match in re.finditer(r"\\x[0-9a-fA-F]{2}|\\.|" + quote * 2, body, re.DOTALL):
-        pieces.append(body[position : match.start()])
-        pieces.append(quote if match.group() == quote * 2 else _escaped(match.group()))
-        position = match.end()
-    pieces.append(body[position:])
-    return "".join(pieces)
+    sequences = re.compile(r"\\.|" + quote * 2, re.DOTALL)
+    return sequences.sub(lambda match: _escaped(match.group()), body)
 
 
 def _unescape_bytes(body: str, quote: str) -> str:
@@ -251,11 +282,10 @@ def _unescape_bytes(body: str, quote: str) -> str:
         raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the literal {quote}{body}{quote}") from None
 
 
+@lru_cache(maxsize=1024)
 def _escaped(sequence: str) -> str:
-    match = _ESCAPE.match(sequence)
-    if match is None or match.group(1):
-        return chr(int(sequence[2:], 16))
-    char = match.group(2)
+    """Of a backslash and a character, or of a doubled quote."""
+    char = sequence[1]
     if char in _ESCAPES:
         return _ESCAPES[char]
     # An unknown escape keeps its backslash ('\d' of a regular expression), as in ClickHouse.

@@ -22,6 +22,7 @@ from sql.passes import rewrite
 from sql.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.pruning import PrunedPart
 from sql.query_compiler import CompiledQuery, QueryCompiler
+from sql.query_limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursion
 from sql.query_parser import parse_query
 from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
 from sql.row_count import with_more_rows, without_certain
@@ -88,7 +89,7 @@ class QueryEngine:
 
         def new_plan(with_codes: bool) -> Plan:
             tree, compiler, compiled = self._compile(
-                query, catalog, settings, database, parameters, constants, with_codes
+                query, catalog, settings, database, parameters, constants, status, with_codes
             )
             plan = make_plan(tree, compiler.scans, compiled)
             self._plans.keep(key, tree, plan)
@@ -107,9 +108,10 @@ class QueryEngine:
         database: str = "default",
         parameters: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
     ) -> tuple[tuple[str, DataType], ...]:
         """Names and types of the columns of the result."""
-        return self._compile(query, catalog, settings, database, parameters, constants)[2].columns
+        return self._compile(query, catalog, settings, database, parameters, constants, status)[2].columns
 
     def explain(
         self,
@@ -122,11 +124,12 @@ class QueryEngine:
         database: str = "default",
         parameters: Mapping[str, str] | None = None,
         constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
     ) -> SelectResult:
         """EXPLAIN: lines of text in a column ``explain``."""
         from sql.explain import explain_lines
 
-        _, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants)
+        _, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants, status)
         lines = explain_lines(query, kind, options, compiler, compiled)
         columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
         batch = pa.RecordBatch.from_arrays(
@@ -142,17 +145,21 @@ class QueryEngine:
         database: str,
         parameters: Mapping[str, str] | None,
         constants: Mapping[str, str] | None,
+        status: QueryStatus | None,
         with_codes: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         given = dict(constants or {})
         environment = Environment(given.get("timezone", "UTC"), given, time.time(), settings)
-        tree = rewrite(parse_query(query), parameters or {})
-        compiler = QueryCompiler(catalog, environment, database, settings)
-        compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
+        guard = Guard(QueryLimits.of(settings), status, query)
         try:
-            return tree, compiler, compiler.compile(tree)
+            tree = rewrite(parse_query(query, guard), parameters or {})
+            compiler = QueryCompiler(catalog, environment, database, settings, guard)
+            compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
+            compiled = compiler.compile(tree)
         except RecursionError:
-            raise PandoError("NOT_IMPLEMENTED", "The query is nested too deeply") from None
+            raise too_deep_recursion(MOST_LEVELS) from None
+        guard.check_text(compiled.sql)
+        return tree, compiler, compiled
 
 
 class _Run:

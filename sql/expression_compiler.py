@@ -7,13 +7,17 @@ order, a lambda's argument, an alias (unless its own expression is being read), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
 from sql import functions as _functions  # noqa: F401  (fills the function table)
+from sql import literal_list_compiler as literal_lists
 from sql import sets
+from sql.compiled_nodes import CompiledNodes, Names
 from sql.functions.registry import Call, Environment, Rule, apply, find_aggregate, find_rule, unknown_function
+from sql.query_limits import Guard
 from sql.scope import Scope, SourceColumn
 from sql.syntax_tree import (
     Alias,
@@ -21,6 +25,7 @@ from sql.syntax_tree import (
     Identifier,
     Lambda,
     Literal,
+    LiteralList,
     Node,
     Parameter,
     Query,
@@ -74,9 +79,9 @@ class ExpressionCompiler:
         self.scope = scope
         self.environment = environment
         self.query = query
-        self._lambda_names: list[dict[str, Typed]] = []
-        self._expanding: list[str] = []
-        self._alias_results: dict[str, Typed] = {}
+        self.guard = query.guard if query is not None else Guard()
+        self.names = Names()
+        self.compiled = CompiledNodes(self.names, self.guard)
         self.allow_array_join = False
         self.array_joins: dict[str, tuple[str, DataType]] = {}
         self.windows: dict[str, object] = {}
@@ -86,7 +91,14 @@ class ExpressionCompiler:
 
     def compile(self, node: Node) -> Typed:
         """Raises ``UserError`` 46, 47, 43, 42, 48, … for what cannot be compiled."""
+        if isinstance(node, (Function, Subquery)):
+            return self.compiled.node(node, self._compile)
+        return self._compile(node)
+
+    def _compile(self, node: Node) -> Typed:
         match node:
+            case LiteralList():
+                return literal_lists.compile_list(self, node)
             case Literal(value, written):
                 return literal(value, written)
             case Identifier(parts):
@@ -128,11 +140,12 @@ class ExpressionCompiler:
         return found
 
     def resolve(self, parts: tuple[str, ...]) -> Typed | None:
-        for names in reversed(self._lambda_names):
+        self.names.looked_up[-1].add(parts[0])
+        for names in reversed(self.names.lambdas):
             if parts[0] in names:
                 return self._path(names[parts[0]], parts[1:])
         name = parts[0]
-        if name in self.scope.aliases and name not in self._expanding and not self._is_qualified(parts):
+        if name in self.scope.aliases and name not in self.names.expanding and not self._is_qualified(parts):
             return self._path(self._alias(name), parts[1:])
         column = self.scope.find_column(parts)
         if column is not None:
@@ -165,18 +178,17 @@ class ExpressionCompiler:
         return self._aliased(name, self.scope.aliases[name])
 
     def _aliased(self, name: str, expression: Node) -> Typed:
-        if name in self._expanding:
+        if name in self.names.expanding:
             return self.compile(expression)
-        if name in self._alias_results and self.scope.aliases.get(name) is expression:
-            return self._alias_results[name]
-        self._expanding.append(name)
-        try:
-            value = self.compile(expression)
-        finally:
-            self._expanding.pop()
-        if not self._expanding and not self._lambda_names and self.scope.aliases.get(name) is expression:
-            self._alias_results[name] = value
-        return value
+
+        def expanded(node: Node) -> Typed:
+            self.names.expanding.append(name)
+            try:
+                return self.compile(node)
+            finally:
+                self.names.expanding.pop()
+
+        return self.compiled.alias(expression, expanded)
 
     def _path(self, value: Typed, path: tuple[str, ...]) -> Typed:
         for name in path:
@@ -212,7 +224,7 @@ class ExpressionCompiler:
             raise UserError(
                 "BAD_ARGUMENTS", f"Function {name} is not an aggregate function: DISTINCT and FILTER do not apply"
             )
-        return self.apply(rule, tuple(self.compile(arg) for arg in node.args), node)
+        return self.apply(rule, tuple([self.compile(arg) for arg in node.args]), node)
 
     def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
         return apply(rule, Call(rule.name, args, self.environment, node=node))
@@ -245,11 +257,11 @@ class ExpressionCompiler:
                     "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
                     f"The lambda takes {len(node.parameters)} arguments, but {len(arguments)} arrays are given",
                 )
-            self._lambda_names.append(dict(zip(node.parameters, arguments, strict=True)))
+            self.names.lambdas.append(dict(zip(node.parameters, arguments, strict=True)))
             try:
                 return ", ".join(node.parameters), self.compile(node.body)
             finally:
-                self._lambda_names.pop()
+                self.names.lambdas.pop()
 
         return Typed("", LambdaType(), apply=apply_to)
 
@@ -278,16 +290,19 @@ def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed
     return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
 
 
-def contains(node: Node, found: object, scope: Scope, seen: frozenset[str] = frozenset()) -> bool:
+def contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
     """Whether ``found(node)`` holds anywhere in the expression, with the aliases it uses, outside subqueries."""
-    for part in walk(node, into_queries=False):
-        if found(part):  # type: ignore[operator]
-            return True
-        if isinstance(part, Identifier) and len(part.parts) == 1:
-            name = part.parts[0]
-            target = scope.aliases.get(name)
-            if target is not None and name not in seen and contains(target, found, scope, seen | {name}):
+    seen: set[str] = set()
+    roots = [node]
+    while roots:
+        for part in walk(roots.pop(), into_queries=False):
+            if found(part):
                 return True
+            if isinstance(part, Identifier) and len(part.parts) == 1 and part.parts[0] not in seen:
+                seen.add(part.parts[0])
+                target = scope.aliases.get(part.parts[0])
+                if target is not None:
+                    roots.append(target)
     return False
 
 

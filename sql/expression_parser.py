@@ -10,6 +10,7 @@ Source: ClickHouse documentation, "Operators".
 from __future__ import annotations
 
 from sql.primary_parser import PrimaryParser, number_literal
+from sql.query_limits import CALL_LEVELS
 from sql.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, OrderItem, Star
 
 
@@ -72,9 +73,10 @@ class ExpressionParser(PrimaryParser):
         stream = self.stream
         condition = self._or()
         if stream.accept("?"):
-            then = self.expression()
-            stream.expect(":")
-            return Function("if", (condition, then, self.expression()))
+            with stream.guard.nested(1, CALL_LEVELS):
+                then = self.expression()
+                stream.expect(":")
+                return Function("if", (condition, then, self.expression()))
         if stream.at("->"):
             return self._lambda(condition)
         return condition
@@ -87,7 +89,8 @@ class ExpressionParser(PrimaryParser):
                 self.stream.fail("an operator (the left of -> must be a name or a bracketed list of names)")
             parameters.append(name.parts[0])
         self.stream.expect("->")
-        return Lambda(tuple(parameters), self.expression())
+        with self.stream.guard.nested(1, CALL_LEVELS):
+            return Lambda(tuple(parameters), self.expression())
 
     def _or(self) -> Node:
         terms = [self._and()]
@@ -102,10 +105,19 @@ class ExpressionParser(PrimaryParser):
         return terms[0] if len(terms) == 1 else Function("and", tuple(terms))
 
     def _not(self) -> Node:
-        if self.stream.at("NOT"):
-            self.stream.next()
-            return Function("not", (self._not(),))
-        return self._comparison()
+        times = 0
+        while self.stream.accept("NOT"):
+            times += 1
+        return self._repeated("not", times, self._comparison())
+
+    def _repeated(self, name: str, times: int, value: Node) -> Node:
+        """The call around itself; its depth is looked at before anything recurses into it."""
+        if times == 0:
+            return value
+        with self.stream.guard.nested(0, times * CALL_LEVELS):
+            for _ in range(times):
+                value = Function(name, (value,))
+        return value
 
     def _comparison(self) -> Node:
         left = self.concat_expression()
@@ -186,18 +198,19 @@ class ExpressionParser(PrimaryParser):
 
     def _unary(self) -> Node:
         stream = self.stream
-        if stream.at("-"):
+        times = 0
+        while stream.at("-"):
             stream.next()
             if stream.peek().kind == "number":
                 text = "-" + stream.next().text
-                return self._postfix(number_literal(text))
+                return self._repeated("negate", times, self._postfix(number_literal(text)))
             if stream.peek().upper in ("INF", "INFINITY") and stream.peek(1).text not in ("(", "."):
                 stream.next()
-                return Literal(float("-inf"))
-            return Function("negate", (self._unary(),))
+                return self._repeated("negate", times, Literal(float("-inf")))
+            times += 1
         if stream.at("+") and stream.peek(1).kind == "number":
             stream.next()
-        return self._postfix(self.primary())
+        return self._repeated("negate", times, self._postfix(self.primary()))
 
     def _postfix(self, value: Node) -> Node:
         stream = self.stream
@@ -206,10 +219,11 @@ class ExpressionParser(PrimaryParser):
                 if not (token.text[0] == "." and token.text[1:].isdigit()) or isinstance(value, Literal):
                     break
                 stream.next()
-                value = Function("tupleElement", (value, Literal(int(token.text[1:]), token.text[1:])))
+                value = Function("tupleElement", (value, number_literal(token.text[1:])))
             elif token.text == "[":
                 stream.next()
-                value = Function("arrayElement", (value, self.expression()))
+                with stream.guard.nested(1, CALL_LEVELS):
+                    value = Function("arrayElement", (value, self.expression()))
                 stream.expect("]")
             elif token.text == "::":
                 stream.next()

@@ -184,7 +184,7 @@ class FromClause:
             source = self.add_source("", columns, number)
             for column in source.columns.values():
                 column.hidden = True
-        self.rows._alias_results.clear()
+        self.rows.compiled.clear()
         return f"(SELECT *, {', '.join(texts)} FROM {inner})"
 
     def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:

@@ -5,8 +5,9 @@ For tables that can be read by key only (``system.zookeeper``).
 
 from __future__ import annotations
 
+from sql.literal_list_compiler import members
 from sql.query_compiler import Scan
-from sql.syntax_tree import Function, Identifier, Literal, Node
+from sql.syntax_tree import Function, Identifier, Literal, LiteralList, Node
 
 
 def required_values(scan: Scan, column: str) -> list[str] | None:
@@ -27,6 +28,8 @@ def _values(term: object, column: str) -> list[str] | None:
     if not isinstance(left, Identifier) or left.parts[-1] != column:
         return None
     items: tuple[Node, ...] = right.args if isinstance(right, Function) and right.name == "tuple" else (right,)
+    if isinstance(right, LiteralList):
+        items = members(right)
     if not all(isinstance(item, Literal) and isinstance(item.value, str) for item in items):
         return None
     return [str(item.value) for item in items if isinstance(item, Literal)]

@@ -12,6 +12,7 @@ from sql.syntax_tree import (
     Identifier,
     Lambda,
     Literal,
+    LiteralList,
     Node,
     OrderItem,
     Parameter,
@@ -64,6 +65,9 @@ def canonical(node: Node) -> str:
     match node:
         case Literal():
             return _literal(node)
+        case LiteralList(values, is_array):
+            inner = ", ".join([_literal(Literal(value)) for value in values.to_pylist()])
+            return f"[{inner}]" if is_array else f"({inner})"
         case Identifier(parts):
             return ".".join(identifier_if_needed(part) for part in parts)
         case StarColumn(_, _, shown):

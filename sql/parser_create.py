@@ -126,6 +126,10 @@ def _is_query(stream: TokenStream) -> bool:
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
+_COLUMN_ELEMENTS = 2
+"""The column and its type, in ClickHouse's tree."""
+
+
 def _columns(stream: TokenStream) -> tuple[tuple[ColumnClause, ...], str]:
     columns: list[ColumnClause] = []
     primary_key = ""
@@ -138,6 +142,7 @@ def _columns(stream: TokenStream) -> tuple[tuple[ColumnClause, ...], str]:
             stream.accept("PRIMARY", "KEY")
             primary_key = _expression(stream, inside_columns=True)
         else:
+            stream.guard.count(_COLUMN_ELEMENTS)
             columns.append(_column(stream))
         if stream.accept(")"):
             return tuple(columns), primary_key

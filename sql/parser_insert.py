@@ -16,7 +16,7 @@ from sql.statements import Insert, ParsedStatement, SettingLiteral, TableRef
 
 _VALUES_DATA = re.compile(r"(?:[^';]++|'(?:[^'\\]++|\\.|'')*+')*+", re.DOTALL)
 _DATA_START = re.compile(r"[ \t\f]*+\r?+\n?+")
-_PARTIAL_SPACE = re.compile(r"(?:\s|--[^\n]*+\n|#[ !][^\n]*+\n|/\*(?:[^*]|\*(?!/))*+\*/)*+")
+_PARTIAL_SPACE = re.compile(r"(?:\s|--[^\n]*+\n|#[ !][^\n]*+\n|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
 MAX_HEAD_BYTES = 1 << 20
 
 

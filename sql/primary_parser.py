@@ -11,18 +11,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parts.errors import UserError
 from sql import syntax_tree as tree
 from sql.dialect import TokenStream
 from sql.expression_units import unit_name
+from sql.literal_lists import literal_list
+from sql.query_limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
 from sql.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Parameter, Star, Subquery
 
 if TYPE_CHECKING:
     from sql.syntax_tree import Query, WindowSpec
 
 _COUNT = re.compile(r"[+-]?[0-9]+")
+_LONGEST_NUMBER = 300
 _TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
 _UNIT_FIRST = frozenset(
     {
@@ -102,10 +106,8 @@ class PrimaryParser:
         if text == "(":
             return self._brackets()
         if text == "[":
-            stream.next()
-            items: tuple[Node, ...] = () if stream.at("]") else self.aliased_list()
-            stream.expect("]")
-            return Function("array", items)
+            with stream.guard.nested(1, CALL_LEVELS):
+                return self._array()
         if text == "*":
             stream.next()
             return self._star(Star())
@@ -118,13 +120,30 @@ class PrimaryParser:
             return Parameter(name, type_)
         return stream.fail("an expression")
 
+    def _array(self) -> Node:
+        stream = self.stream
+        stream.expect("[")
+        listed = literal_list(stream, "]")
+        if listed is not None:
+            return replace(listed, is_array=True)
+        items: tuple[Node, ...] = () if stream.at("]") else self.aliased_list()
+        stream.expect("]")
+        return Function("array", items)
+
     def _brackets(self) -> Node:
+        with self.stream.guard.nested(BRACKET_LEVELS):
+            return self._bracketed()
+
+    def _bracketed(self) -> Node:
         stream = self.stream
         stream.expect("(")
-        if stream.at("SELECT") or stream.at("WITH") or self._at_nested_query():
+        if at_query(stream, ("SELECT", "WITH")):
             query = self._parse_query(stream)
             stream.expect(")")
             return Subquery(query)
+        listed = literal_list(stream, ")")
+        if listed is not None:
+            return listed
         if stream.accept(")"):
             return Function("tuple")
         first = self.aliased()
@@ -138,27 +157,6 @@ class PrimaryParser:
             items.append(self.aliased())
         stream.expect(")")
         return Function("tuple", tuple(items))
-
-    def _at_nested_query(self) -> bool:
-        ahead = 0
-        while self.stream.peek(ahead).text == "(":
-            ahead += 1
-        if ahead == 0 or self.stream.peek(ahead).upper not in ("SELECT", "WITH"):
-            return False
-        # ((SELECT 1) UNION ALL …) is a query, ((SELECT 1) + 1) is an expression: what follows the bracket tells.
-        start = self.stream.position
-        for _ in range(ahead):
-            self.stream.skip_group()
-            if self.stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT"):
-                break
-            inside = self.stream.at(")")
-            if not inside:
-                self.stream.position = start
-                return False
-            break
-        found = self.stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT", ")")
-        self.stream.position = start
-        return found
 
     def _special(self, word: str) -> Node | None:
         stream = self.stream
@@ -188,6 +186,10 @@ class PrimaryParser:
         return reader() if reader else None
 
     def _case(self) -> Node:
+        with self.stream.guard.nested(1, CALL_LEVELS):
+            return self._case_arms()
+
+    def _case_arms(self) -> Node:
         stream = self.stream
         stream.expect("CASE")
         subject = None if stream.at("WHEN") else self.expression()
@@ -265,31 +267,43 @@ class PrimaryParser:
 
     def _position(self) -> Node | None:
         stream = self.stream
-        start = stream.position
+        if not self._first_argument_ends_with("IN"):
+            return None
         stream.next()
         stream.expect("(")
         needle = self.concat_expression()
-        if not stream.accept("IN"):
-            stream.position = start
-            return None
+        stream.expect("IN")
         haystack = self.expression()
         stream.expect(")")
         return Function("position", (haystack, needle))
 
     def _substring(self) -> Node | None:
         stream = self.stream
-        start = stream.position
+        if not self._first_argument_ends_with("FROM"):
+            return None
         stream.next()
         stream.expect("(")
         args = [self.expression()]
-        if not stream.accept("FROM"):
-            stream.position = start
-            return None
+        stream.expect("FROM")
         args.append(self.expression())
         if stream.accept("FOR"):
             args.append(self.expression())
         stream.expect(")")
         return Function("substring", tuple(args))
+
+    def _first_argument_ends_with(self, word: str) -> bool:
+        """Looked up before it is read: to read it twice would double the work at every level of nesting."""
+        stream = self.stream
+        start = stream.position
+        stream.next()
+        stream.expect("(")
+        while not (stream.peek().kind == "end" or stream.at(",") or stream.at(")") or stream.at(word)):
+            if stream.peek().text in ("]", "}", ";"):
+                break
+            stream.skip_group()
+        found = stream.at(word)
+        stream.position = start
+        return found
 
     # Names, functions, stars ------------------------------------------------------------------------------------------
 
@@ -312,6 +326,10 @@ class PrimaryParser:
         return Identifier(tuple(parts))
 
     def _function(self, name: str) -> Node:
+        with self.stream.guard.nested(1, CALL_LEVELS):
+            return self._call(name)
+
+    def _call(self, name: str) -> Node:
         stream = self.stream
         args, distinct = self._arguments(name)
         params = None
@@ -438,19 +456,44 @@ class PrimaryParser:
         return f"{count} {side}"
 
 
+def at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:
+    """Whether a query begins here, behind a bracket, perhaps in more brackets.
+
+    ``((SELECT 1) UNION ALL …)`` is a query, ``((SELECT 1) + 1)`` is an expression: what follows each bracket tells.
+    """
+    opened: list[int] = []
+    start = stream.position
+    while stream.at("(") and len(opened) < MOST_LEVELS:
+        opened.append(stream.position)
+        stream.next()
+    found = stream.peek().upper in words
+    for position in opened:
+        if not found:
+            break
+        stream.position = position
+        stream.skip_group()
+        found = stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT", ")")
+    stream.position = start
+    return found
+
+
 def number_literal(text: str) -> Literal:
-    """The value of a number: int if it is written as one and fits 64 bits, else float."""
+    """The value of a number: int if it is written as one and fits 64 bits, else float.
+
+    Raises 62 for what is longer than any number.
+    """
+    if len(text) > _LONGEST_NUMBER:
+        raise UserError("SYNTAX_ERROR", f"Syntax error: {text[:40]}… is no number: it has {len(text)} characters")
     plain = text.replace("_", "")
     sign = -1 if plain.startswith("-") else 1
     digits = plain.lstrip("+-")
-    if digits[:2].lower() == "0x":
-        return Literal(sign * int(digits, 16), text)
-    if digits[:2] == "0b":
-        return Literal(sign * int(digits, 2), text)
-    if digits.isdigit():
+    if digits[:2].lower() in ("0x", "0b"):
+        value = sign * int(digits[2:], 16 if digits[1] in "xX" else 2)
+    elif digits.isdecimal() and digits.isascii():
         value = sign * int(digits)
-        return Literal(value if -(1 << 63) <= value < (1 << 64) else float(plain), text)
-    real = float(plain)
-    if math.isinf(real):
-        raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
-    return Literal(real, text)
+    else:
+        real = float(plain)
+        if math.isinf(real):
+            raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
+        return Literal(real, text)
+    return Literal(value if -(1 << 63) <= value < (1 << 64) else float(value), text)

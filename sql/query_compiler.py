@@ -16,6 +16,7 @@ from sql import database
 from sql.casts import convert
 from sql.expression_compiler import ExpressionCompiler
 from sql.functions.registry import Environment
+from sql.query_limits import Guard
 from sql.relation import RelationCatalog
 from sql.scope import Scope, Source
 from sql.settings import DEFAULT_SETTINGS, Settings
@@ -62,11 +63,13 @@ class QueryCompiler:
         environment: Environment,
         default_database: str = "default",
         settings: Settings = DEFAULT_SETTINGS,
+        guard: Guard | None = None,
     ) -> None:
         self.catalog = catalog
         self.environment = environment
         self.database = default_database
         self.settings = settings
+        self.guard = guard if guard is not None else Guard()
         self.scans: list[Scan] = []
         self.short_strings = ShortStrings()
         self.outermost: Select | None = None
@@ -136,7 +139,7 @@ def fold_constant(value: Typed) -> object:
 def _folded(sql: str) -> object:
     cursor = database.cursor()
     try:
-        return cursor.execute(f"SELECT {sql}").fetchall()[0][0]
+        return cursor.execute(database.prepared(f"SELECT {sql}")).fetchall()[0][0]
     except Exception as error:
         raise database.translate(error) from None
     finally:

@@ -11,6 +11,9 @@ from parts.errors import UserError
 from sql.dialect import TokenStream, not_implemented
 from sql.expression_parser import ExpressionParser
 from sql.parser_clauses import setting_list
+from sql.primary_parser import at_query
+from sql.query_limits import BRACKET_LEVELS, QUERY_LEVELS, Guard, check_tree
+from sql.recent_texts import RecentTexts
 from sql.settings.known import check_inner_settings
 from sql.syntax_tree import (
     Alias,
@@ -75,18 +78,27 @@ _JOIN_WORDS = frozenset(
 )
 
 
+_TABLE_LEVELS = 3
+_queries: RecentTexts[Query] = RecentTexts(most=256)
+
+
 def _fresh(stream: TokenStream) -> ExpressionParser:
     return ExpressionParser(stream, parse_query_stream)
 
 
-@lru_cache(maxsize=256)
-def parse_query(text: str) -> Query:
-    """The whole text as one query. Raises ``UserError`` 62 with the position."""
-    stream = TokenStream(text)
+def parse_query(text: str, guard: Guard | None = None) -> Query:
+    """The whole text as one query. Raises ``UserError`` 62 with the position, 306, 167 and 168 past the limits."""
+    guard = guard if guard is not None else Guard(text=text)
+    return _queries.get((text, guard.limits), lambda: _whole_query(text, guard))
+
+
+def _whole_query(text: str, guard: Guard) -> Query:
+    stream = TokenStream(text, guard=guard)
     query = parse_query_stream(stream)
     stream.accept(";")
     if not stream.at_end():
         stream.fail("end of query")
+    check_tree(query, guard)
     return query
 
 
@@ -97,6 +109,7 @@ def parse_expression(text: str) -> Node:
     node = _fresh(stream).aliased()
     if not stream.at_end():
         stream.fail("end of expression")
+    check_tree(node, stream.guard)
     return node
 
 
@@ -109,11 +122,18 @@ def parse_expression_list(text: str) -> tuple[Node, ...]:
     nodes = _fresh(stream).aliased_list()
     if not stream.at_end():
         stream.fail("end of expression")
+    for node in nodes:
+        check_tree(node, stream.guard)
     return nodes
 
 
 def parse_query_stream(stream: TokenStream) -> Query:
     """A query from the stream's position on."""
+    with stream.guard.nested(QUERY_LEVELS):
+        return _union(stream)
+
+
+def _union(stream: TokenStream) -> Query:
     queries = [_operand(stream)]
     operators: list[str] = []
     while True:
@@ -380,17 +400,13 @@ def _using(parser: ExpressionParser) -> list[str]:
 def _table(parser: ExpressionParser) -> Node:
     stream = parser.stream
     if stream.accept("("):
-        if stream.peek().upper in ("SELECT", "WITH", "FROM") or stream.at("("):
-            start = stream.position
-            try:
+        if at_query(stream, ("SELECT", "WITH", "FROM")):
+            with stream.guard.nested(_TABLE_LEVELS):
                 query = parse_query_stream(stream)
-                stream.expect(")")
-                return SubqueryTable(query, _table_alias(stream))
-            except UserError:
-                if stream.text[start:].lstrip()[:1] != "(":
-                    raise
-                stream.position = start
-        source = _from(parser)
+            stream.expect(")")
+            return SubqueryTable(query, _table_alias(stream))
+        with stream.guard.nested(BRACKET_LEVELS):
+            source = _from(parser)
         stream.expect(")")
         return source
     name = stream.identifier("a table, a table function or a subquery in brackets")

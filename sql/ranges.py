@@ -42,10 +42,9 @@ def clamped_seconds(number: str) -> str:
 
 MACROS = (
     r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
-    r"""pando_low_signed(x) AS CAST(CASE
-        WHEN (x & 18446744073709551615::HUGEINT) > 9223372036854775807::HUGEINT
-        THEN (x & 18446744073709551615::HUGEINT) - 18446744073709551616::HUGEINT
-        ELSE x & 18446744073709551615::HUGEINT END AS BIGINT)""",
+    # x once: DuckDB writes a macro's argument out wherever it stands, and sums are nested.
+    r"""pando_low_signed(x) AS CAST(xor(x & 18446744073709551615::HUGEINT, 9223372036854775808::HUGEINT)
+        - 9223372036854775808::HUGEINT AS BIGINT)""",
     r"""pando_clamped_date(d) AS CASE WHEN d < DATE '1970-01-01' THEN DATE '1970-01-01'
         WHEN d > DATE '2149-06-06' THEN DATE '2149-06-06' ELSE d END""",
     r"""pando_clamped_instant(t) AS CASE WHEN t < TIMESTAMP '1970-01-01' THEN TIMESTAMP '1970-01-01'

@@ -50,6 +50,7 @@ class SelectCompiler:
         from_sql = source.compile(select.source)
         outputs = expand_stars(select.expressions, self.scope)
         self.scope.aliases = self._aliases(outputs)
+        self.rows.compiled.clear()
         self.rows.windows = dict(select.windows)
         self.rows.allow_array_join = True
         where = self._where(source)

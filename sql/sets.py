@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, LowCardinalityType, NothingType, TupleType, make_nullable, strip_nullable
 from sql.casts import convert
-from sql.constant_text import constant_text_as
-from sql.syntax_tree import Alias, Function, Identifier, NamedTable, Node, Select, Star, Subquery
+from sql.constant_text import check_constant_text, constant_text_as
+from sql.literal_list_compiler import is_written, member_column, members
+from sql.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.type_inference import is_date_or_time, is_number, is_string, supertype
 from sql.typed import UINT8, Typed, literal
 
@@ -44,6 +45,10 @@ def _membership(compiler: ExpressionCompiler, left: Typed, right: Node) -> str:
             right = named
     if isinstance(right, Subquery):
         return _in_subquery(compiler, left, right)
+    if isinstance(right, LiteralList):
+        if not isinstance(strip_nullable(left.type), TupleType) and not is_written(compiler, right):
+            return _in_column(compiler, left, right)
+        right = Function("array" if right.is_array else "tuple", members(right))
     values = _listed(compiler, left, right)
     if isinstance(values, str):
         return values
@@ -51,6 +56,17 @@ def _membership(compiler: ExpressionCompiler, left: Typed, right: Node) -> str:
     if not tests:
         return f"(CASE WHEN {left.sql} IS NULL THEN NULL ELSE false END)" if left.type.is_nullable else "false"
     return f"({left.sql} IN ({', '.join(tests)}))"
+
+
+def _in_column(compiler: ExpressionCompiler, left: Typed, right: LiteralList) -> str:
+    """Among so many values that they are a table of their own."""
+    member, table = member_column(compiler, right)
+    if is_string(member.type) and not is_string(strip_nullable(left.type)):
+        for value in right.values:
+            compiler.guard.step()
+            check_constant_text(value.as_py(), left.type)
+    tested = _comparable(compiler, left, member)
+    return f"({left.sql} IN (SELECT {tested} FROM {table}))"
 
 
 def _named_set(compiler: ExpressionCompiler, right: Identifier) -> Node | None:

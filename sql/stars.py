@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.errors import UserError
 from sql.scope import Scope, Source
@@ -37,7 +39,7 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
         if star.qualifier:
             raise UserError("UNKNOWN_IDENTIFIER", f"No table {'.'.join(star.qualifier)!r} in FROM for its .*")
         raise UserError("BAD_ARGUMENTS", "An asterisk needs a FROM")
-    pattern = re.compile(star.pattern) if star.pattern is not None else None
+    chosen = _matching(star.pattern, sources)
     columns: list[tuple[str, Node]] = []
     seen: set[str] = set()
     if len(scope.sources) > 2:  # with three tables and more every repeated name is qualified
@@ -45,13 +47,27 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
         seen = {name for name in names if names.count(name) > 1}
     for source in sources:
         for name, column in source.columns.items():
-            if column.hidden or (pattern is not None and not pattern.search(name)):
+            if column.hidden or (chosen is not None and name not in chosen):
                 continue
             columns.append((name, _reference(source, name, seen)))
             seen.add(name)
     for kind, argument in star.modifiers:
         columns = _modified(columns, kind, argument)
     return [node for _, node in columns]
+
+
+def _matching(pattern: str | None, sources: Sequence[Source]) -> set[str] | None:
+    """The names that RE2 finds the pattern in, in linear time; ``None`` without a pattern."""
+    if pattern is None:
+        return None
+    names = pa.array([name for source in sources for name in source.columns], pa.string())
+    try:
+        found = pc.match_substring_regex(names, pattern)
+    except pa.ArrowInvalid as error:
+        raise UserError(
+            "CANNOT_COMPILE_REGEXP", f"Invalid regular expression {pattern!r} of COLUMNS: {error}"
+        ) from None
+    return set(names.filter(found).to_pylist())
 
 
 def _reference(source: Source, name: str, seen: set[str]) -> Node:

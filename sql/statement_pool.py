@@ -47,7 +47,7 @@ class _Statement:
             for name, slot in self._slots.items():
                 self.cursor.register(name, slot)
             self.attach(streams)
-            self.relation = self.cursor.sql(sql)
+            self.relation = self.cursor.sql(database.prepared(sql))
         except BaseException:
             self.cursor.close()
             raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -30,6 +30,15 @@ class Literal(Node):
 
     value: Any
     text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralList(Node):
+    """A long list of numbers or of strings: an array if it was in square brackets, else a tuple."""
+
+    values: Any = field(hash=False)
+    """A ``pyarrow.Array`` of int64, uint64, float64 or string, without NULL."""
+    is_array: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +227,7 @@ _FIELD_NAMES: dict[type, tuple[str, ...]] = {}
 def _fields(kind: type[Any]) -> tuple[str, ...]:
     names = _FIELD_NAMES.get(kind)
     if names is None:
-        names = _FIELD_NAMES[kind] = tuple(field.name for field in dataclasses.fields(kind))
+        names = _FIELD_NAMES[kind] = tuple(entry.name for entry in dataclasses.fields(kind))
     return names
 
 
@@ -238,10 +247,12 @@ def _nodes(value: Any) -> Iterator[Node]:
 
 def walk(node: Node, *, into_queries: bool = True) -> Iterator[Node]:
     """The node and everything below it, top down."""
-    yield node
-    for child in children(node):
-        if into_queries or not isinstance(child, Query):
-            yield from walk(child, into_queries=into_queries)
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        below = [child for child in children(current) if into_queries or not isinstance(child, Query)]
+        stack.extend(reversed(below))
 
 
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -259,7 +270,7 @@ def _transform_value(value: Any, change: Callable[[Node], Node]) -> Any:
     if isinstance(value, Node):
         return transform(value, change)
     if type(value) is tuple and value:
-        items = tuple(_transform_value(item, change) for item in value)
+        items = tuple([_transform_value(item, change) for item in value])  # a generator would use the C stack
         if any(new is not old for new, old in zip(items, value, strict=True)):
             return items
     return value

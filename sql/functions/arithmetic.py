@@ -36,6 +36,9 @@ def _is_integer(type_: DataType) -> bool:
     return isinstance(type_, (IntegerType, BoolType))
 
 
+_LONGEST_WRITTEN_TWICE = 500
+
+
 def wrapped(operator: str, left: str, right: str, type_: IntegerType, *, may_overflow: bool) -> str:
     """``left operator right`` in ``type_``, wrapping around if it can overflow."""
     fast = f"({cast(left, type_)} {operator} {cast(right, type_)})"
@@ -47,6 +50,8 @@ def wrapped(operator: str, left: str, right: str, type_: IntegerType, *, may_ove
         slow = f"CAST({exact} & 18446744073709551615::UHUGEINT AS UBIGINT)"
     else:
         slow = wrap_64(exact, type_)
+    if len(fast) > _LONGEST_WRITTEN_TWICE:  # a sum of sums would double with every operand
+        return slow
     if any(word in fast for word in ("SELECT", "random()", "uuid()", "OVER (", "error(")):
         return slow
     return f"coalesce(TRY({fast}), {slow})"

@@ -53,6 +53,9 @@ def sign(call: Call) -> Typed:
 # Rounding -------------------------------------------------------------------------------------------------------------
 
 
+_MOST_FLOAT_DIGITS = 300
+
+
 def _digits(call: Call) -> int:
     digits = call.constant_int(1, 0)
     if not -32768 <= digits <= 32767:
@@ -81,11 +84,13 @@ def _rounding(integer: str, real: Callable[[str, int], str]) -> Callable[[Call],
             return Typed(cast(_decimal(call, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
-        return Typed(cast(real(value.sql, digits), value.type), value.type)
+        if digits > _MOST_FLOAT_DIGITS:
+            return value
+        return Typed(cast(real(value.sql, max(digits, -_MOST_FLOAT_DIGITS)), value.type), value.type)
 
     def _decimal(call: Call, value: Typed, digits: int) -> str:
         assert isinstance(value.type, DecimalType)
-        shift = value.type.scale - digits
+        shift = min(value.type.scale - digits, 38)
         unscaled = f"CAST({value.sql} * {10**value.type.scale} AS HUGEINT)"
         rounded = integer.format(unscaled, 10**shift)
         scale = value.type.scale

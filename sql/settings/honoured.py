@@ -70,6 +70,12 @@ class Settings:
     )
     join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
     max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
+    max_parser_depth: int = _setting("UInt64", 1000, "Levels that the parser goes down (306); never more than 1000")
+    max_ast_depth: int = _setting("UInt64", 1000, "Levels of a query's tree (167); never more than 1000")
+    max_ast_elements: int = _setting("UInt64", 50_000, "Elements of a query's tree (168); 0: any number")
+    max_expanded_ast_elements: int = _setting(
+        "UInt64", 500_000, "Elements of a query's tree with its aliases written out (36); 0: any number"
+    )
     readonly: int = _setting("UInt64", 0, "1: only reading and no change of settings; 2: only reading")
 
     compatibility: str = _setting("String", "", "Other settings that have an effect start with this version's defaults")

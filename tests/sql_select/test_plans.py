@@ -18,6 +18,7 @@ from sql import executor
 from sql.executor import QueryEngine
 from sql.plans import make_plan
 from sql.scans import ScanState, ScanStream
+from sql.settings import DEFAULT_SETTINGS
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -156,7 +157,9 @@ def test_other_queries_have_no_first_rows(tmp_path: Path, clauses: str) -> None:
 
 def _scan(engine: QueryEngine, table: PartTable, query: str) -> tuple[Any, ...]:
     """What a stream of the query's scan is made of."""
-    tree, compiler, compiled = engine._compile(query, MemoryCatalog({"t": table}), None, "default", None, None)
+    tree, compiler, compiled = engine._compile(
+        query, MemoryCatalog({"t": table}), DEFAULT_SETTINGS, "default", None, None, None
+    )
     plan = make_plan(tree, compiler.scans, compiled)
     (planned,) = plan.scans
     assert planned.analysis is not None

@@ -14,6 +14,7 @@ from sql import database, executor, short_strings
 from sql.executor import QueryEngine, SelectResult
 from sql.plans import Plan, make_plan
 from sql.relation import ArrowRelation, PartsRelation
+from sql.settings import DEFAULT_SETTINGS
 from sql.short_strings import LongStringError, codes, decoded
 from sql.statement_pool import Lease, StatementPool
 from tests.sql_select.dataset import MemoryCatalog
@@ -72,16 +73,18 @@ class _Engine(QueryEngine):
         self.allowed = True
 
     def _compile(self, *given: Any) -> Any:
-        with_codes = bool(given[6:] and given[6])
+        with_codes = bool(given[7:] and given[7])
         self.compiled.append(with_codes)
         if not with_codes:
             self.before_plain()
-        return super()._compile(*given[:6], with_codes and self.allowed)
+        return super()._compile(*given[:7], with_codes and self.allowed)
 
     def before_plain(self) -> None: ...
 
     def plan(self, query: str, table: PartTable) -> Plan:
-        tree, compiler, compiled = self._compile(query, _catalog(table), None, "default", None, None, True)
+        tree, compiler, compiled = self._compile(
+            query, _catalog(table), DEFAULT_SETTINGS, "default", None, None, None, True
+        )
         return make_plan(tree, compiler.scans, compiled)
 
 

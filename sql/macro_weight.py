@@ -1,0 +1,87 @@
+"""How large a statement gets when DuckDB writes out Pando's macros in it.
+
+An argument that a macro's body names three times is there three times, with everything in it: twenty such calls in one
+another would be three billion. DuckDB cannot be interrupted while it does that, so it is foreseen here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from parts.errors import UserError
+
+_MOST_WEIGHT = 300_000
+"""DuckDB takes some seconds for as much."""
+_FEW_CALLS = 2
+_TOKEN = re.compile(r"'(?:[^']++|'')*+'|\"[^\"]*+\"|(pando_\w++)\(|([(\[{])|([)\]}])|(,)|(\w++)")
+_DEFINITION = re.compile(r"(\w+)\(([^)]*)\)\s+AS\s+(.*)", re.DOTALL)
+
+Shares = dict[str, tuple[int, ...]]
+"""By macro: how often each of its arguments is written out."""
+
+
+def shares_of(macros: Iterable[str]) -> Shares:
+    """``name(a, b) AS body`` of each; a macro may use those before and after it."""
+    definitions = {}
+    for macro in macros:
+        match = _DEFINITION.match(macro)
+        assert match is not None, macro
+        parameters = tuple(name.split(":=")[0].strip() for name in match.group(2).split(","))
+        definitions[match.group(1)] = (parameters, match.group(3))
+    shares: Shares = {}
+
+    def share(name: str) -> tuple[int, ...]:
+        if name not in shares and name in definitions:
+            parameters, body = definitions[name]
+            shares[name] = tuple(1 for _ in parameters)  # a macro that uses itself would have no end anyway
+            for used in re.findall(r"pando_\w+", body):
+                share(used)
+            counts = _count(body, shares, dict.fromkeys(parameters, 0))
+            shares[name] = tuple(max(1, counts[parameter]) for parameter in parameters)
+        return shares.get(name, ())
+
+    for name in definitions:
+        share(name)
+    return shares
+
+
+def _count(body: str, shares: Shares, words: dict[str, int]) -> dict[str, int]:
+    for word, times in _written(body, shares):
+        if word in words:
+            words[word] += times
+    return words
+
+
+def check_weight(sql: str, shares: Shares) -> None:
+    """Raises 168 (TOO_BIG_AST) when the macros in the statement make it too large to plan."""
+    if sql.count("pando_") <= _FEW_CALLS:
+        return
+    weight = 0
+    for _, times in _written(sql, shares):
+        weight += times
+        if weight > _MOST_WEIGHT:
+            raise UserError(
+                "TOO_BIG_AST", "The query is too big with its functions written out: too many of them in one another"
+            )
+
+
+def _written(sql: str, shares: Shares) -> Iterable[tuple[str, int]]:
+    """The words of the text, and how often each is written out."""
+    times = 1
+    around: list[tuple[int, int, tuple[int, ...], int]] = []
+    own: tuple[int, ...] = ()
+    argument, base = 0, 1
+    for match in _TOKEN.finditer(sql):
+        macro, opening, closing, comma, word = match.groups()
+        if macro or opening:
+            around.append((times, base, own, argument))
+            base, own, argument = times, shares.get(macro, ()) if macro else (), 0
+            times = base * (own[0] if own else 1)
+        elif closing:
+            if around:
+                times, base, own, argument = around.pop()
+        elif comma:
+            argument += 1
+            times = base * (own[argument] if argument < len(own) else 1)
+        yield word or "", times

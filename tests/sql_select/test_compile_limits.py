@@ -1,0 +1,187 @@
+"""What a statement may cost before anything is read: its depth, its size, its constants, its time."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from parts.errors import CancelledError, UserError
+from parts.query_status import QueryStatus
+from sql.executor import QueryEngine
+from sql.literal_lists import LEAST_LITERALS
+from sql.parser import parse_statements
+from sql.settings import settings_of
+from tests.sql_select.dataset import Engines, MemoryCatalog
+
+NOTHING = MemoryCatalog({})
+
+
+def rows(query: str, **settings: object) -> list[tuple[Any, ...]]:
+    result = QueryEngine().select(query, catalog=NOTHING, settings=settings_of(settings))
+    return [tuple(row.values()) for row in result.read_all().to_pylist()]
+
+
+def code(query: str, **settings: object) -> int:
+    with pytest.raises(UserError) as raised:
+        rows(query, **settings)
+    return raised.value.code
+
+
+def nested(opening: str, inner: str, closing: str, times: int) -> str:
+    return f"SELECT {opening * times}{inner}{closing * times} FROM numbers(1)"
+
+
+def doubling(first: str, times: int) -> str:
+    return f"SELECT {first} AS a0" + "".join(f", a{n} + a{n} AS a{n + 1}" for n in range(times)) + " FROM numbers(2)"
+
+
+REFUSED = {
+    "brackets": nested("(", "number", ")", 5000),
+    "calls": nested("abs(", "number", ")", 600),
+    "arrays": nested("[", "number", "]", 600),
+    "subqueries": "SELECT " + "(SELECT " * 100 + "1" + ")" * 100,
+    "tables": "SELECT * FROM " + "(SELECT * FROM " * 120 + "numbers(1)" + ")" * 120,
+    "sums": "SELECT number" + " + 1" * 600 + " FROM numbers(1)",
+    "minus": nested("- ", "number", "", 600),
+    "not": nested("NOT ", "number", "", 600),
+    "case": nested("CASE WHEN number = 1 THEN 1 ELSE ", "1", " END", 600),
+    "ands": "SELECT count() FROM numbers(1) WHERE " + " AND ".join(["number=1"] * 15_000),
+    "scale of a decimal": "SELECT round(toDecimal32(1, 2), -1000000000)",
+    "scale of a float": "SELECT round(1.5, 1000000)",
+    "digits": "SELECT " + "1" * 100_000,
+    "hexadecimal digits": "SELECT 0x" + "f" * 1000,
+    "an empty interval": "SELECT now() + INTERVAL '' DAY",
+    "no interval": "SELECT INTERVAL ''",
+    "a type in CAST": "SELECT CAST([], '" + "Array(" * 5000 + "Int8" + ")" * 5000 + "')",
+    "a time zone": "SELECT toDateTime('2020-01-01 00:00:00', 'Foo/Bar')",
+    "columns of no pattern": "SELECT COLUMNS('(') FROM numbers(1)",
+    "repeat": "SELECT repeat('a', 1000000000000)",
+    "range": "SELECT range(1000000000000)",
+}
+
+
+@pytest.mark.parametrize("query", REFUSED.values(), ids=REFUSED)
+def test_refused_with_clickhouses_code(engines: Engines, query: str) -> None:
+    with pytest.raises(Exception, match="Code: ") as raised:
+        engines.session.query(query, "TabSeparated")  # type: ignore[attr-defined]
+    expected = int(re.search(r"Code: (\d+)", str(raised.value)).group(1))  # type: ignore[union-attr]
+    assert code(query) == expected
+
+
+ALLOWED = {
+    "brackets": nested("(", "1", ")", 190),
+    "calls": nested("abs(", "number", ")", 300),
+    "sums": "SELECT number" + " + 1" * 60 + " FROM numbers(1)",
+    "minus": nested("- ", "number", "", 60),
+    "not": nested("NOT ", "number", "", 300),
+    "subqueries": "SELECT " + "(SELECT " * 80 + "1" + ")" * 80,
+    "tables": "SELECT * FROM " + "(SELECT * FROM " * 90 + "numbers(1)" + ")" * 90,
+    "ands": "SELECT count() FROM numbers(9) WHERE " + " AND ".join(["number<3"] * 2000),
+    "calls of position and substring": nested("substring(", "toString(number)", ", 1, 2)", 2),
+    "aliases": doubling("number", 9),
+    "aliases of aggregates": "SELECT sum(number) AS a, a + a AS b, b + b AS c, c * a AS d FROM numbers(5)",
+    "aliases in lambdas": "SELECT number + 1 AS a, arrayMap(a -> a * 2, [1, 2]), arrayMap(x -> a + x, [1]) "
+    "FROM numbers(2)",
+    "an alias of its column": "SELECT number + 1 AS number, number * 2 AS twice FROM numbers(3)",
+    "limit by nothing": "SELECT 1 LIMIT 1 BY ()",
+    "round far away": "SELECT round(15, -100), round(1.5, 1000), floor(toDecimal32(1, 2), -1000)",
+}
+
+
+@pytest.mark.parametrize("query", ALLOWED.values(), ids=ALLOWED)
+def test_allowed_as_in_clickhouse(engines: Engines, query: str) -> None:
+    _, types, expected = engines.clickhouse(query)
+    _, our_types, ours = engines.pando(query)
+    assert our_types == types
+    assert [list(map(str, row)) for row in ours] == [list(map(str, row)) for row in expected]
+
+
+def test_aliases_that_double_are_counted_not_written_out() -> None:
+    assert code(doubling("number", 40)) in (36, 168)
+    assert code("SELECT 1 AS a0, toTypeName(a0) AS b0" + "".join(
+        f", toTypeName((a{n}, a{n})) AS b{n + 1}, 1 + a{n} + a{n} AS a{n + 1}" for n in range(40)
+    )) in (36, 168)  # fmt: skip
+
+
+def test_calls_that_macros_write_out_many_times_are_refused() -> None:
+    assert code(nested("substring(", "toString(number)", ", 1, 2)", 30)) == 168
+    assert code(nested("round(", "number / 3", ", 1)", 100)) == 168
+
+
+def test_limits_are_settings() -> None:
+    query = nested("abs(", "number", ")", 20)
+    assert rows(query) == [(0,)]
+    assert code(query, max_ast_depth=10) == 167
+    assert code(query, max_ast_elements=10) == 168
+    assert code(nested("(", "number", ")", 20), max_parser_depth=50) == 306
+    assert code(doubling("number", 5), max_expanded_ast_elements=20) == 36
+
+
+@pytest.mark.parametrize("count", [LEAST_LITERALS - 1, LEAST_LITERALS])
+def test_lists_of_any_length_mean_the_same(engines: Engines, count: int) -> None:
+    numbers, negative = ", ".join(map(str, range(count))), ",".join(f"{n - 50}" for n in range(count))
+    texts = ", ".join(f"'it''s {n}\\n'" for n in range(count))
+    days = ", ".join(f"'{2020 + n % 5}-01-{1 + n % 28:02}'" for n in range(count))
+    query = f"""SELECT count(), sum(u8 IN ({numbers})), sum(i32 NOT IN ({negative})), sum(ni IN ({negative})),
+    sum(d IN ({days})), sum(s IN ({texts})), sum(f64 IN (1.5, {numbers})), sum(u64 IN [{numbers}]),
+    sum(id + 1 IN ({numbers})), sum(lc NOT IN ({texts})) FROM types WHERE id IN ({numbers})"""
+    assert engines.pando(query)[2] == engines.clickhouse(query)[2]
+    arrays = (
+        f"SELECT length([{numbers}]), has([{texts}], 'it''s 5\\n'), arraySum([{negative}]), toTypeName([{negative}])"
+    )
+    assert engines.pando(arrays)[2] == engines.clickhouse(arrays)[2]
+
+
+def test_a_list_that_is_a_scan_means_the_same(engines: Engines) -> None:
+    numbers = ", ".join(map(str, range(3, 6003)))
+    query = f"SELECT count(), sum(ni NOT IN ({numbers})), sum(id + 1 IN ({numbers})) FROM types WHERE id IN ({numbers})"
+    assert engines.pando(query)[2] == engines.clickhouse(query)[2]
+    texts = ", ".join(f"'str{n} Über'" for n in range(6000))
+    query = f"SELECT count() FROM types WHERE s IN ({texts})"
+    assert engines.pando(query)[2] == engines.clickhouse(query)[2]
+
+
+def test_a_million_in_a_set_is_compiled_quickly() -> None:
+    query = f"SELECT count() FROM numbers(10) WHERE number IN ({','.join(map(str, range(1_000_000)))})"
+    started = time.thread_time()
+    QueryEngine().describe(query, catalog=NOTHING)
+    assert time.thread_time() - started < 10
+    assert rows(query.replace("(10)", "(1000003)")) == [(1_000_000,)]
+
+
+def test_compiling_ends_when_the_query_is_stopped() -> None:
+    status = QueryStatus()
+    query = "SELECT " + ", ".join(f"number + {n} AS a{n}" for n in range(12_000)) + " FROM numbers(1)"
+    threading.Timer(0.2, status.stop).start()
+    with pytest.raises(CancelledError) as raised:
+        QueryEngine().describe(query, catalog=NOTHING, status=status)
+    assert raised.value.code == 394
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CREATE TABLE t (" + ",".join(f"c{n} Int8" for n in range(100_000)) + ") ENGINE = MergeTree ORDER BY c0", 168),
+        ("SELECT " + "(" * 2_000_000, 306),
+        ("SELECT '" + "''" * 1_000_000, 62),
+        ("SELECT 1 /*" + "* /" * 1_000_000, 62),
+        ("SELECT " + ",".join(f"$a{n}$" for n in range(50_000)), 62),
+    ],
+    ids=["columns", "brackets", "quotes", "comment", "texts"],
+)
+def test_statements_are_split_in_linear_time(text: str, expected: int) -> None:
+    started = time.thread_time()
+    with pytest.raises(UserError) as raised:
+        parse_statements(text)
+    assert raised.value.code == expected
+    assert time.thread_time() - started < 10
+
+
+def test_a_wrong_query_in_many_brackets_is_read_once() -> None:
+    started = time.thread_time()
+    assert code("SELECT * FROM " + "((SELECT * FROM " * 45 + "numbers(1 1)" + "))" * 45) == 62
+    assert time.thread_time() - started < 5
