@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
 from parts.errors import UserError
 from spark_connector.options import Options
@@ -25,6 +30,9 @@ class RefusedStreamReader(DataSourceStreamReader):
     """Refuses at the first question. (Spark hides an error that comes earlier behind one of its own.)"""
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
+        raise _no_stream()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         raise _no_stream()
 
     def latestOffset(self, start: dict[str, object], limit: object) -> dict[str, object]:  # noqa: N802
