@@ -19,6 +19,7 @@ from sql.casts import wrap_64
 from sql.functions.combinators import DISTINCT_MARK as D
 from sql.functions.combinators import FILTER_MARK as F
 from sql.functions.registry import Call, define, function
+from sql.scope import default_sql
 from sql.type_inference import is_date_or_time, is_number, sum_result
 from sql.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 
@@ -272,7 +273,9 @@ def _many_levels(build: Callable[[Typed, float], Typed]) -> Callable[[Call], Typ
         if not call.params:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{call.name} needs levels: {call.name}(0.5, 0.9)(x)")
         values = [build(call.args[0], _level(call, position)) for position in range(len(call.params))]
-        return Typed(f"[{', '.join(value.sql for value in values)}]", ArrayType(values[0].type))
+        empty = "CAST('nan' AS DOUBLE)" if values[0].type == FLOAT64 else default_sql(values[0].type)
+        items = (f"coalesce({value.sql}, {empty})" for value in values)
+        return Typed(f"[{', '.join(items)}]", ArrayType(values[0].type))
 
     return several
 

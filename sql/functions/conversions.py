@@ -365,7 +365,8 @@ def _interval(unit: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not isinstance(value.type, (IntegerType, FloatType)) and not is_string(value.type):
             raise call.wrong_type(0, "an integer")
-        number = cast(value.sql if not is_string(value.type) else f"trim({value.sql})", IntegerType(64, True))
+        spelled = f"trim({value.sql})" if is_string(value.type) else value.sql
+        number = cast(f"trunc({spelled})" if isinstance(value.type, FloatType) else spelled, IntegerType(64, True))
         return Typed(number, IntervalType(unit), value.value if isinstance(value.value, int) else literal(0).value)
 
     return build

@@ -16,6 +16,7 @@ from parts.types import (
     DateTime64Type,
     DateTimeType,
     DateType,
+    FloatType,
     strip_nullable,
 )
 from sql.casts import cast_to, from_zone, local_time
@@ -40,7 +41,12 @@ def zone_of(value: Typed, call: Call) -> str:
 def add_number(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
     """``date + n`` days, ``time + n`` seconds."""
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
-    return add_units(call, value, cast(number.sql, INT64), unit, sign)
+    return add_units(call, value, whole(number), unit, sign)
+
+
+def whole(number: Typed) -> str:
+    """A number as BIGINT; the fraction of a float is cut off."""
+    return cast(f"trunc({number.sql})" if isinstance(number.type, FloatType) else number.sql, INT64)
 
 
 def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
@@ -69,6 +75,13 @@ def add_units(call: Call, value: Typed, count: str, unit: str, sign: int) -> Typ
         moved = f"CAST({value.sql} + {step} AS DATE)"
         return Typed(f"pando_month_date({moved})" if isinstance(type_, DateType) else moved, type_)
     zone = zone_of(value, call)
+    if (
+        isinstance(type_, DateTime64Type)
+        and type_.precision > 6
+        and unit in _DAYS
+        and zone in ("UTC", "Etc/UTC", "GMT")
+    ):
+        return Typed(_add_nanoseconds(value, type_, count, _DAYS[unit] * 86_400_000_000_000), type_)
     moved = from_zone(f"({local_time(value, call.environment.zone)} + {step})", zone)
     if not isinstance(type_, DateTimeType):
         return Typed(cast(moved, type_), type_)
@@ -88,7 +101,14 @@ def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
     if isinstance(type_, DateTimeType):
         seconds = f"epoch_us({value.sql}) // 1000000 + ({count} & 4294967295) * {_MICROS[unit] // 1000000}"
         return Typed(wrapped_seconds(seconds), type_)
+    if isinstance(type_, DateTime64Type) and type_.precision > 6:
+        return Typed(_add_nanoseconds(value, type_, count, _MICROS[unit] * 1000), type_)
     return Typed(cast(f"({value.sql} + {step})", type_), type_)
+
+
+def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: str, nanoseconds: int) -> str:
+    """DuckDB's intervals have microseconds: the digits behind them would be lost."""
+    return f"make_timestamp_ns(epoch_ns({cast(value.sql, type_)}) + {count} * {nanoseconds})"
 
 
 def difference(call: Call, left: Typed, right: Typed) -> Typed:
@@ -109,7 +129,7 @@ def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
         value = _as_time(call, 0)
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
-        return add_units(call, value, cast(call.args[1].sql, INT64), unit, sign)
+        return add_units(call, value, whole(call.args[1]), unit, sign)
 
     return build
 

@@ -47,6 +47,8 @@ def sign(call: Call) -> Typed:
     if not is_number(call.args[0].type):
         raise call.wrong_type(0, "a number")
     value = call.args[0]
+    if isinstance(value.type, FloatType):  # 1 for NaN
+        return Typed(cast(f"CASE WHEN isnan({value.sql}) THEN 1 ELSE sign({value.sql}) END", INT8), INT8)
     return Typed(cast(f"sign({cast(value.sql, UINT8) if isinstance(value.type, BoolType) else value.sql})", INT8), INT8)
 
 
