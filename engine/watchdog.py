@@ -34,6 +34,7 @@ _IDLE_BYTES = 1 << 30
 """DuckDB's limit until the watchdog has looked at a query for the first time."""
 _WORTH_RELEASING_BYTES = 32 << 20
 _SETTLE_SECONDS = 1.0
+_LOOKS_BEFORE_LOWERING = 3
 
 
 class Watchdog:
@@ -45,6 +46,7 @@ class Watchdog:
         self._idle_bytes = held()
         self._peak_growth_bytes = 0
         self._duckdb_limit_bytes = 0
+        self._looks_above = 0
         self._is_big = self._was_big = False
         self._wake = threading.Event()
         self._is_ending = False
@@ -120,11 +122,17 @@ class Watchdog:
         _stop_if_exceeded(self._processes.memory, running)
 
     def _limit_duckdb(self, running: Sequence[Process]) -> None:
+        """Raised at once; lowered only for queries that have run for some looks, because that takes time too."""
+        if not running and self._duckdb_limit_bytes:
+            return
         most = self._processes.memory.limit_bytes or available_memory()
         limits = [process.status.memory.limit_bytes or most for process in running]
         wanted = int(min(sum(limits) or _IDLE_BYTES, most) * _DUCKDB_SHARE)
-        if wanted != self._duckdb_limit_bytes and database.set_memory_limit(wanted):
+        self._looks_above = self._looks_above + 1 if wanted < self._duckdb_limit_bytes else 0
+        is_due = wanted > self._duckdb_limit_bytes or self._looks_above >= _LOOKS_BEFORE_LOWERING
+        if is_due and database.set_memory_limit(wanted):
             self._duckdb_limit_bytes = wanted
+            self._looks_above = 0
 
     def _settle(self, growth: int) -> None:
         """Nothing runs: the process is as big as it is when idle."""
