@@ -215,6 +215,9 @@ def space(call: Call) -> Typed:
     return Typed(f"repeat(' ', {times})", STRING)
 
 
+_MOST_IN_A_ROW = 8
+
+
 @function("concat", (0, None), any_case=True)
 def concat(call: Call) -> Typed:
     if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
@@ -225,7 +228,15 @@ def concat(call: Call) -> Typed:
         f"decode({arg.sql})" if isinstance(arg.type, FixedStringType) else to_text(arg, call.environment.zone)
         for arg in call.args
     ]
-    return Typed(f"({' || '.join(texts)})" if texts else "''", STRING)
+    return Typed(_joined(texts), STRING)
+
+
+def _joined(texts: list[str]) -> str:
+    """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
+    if len(texts) <= _MOST_IN_A_ROW:
+        return f"({' || '.join(texts)})" if texts else "''"
+    middle = len(texts) // 2
+    return f"({_joined(texts[:middle])} || {_joined(texts[middle:])})"
 
 
 @function("concatWithSeparator concat_ws", (1, None), any_case=True)

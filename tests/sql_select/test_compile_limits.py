@@ -87,6 +87,7 @@ ALLOWED = {
     "aliases in lambdas": "SELECT number + 1 AS a, arrayMap(a -> a * 2, [1, 2]), arrayMap(x -> a + x, [1]) "
     "FROM numbers(2)",
     "an alias of its column": "SELECT number + 1 AS number, number * 2 AS twice FROM numbers(3)",
+    "concatenation": "SELECT " + " || ".join(["toString(number)"] * 500) + " FROM numbers(2)",
     "limit by nothing": "SELECT 1 LIMIT 1 BY ()",
     "round far away": "SELECT round(15, -100), round(1.5, 1000), floor(toDecimal32(1, 2), -1000)",
 }
