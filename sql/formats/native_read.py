@@ -43,6 +43,7 @@ def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
     source = ByteSource(stream, "Native", options.status)
     known = {column.name: column for column in columns}
     first_row = 1
+    names: list[str] = []
     try:
         while not source.at_end():
             count, rows = source.number(), source.number()
@@ -50,6 +51,9 @@ def read_native(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
                 raise source.malformed(f"a block of {count} columns and {rows} rows")
             arrays = _block(source, count, rows, known, options, first_row)
             if rows and count:
+                names = names or list(arrays)
+                if list(arrays) != names:
+                    raise source.malformed(f"a block of columns {list(arrays)} behind one of {names}")
                 yield pa.table(arrays)
             source.release()
             first_row += rows

@@ -160,10 +160,18 @@ BAD = {
     b"\x01\x01\x01a\x16LowCardinality(String)" + bytes(8): "INCORRECT_DATA",
     b"\x01\x01\x01a\x16LowCardinality(String)" + b"\x01" + bytes(7) + b"\x00\x06" + bytes(6) + b"\x01" + bytes(7)
     + b"\x00" + b"\x01" + bytes(7) + b"\x05": "INCORRECT_DATA",
+    b"\x01\x01\x01a\x06String\x01x\x01\x01\x01b\x06String\x01x": "THERE_IS_NO_COLUMN",
     b"\x01\x01\x01a\x07Strange\x00": "UNKNOWN_TYPE",
     b"\x02\x01\x01a\x05UInt8\x01\x01a\x05UInt8\x01": "INCORRECT_DATA",
     b"\x01\x01\x01a\x0dDecimal(9, 2)\xff\xff\xff\x7f": "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE",
 }  # fmt: skip
+
+
+def test_blocks_have_the_same_columns() -> None:
+    columns = [Column("a", parse_type("String")), Column("b", parse_type("String"))]
+    data = b"\x01\x01\x01a\x06String\x01x" + b"\x02\x01\x01a\x06String\x01x\x01b\x06String\x01x"
+    with pytest.raises(UserError, match="behind one of"):
+        list(read_blocks("Native", io.BytesIO(data), columns))
 
 
 @pytest.mark.parametrize("data", BAD)
