@@ -57,7 +57,7 @@ QUERY = "SELECT * FROM every_type ORDER BY i8 = 127, i8 = 0"
 def oracle() -> Iterator[Oracle]:
     asked = Oracle()
     definition = ", ".join(f"`{name}` {text}" for name, text in TYPES.items())
-    asked.query(f"CREATE TABLE every_type ({definition}) ENGINE = Memory")
+    asked.query(f"CREATE OR REPLACE TABLE every_type ({definition}) ENGINE = Memory")
     asked.query(f"INSERT INTO every_type VALUES {', '.join(ROWS)}")
     yield asked
     asked.close()

@@ -66,7 +66,7 @@ def native(table: pa.Table, columns: list[Column], version: int = 0) -> bytes:
 def oracle() -> Iterator[Oracle]:
     asked = Oracle()
     definition = ", ".join(f"`{name}` {text}" for name, text in TYPES.items())
-    asked.query(f"CREATE TABLE every_type ({definition}) ENGINE = Memory")
+    asked.query(f"CREATE OR REPLACE TABLE every_type ({definition}) ENGINE = Memory")
     asked.query(f"INSERT INTO every_type VALUES {', '.join(ROWS)}")
     yield asked
     asked.close()
@@ -101,7 +101,7 @@ def test_clickhouse_reads_what_is_written(oracle: Oracle, tmp_path: Path) -> Non
     table = read(oracle.query(QUERY, "Values"), columns, "Values")
     (tmp_path / "ours.native").write_bytes(native(table, columns))
     names = ", ".join(f"`{name}`" for name in TYPES)
-    oracle.query("CREATE TABLE again AS every_type")
+    oracle.query("CREATE OR REPLACE TABLE again AS every_type")
     oracle.query(f"INSERT INTO again SELECT {names} FROM file('{tmp_path / 'ours.native'}', Native)")
     assert oracle.query(QUERY.replace("every_type", "again"), "TSV") == oracle.query(QUERY, "TSV")
 

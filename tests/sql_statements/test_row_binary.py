@@ -30,7 +30,7 @@ def row_binary(table: pa.Table, columns: list[Column], name: str) -> bytes:
 def oracle() -> Iterator[Oracle]:
     asked = Oracle()
     definition = ", ".join(f"`{name}` {text}" for name, text in TYPES.items())
-    asked.query(f"CREATE TABLE every_type ({definition}) ENGINE = Memory")
+    asked.query(f"CREATE OR REPLACE TABLE every_type ({definition}) ENGINE = Memory")
     asked.query(f"INSERT INTO every_type VALUES {', '.join(ROWS)}")
     yield asked
     asked.close()
@@ -59,7 +59,7 @@ def test_clickhouse_reads_what_is_written(oracle: Oracle, table: pa.Table, tmp_p
     path = tmp_path / "ours.bin"
     path.write_bytes(row_binary(table, columns_of(TYPES), FORMATS[2]))
     names = ", ".join(f"`{name}`" for name in TYPES)
-    oracle.query("CREATE TABLE again AS every_type")
+    oracle.query("CREATE OR REPLACE TABLE again AS every_type")
     oracle.query(f"INSERT INTO again SELECT {names} FROM file('{path}', {FORMATS[2]})")
     assert oracle.query(QUERY.replace("every_type", "again"), "TSV") == oracle.query(QUERY, "TSV")
 
