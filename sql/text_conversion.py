@@ -6,6 +6,9 @@ elements of arrays, maps and tuples quoted.
 
 from __future__ import annotations
 
+import re
+from datetime import date
+
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
@@ -31,6 +34,12 @@ from parts.types import (
 from sql.ranges import clamped_date, clamped_instant
 from sql.type_mapping import engine_type
 from sql.typed import Typed, cast, text
+
+_ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAYS: dict[type[DataType], tuple[date, date]] = {
+    DateType: (date(1970, 1, 1), date(2149, 6, 6)),
+    Date32Type: (date(1900, 1, 1), date(2299, 12, 31)),
+}
 
 
 def to_text(value: Typed, zone: str) -> str:
@@ -108,6 +117,9 @@ def _composite_text(sql: str, type_: DataType, zone: str) -> str:
 
 def from_text(value: Typed, target: DataType, zone: str) -> str:
     """The value that a String spells. A wrong spelling fails when it is met."""
+    day = _constant_day(value, strip_nullable(target))
+    if day is not None:
+        return f"DATE '{day}'"
     sql = value.sql
     if isinstance(strip_nullable(value.type), FixedStringType):
         sql = f"pando_fixed_text({sql})"
@@ -144,6 +156,18 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case IPv6Type():
             return f"pando_ipv6({sql})"
     return _unsupported(value, target)
+
+
+def _constant_day(value: Typed, goal: DataType) -> date | None:
+    """The day that a literal spells in full: DuckDB would plan the macros that read any spelling for every run."""
+    first, last = _DAYS.get(type(goal), (date.max, date.min))
+    if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
+        return None
+    try:
+        day = date.fromisoformat(value.value)
+    except ValueError:
+        return None
+    return day if first <= day <= last else None
 
 
 def _instant(sql: str, zone: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -115,23 +116,23 @@ class CheckedStream(io.RawIOBase):
     def __init__(self, stream: BinaryIO, status: QueryStatus | None = None) -> None:
         self._stream = stream
         self._status = status
-        self._held = memoryview(b"")
+        self._held: deque[memoryview] = deque()
         self._is_over = False
 
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes of the messages: all of them, unless the stream ends before."""
+    def read(self, size: int = -1) -> bytes | memoryview:
+        """Up to ``size`` bytes of the messages: all of them, unless the stream ends before. A body is not copied."""
         pieces, missing = [], size
-        while missing:
-            if not self._held and not self._next_message():
-                break
-            piece = self._held[:missing] if missing > 0 else self._held
+        while missing and (self._held or self._next_message()):
+            piece = self._held.popleft()
+            if 0 < missing < len(piece):
+                self._held.appendleft(piece[missing:])
+                piece = piece[:missing]
             pieces.append(piece)
-            self._held = self._held[len(piece) :]
             missing -= len(piece) if missing > 0 else 0
-        return pieces[0].tobytes() if len(pieces) == 1 else b"".join(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _next_message(self) -> bool:
         if self._is_over:
@@ -144,23 +145,25 @@ class CheckedStream(io.RawIOBase):
         length = struct.unpack("<i", head)[0] if len(head) == 4 else 0
         if length == 0:  # the end, or what pyarrow shall call cut off
             self._is_over = True
-            self._held = memoryview(prefix)
-            return bool(prefix)
+            return self._hold(prefix)
         if not 0 < length <= MAX_METADATA_BYTES:
             raise _malformed(f"a message with {length} bytes of metadata")
         metadata = read_up_to(self._stream, length)
-        body = b""
+        body: bytes | bytearray = b""
         if len(metadata) == length:
             view = memoryview(metadata)
             size = _body_bytes(view)
             body = read_up_to(self._stream, size)
             if len(body) == size:
                 _check_body(view, memoryview(body), self._status)
-        self._held = memoryview(b"".join((prefix, metadata, body)))
-        return True
+        return self._hold(prefix, metadata, body)
+
+    def _hold(self, *pieces: bytes | bytearray) -> bool:
+        self._held.extend(memoryview(piece) for piece in pieces if piece)
+        return bool(self._held)
 
 
-def read_up_to(stream: BinaryIO, size: int) -> bytes:
+def read_up_to(stream: BinaryIO, size: int) -> bytes | bytearray:
     """``size`` bytes, or all there are: memory grows with what arrives, not with what was announced."""
     if size <= _READ_BYTES:
         pieces = []
@@ -174,7 +177,7 @@ def read_up_to(stream: BinaryIO, size: int) -> bytes:
         if not data:
             break
         held += data
-    return bytes(held)
+    return held
 
 
 def check_file(data: memoryview, status: QueryStatus | None = None) -> None:
