@@ -88,6 +88,12 @@ class ProcessList:
 
         return remove
 
+    def while_idle(self, action: Callable[[], None]) -> None:
+        """Carries it out unless a statement runs; one that begins meanwhile waits for its end."""
+        with self._lock:
+            if not self._processes:
+                action()
+
     def kill(self, query_id: str) -> bool:
         with self._lock:
             process = self._processes.get(query_id)

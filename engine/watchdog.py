@@ -66,6 +66,9 @@ class Watchdog:
             self._thread.join()
 
     def wake(self) -> None:
+        """A statement begins. What the process still holds of those before is not the growth of one that is alone."""
+        if sum(1 for _ in self._processes) == 1:
+            self._idle_bytes = self._held()
         if not self._wake.is_set():
             self._wake.set()
 
@@ -138,7 +141,7 @@ class Watchdog:
         """Nothing runs: the process is as big as it is when idle."""
         self._is_big = max(self._peak_growth_bytes, growth) > _WORTH_RELEASING_BYTES
         if self._is_big or self._was_big:
-            database.release_memory(self._duckdb_limit_bytes)
+            self._processes.while_idle(lambda: database.release_memory(self._duckdb_limit_bytes))
             release_memory()
         self._peak_growth_bytes = 0
         self._was_big = self._is_big
