@@ -145,6 +145,29 @@ def test_who_holds_most_is_stopped_for_the_server() -> None:
     assert "(total)" in caught.value.message
 
 
+def test_what_a_query_left_behind_is_not_the_growth_of_the_next() -> None:
+    held = [0]
+    processes = ProcessList(MemoryTracker("total"), on_add=lambda: watchdog.wake())
+    watchdog = Watchdog(processes, lambda: held[0])
+    held[0] = 1000  # of one that has just ended
+    status = QueryStatus(MemoryTracker("for query", 500))
+    processes.add(Process("q", "", "u", QueryStatistics(), status=status))
+    watchdog.run_once()
+    assert (status.memory.total_bytes, status.is_stopped) == (0, False)
+    held[0] = 1600
+    watchdog.run_once()
+    assert (status.memory.total_bytes, status.is_stopped) == (600, True)
+
+
+def test_buffers_are_given_back_only_while_nothing_runs() -> None:
+    processes, done = ProcessList(), []
+    end = processes.add(Process("q", "", "u", QueryStatistics()))
+    processes.while_idle(lambda: done.append("beside a query"))
+    end()
+    processes.while_idle(lambda: done.append("alone"))
+    assert done == ["alone"]
+
+
 def test_an_interrupt_that_was_lost_is_repeated() -> None:
     calls = []
     processes = ProcessList()
