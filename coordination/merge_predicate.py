@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from coordination.block_numbers import committing_blocks
 from coordination.keeper import Keeper
@@ -38,12 +39,20 @@ class MergePredicate:
     committing: Mapping[str, list[int]]
     current: PartSet
 
+    @cached_property
+    def _given_up(self) -> list[PartName]:
+        """Merged parts that nobody has any more, and that some replica may still wait for."""
+        return [part for part in self.unconfirmed if part.min_block < part.max_block]
+
     def why_not_single(self, part: PartName) -> str | None:
         """``None`` if the part may take part in a merge (or be merged alone)."""
         if part not in self.snapshot:
             return f"part {part} was not yet known when selection began"
         if part in self.unconfirmed:
             return f"quorum for part {part} is not satisfied"
+        for lost in self._given_up:
+            if not lost.is_disjoint(part):
+                return f"part {lost}, of which {part} is a remnant, was lost, and some replica does not know it yet"
         cover = self.current.covering(part)
         if cover is None:
             return f"part {part} was dropped"

@@ -230,7 +230,8 @@ def failed_parts(keeper: Keeper, table: TablePaths) -> list[str]:
 
 
 def unconfirmed_parts(keeper: Keeper, table: TablePaths) -> frozenset[PartName]:
-    """Parts that wait for a quorum or failed theirs: not to be merged, not to be shown to sequential reads."""
+    """Parts that wait for a quorum, failed theirs, or were lost (``lost_parts``): not to be merged, nor shown to
+    sequential reads."""
     names = [status.part for status, _, _ in pending_parts(keeper, table)]
     # Failures are read second: a part moves from pending to failed in one multi, never back.
     return frozenset(PartName.parse(name) for name in (*names, *failed_parts(keeper, table)))

@@ -8,6 +8,10 @@ First the block ids of every inserted part that it covers and of which nothing i
 can be inserted again; then the entry is removed, and the log's version moved. All of that expects that nobody lists the
 part, and the log's version as it was read: no drop or merge was assigned since, and none that was chosen before is
 assigned after. Whoever is interrupted begins again, because the entry is still there.
+
+Each replica gives the part up for itself, perhaps much later. While one has not, a merge of some remnants with their
+neighbours would intersect the part that it still waits for; so a merged part leaves a marker, as one whose quorum
+failed does, and ``merge_predicate`` keeps off its blocks until ``cleanup`` finds that nobody names it any more.
 """
 
 from __future__ import annotations
@@ -61,6 +65,9 @@ class LostParts:
         if item is None or item.num_tries < TRIES_BEFORE_LOST or entry.new_part is None:
             return False
         keeper.sync(table.paths.root)
+        if keeper.exists(table.replica.queue_entry(name)) is None:  # it was given up, and the answer was lost
+            table.restart()
+            return True
         log = keeper.exists(table.paths.log)
         table.queue_steps.pull(keeper)
         view = self._look(keeper, entry.new_part)
@@ -111,9 +118,12 @@ class LostParts:
     def _remove_entry(self, keeper: Keeper, name: str, part: PartName, conditions: list[Op]) -> None:
         table = self._table
         count, count_stat = keeper.get(table.paths.lost_part_count)
+        marker = table.paths.quorum_failed_part(str(part))
+        is_marked = part.min_block == part.max_block or keeper.exists(marker) is not None
         keeper.multi(
             [
                 *conditions,
+                *([] if is_marked else [Create(marker)]),
                 Delete(table.replica.queue_entry(name)),
                 SetData(table.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
                 *forget_confirmed_ops(keeper, table.paths, part),

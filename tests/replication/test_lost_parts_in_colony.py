@@ -1,0 +1,109 @@
+"""Parts that no replica has any more, given up while others are away or answers are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordination.memory_keeper import Fault
+from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.table import OptimizeOptions
+from parts.errors import PandoError
+from tests.replication.colony import Colony, Node
+
+MakeColony = Callable[..., Colony]
+
+
+def lose_merged_part(colony: Colony, *sleepers: Node) -> None:
+    """Blocks 0 and 1 are on all replicas; 2 and 3, and the merge of all four, were on r1's disk alone."""
+    one = colony.nodes["r1"]
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    for node in colony:
+        node.is_frozen = node is not one
+    for key in range(2, 4):
+        one.insert(1, [key])
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    for node in sleepers:
+        node.crash()
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    colony.end_zombies()
+    for node in colony:
+        node.is_frozen = False
+    one.start()
+
+
+def merge_newest(table: ReplicatedTable) -> None:
+    """The last two parts of the partition."""
+    with table.working() as (keeper, _):
+        predicate = table.merge_steps._predicate(keeper)
+        *_, run = predicate.mergeable_runs("1")
+        if len(run) > 1:
+            assert table.merge_steps._assign(keeper, predicate, [run[-2:]], OptimizeOptions(), "Regular")
+
+
+@pytest.mark.parametrize("has_pulled", [True, False])
+def test_replica_that_slept_while_others_gave_a_part_up_follows_them(make_colony: MakeColony, has_pulled: bool) -> None:
+    """It still waits for the lost part, and what the others merged since lies across it."""
+    colony = make_colony(3)
+    one, two, three = colony
+    if has_pulled:
+        lose_merged_part(colony)
+        one.is_frozen = two.is_frozen = True
+        while len(three.table.queue.entries()) != 1:
+            colony.now += 10.0
+            three.step_all()
+        three.crash()
+        colony.end_zombies()
+        one.is_frozen = two.is_frozen = False
+    else:
+        lose_merged_part(colony, three)
+    colony.settle(300)
+    assert one.keys() == two.keys() == [0, 1]
+    two.insert(1, [4])
+    colony.settle()
+    with pytest.raises(PandoError, match="was lost, and some replica does not know it yet"):
+        two.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    two.call(merge_newest)
+    colony.settle()
+    three.start()
+    colony.settle(300)
+    colony.check_equal()
+    assert three.keys() == [0, 1, 4]
+    for key in range(5, 20):
+        one.insert(1, [key])
+    colony.settle()
+    colony.settle()
+    two.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    colony.settle()
+    colony.check_equal()
+    assert len(three.parts()) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.EXPIRE_AFTER, Fault.LOSE_REQUEST])
+def test_lost_answer_while_a_part_is_given_up(make_colony: MakeColony, fault: Fault) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    faults = []
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if kind == "multi" and path.endswith("/log") and node.table.activation is not None:
+            faults.append(path)
+            return fault if len(faults) < 3 else None
+        return None
+
+    lose_merged_part(colony)
+    colony.on_request = on_request
+    for _ in range(100):
+        colony.now += 30.0
+        for node in colony:
+            node.step_all()
+            node.keeper.reconnect()
+    colony.settle()
+    assert len(faults) > 2
+    assert one.keys() == two.keys() == [0, 1]
+    colony.check_equal()
