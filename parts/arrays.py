@@ -54,6 +54,8 @@ def flatten(array: pa.Array) -> FlatArray:
 
 def _flatten(array: pa.Array, flat: FlatArray) -> None:
     type_ = array.type
+    if pt.is_dictionary(type_) and array.dictionary.null_count:  # a null value is told by its index
+        array = array.cast(type_.value_type).dictionary_encode()
     nulls = array.null_count
     flat.nodes.append((len(array), nulls))
     flat.buffers.append((_pack_bits(array.is_valid()) if nulls else None, _BITS))
@@ -204,10 +206,13 @@ def checked_validity(validity: pa.Buffer | None, length: int, nulls: int) -> pa.
 def dictionary_of(
     type_: pa.DataType, length: int, nulls: int, validity: pa.Buffer | None, codes: pa.Buffer, dictionary: pa.Array
 ) -> pa.DictionaryArray:
-    """Raises :class:`LayoutError` for an index outside the dictionary. With nulls alone there is no dictionary."""
+    """Raises :class:`LayoutError` for an index outside the dictionary. With nulls alone there is no dictionary, and in
+    parts of a time when Nullable columns that an INSERT left out were written so, no validity either."""
     indices = pa.Array.from_buffers(type_.index_type, length, [validity, codes], nulls)
-    is_all_null = length > 0 and indices.null_count == length
     largest = int(np.frombuffer(codes, np.uint32, length).max()) if length else -1
+    if largest == 0 and not len(dictionary) and not nulls:
+        indices = pa.nulls(length, type_.index_type)
+    is_all_null = length > 0 and indices.null_count == length
     if largest >= len(dictionary) and not (is_all_null and largest == 0):
         raise LayoutError(f"index {largest} into a dictionary of {len(dictionary)}")
     return pa.DictionaryArray.from_arrays(indices, dictionary)

@@ -52,7 +52,7 @@ class ColumnHasher:
 
     def digest(self) -> bytes:
         if not self._streams:
-            self.update(pa.array([], self._field.type))
+            self.update(pa.nulls(0, self._field.type))
         return xxhash.xxh3_128_digest(b"".join(stream.digest() for stream in self._streams))
 
     def _feed(self, data: Any) -> None:

@@ -129,7 +129,7 @@ def _contiguous(key: pa.ChunkedArray) -> pa.Array:
     if key.num_chunks == 1:
         return key.chunk(0)
     if not key.num_chunks:
-        return pa.array([], key.type)
+        return pa.nulls(0, key.type)
     if pt.is_string(key.type):  # may not fit 32-bit offsets
         key = key.cast(pa.large_string())
     joined = key.combine_chunks()

@@ -30,7 +30,7 @@ def plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no chunks, or too much text for one
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
     target = plain_type(type_).arrow
     return array if array.type == target else array.cast(target)
 

@@ -338,7 +338,7 @@ def _checksum(data: bytes) -> FileChecksum:
 
 
 def _empty(type_: DataType) -> pa.Array:
-    return pa.array([], plain_type(type_).arrow)
+    return pa.nulls(0, plain_type(type_).arrow)
 
 
 def _contiguous(column: pa.ChunkedArray) -> pa.Array:
@@ -348,7 +348,7 @@ def _contiguous(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.unify_dictionaries()
     if not column.num_chunks:
-        return pa.array([], column.type)
+        return pa.nulls(0, column.type)
     return pa.concat_arrays(column.chunks)
 
 

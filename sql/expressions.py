@@ -151,7 +151,7 @@ def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
         chunks = block.column(name).chunks
         return pa.chunked_array(
             [compute(chunk) for chunk in chunks]
-            or [compute(block.schema.field(name).type and pa.array([], block.schema.field(name).type))]
+            or [compute(block.schema.field(name).type and pa.nulls(0, block.schema.field(name).type))]
         )
 
     return evaluate

@@ -6,10 +6,10 @@ The column ``c`` of scan ``n`` comes under the name ``n.c``. Where DuckDB would 
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -137,7 +137,7 @@ class ScanStream:
         fields = []
         for name in scan.source.used:
             definition = scan.definitions[name]
-            fields.append(pa.field(f"{scan.source.number}.{name}", definition.type.arrow))
+            fields.append(pa.field(f"{scan.source.number}.{name}", _readable(definition.type.arrow)))
         fields += [pa.field(code_label(scan.source.number, name), pa.uint64()) for name in scan.coded]
         self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
         self._coded = [self._names.index(name) for name in scan.coded]
@@ -162,8 +162,9 @@ class ScanStream:
             except LongStringError:
                 self._state.met_long_string = True
                 raise
-            given = arrays[: len(self.schema) - len(coded)]
-            yield pa.RecordBatch.from_arrays([*given, *coded], schema=self.schema)
+            given = zip(arrays[: len(self.schema) - len(coded)], self.schema.types, strict=False)
+            plain = [array if array.type == type_ else array.cast(type_) for array, type_ in given]
+            yield pa.RecordBatch.from_arrays([*plain, *coded], schema=self.schema)
 
     def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
         relation = self._scan.source.relation
@@ -187,7 +188,7 @@ class ScanStream:
                 self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
                 head, tail = _split(rows, first_rows)
                 first_rows = 0
-                read = functools.partial(pruned.part.read_rows, stored, max_threads=self._max_threads)
+                read = partial(pruned.part.read_rows, stored, max_threads=self._max_threads)
                 for batch in itertools.chain(read(head), read(tail)):
                     arrays = dict(zip(stored, batch.columns, strict=True))
                     yield (
@@ -200,6 +201,21 @@ class ScanStream:
             except CorruptionError as error:
                 report(error)
                 raise
+
+
+def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
+    """Plain values inside lists, maps and structs: a batch whose lists of dictionary values are all empty ends DuckDB's
+    query, or its whole database."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type if is_inner else type_
+    inner = partial(_readable, is_inner=True)
+    if pa.types.is_map(type_):
+        return pa.map_(inner(type_.key_type), type_.item_field.with_type(inner(type_.item_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(inner(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(inner(field.type)) for field in type_])
+    return type_
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:

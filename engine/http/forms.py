@@ -113,7 +113,7 @@ def external_tables(
                 options.get(f"{name}_format", "TabSeparated"), io.BytesIO(data), schema.columns, settings=settings
             )
         )
-        rows = pa.concat_tables(blocks) if blocks else schema.arrow.empty_table()
+        rows = pa.concat_tables(blocks) if blocks else pa.Table.from_batches([], schema.arrow)
         missing = [column for column in schema.names if column not in rows.column_names]
         if missing:
             raise UserError("THERE_IS_NO_COLUMN", f"The data of the external table {name} has no column {missing[0]!r}")

@@ -52,7 +52,7 @@ def cast_array(
     """``array`` (storage of ``source``) in the storage of ``target``. Raises ``BadValueError``, ``UserError`` 53."""
     options = options or FormatOptions()
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks else pa.array([], array.type)
+        array = array.combine_chunks() if array.num_chunks else pa.nulls(0, array.type)
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks)
     if source == target:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.types import DataType, LowCardinalityType, MapType
+from parts.types import ArrayType, DataType, LowCardinalityType, MapType, TupleType
 
 MISSING = "\0missing:"
 """Begins the name of a block's helper column: true where a Nullable column was left out and takes its expression."""
@@ -29,20 +29,31 @@ def fill_nulls(given: pa.ChunkedArray | None, defaults: pa.ChunkedArray) -> pa.C
 
 
 def one_array(values: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
 
 
 def type_default(type_: DataType, rows: int) -> pa.ChunkedArray:
     """``rows`` times the default value of the type."""
-    if isinstance(type_, LowCardinalityType):
-        value = pa.array([type_.inner.default], type_.inner.arrow)
-        return pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), value)])
-    if isinstance(type_, MapType):
-        offsets = pa.array(np.zeros(rows + 1, np.int32))
-        empty = pa.array([], type_.key.arrow), pa.array([], type_.value.arrow)
-        return pa.chunked_array([pa.MapArray.from_arrays(offsets, *empty, type=type_.arrow)])
-    one = pa.array([type_.default], type_.arrow)
-    return pa.chunked_array([one.take(pa.array(np.zeros(rows, np.int64)))])
+    return pa.chunked_array([_defaults(type_, rows)])
+
+
+def _defaults(type_: DataType, rows: int) -> pa.Array:
+    match type_:
+        case LowCardinalityType(inner) if not inner.is_nullable:
+            places = pa.array(np.zeros(rows, np.int32))
+            return pa.DictionaryArray.from_arrays(places, pa.array([inner.default], inner.arrow))
+        case MapType(key, value):
+            places, none = pa.array(np.zeros(rows + 1, np.int32)), (pa.nulls(0, key.arrow), pa.nulls(0, value.arrow))
+            return pa.MapArray.from_arrays(places, *none, type=type_.arrow)
+        case ArrayType(inner):
+            places = pa.array(np.zeros(rows + 1, np.int32))
+            return pa.ListArray.from_arrays(places, pa.nulls(0, inner.arrow), type=type_.arrow)
+        case TupleType(elements):
+            children = [_defaults(inner, rows) for _, inner in elements]
+            return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
+    if type_.is_nullable:
+        return pa.nulls(rows, type_.arrow)
+    return pa.array([type_.default], type_.arrow).take(pa.array(np.zeros(rows, np.int64)))
 
 
 def fill_where(given: pa.ChunkedArray, mask: pa.ChunkedArray, defaults: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -96,7 +96,7 @@ def converted(array: pa.Array, type_: DataType, column: Column, options: FormatO
 
 def _located(source: ByteSource, type_: DataType, rows: int, name: str, first_row: int) -> pa.Array:
     if not rows:
-        return pa.array([], type_.arrow)
+        return pa.nulls(0, type_.arrow)
     for _ in range(low_cardinalities(type_)):
         version = struct.unpack("<Q", source.take(8))[0]
         if version != LOW_CARDINALITY_VERSION:
@@ -157,7 +157,7 @@ def _offsets(source: ByteSource, rows: int) -> np.ndarray:
 
 def _low_cardinality(source: ByteSource, type_: LowCardinalityType, rows: int) -> pa.Array:
     if not rows:
-        return pa.array([], type_.arrow)
+        return pa.nulls(0, type_.arrow)
     flags, count = struct.unpack("<QQ", source.take(16))
     code = flags & 0xFF
     if code > 3 or flags & _GLOBAL_DICTIONARY or flags & ~(0xFF | HAS_KEYS | UPDATES_DICTIONARY) or count >= 1 << 31:

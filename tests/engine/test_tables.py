@@ -221,3 +221,24 @@ def test_create_empty_as_select(local: Local) -> None:
     local.run("CREATE TABLE e ENGINE = MergeTree() ORDER BY n SETTINGS index_granularity = 8 EMPTY AS (SELECT 1 AS n)")
     assert local.run("SELECT count() FROM e") == [(0,)]
     assert local.run("SELECT name, type FROM system.columns WHERE table = 'e'") == [("n", "UInt8")]
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "LowCardinality(Nullable(String))", "LowCardinality(Nullable(Date))", "LowCardinality(Date)",
+        "Array(LowCardinality(String))", "Array(Array(LowCardinality(Nullable(DateTime))))",
+        "Map(String, LowCardinality(DateTime))", "Map(LowCardinality(String), Array(LowCardinality(UUID)))",
+        "Array(Tuple(LowCardinality(String), Int8))", "Tuple(LowCardinality(Date), Array(LowCardinality(Date)))",
+    ],
+)  # fmt: skip
+def test_a_column_that_is_left_out_is_read_back(local: Local, type_: str) -> None:
+    local.run(f"CREATE TABLE t (k UInt8, v {type_}) ENGINE = MergeTree ORDER BY k")
+    default = local.value(f"SELECT toString(defaultValueOfTypeName('{type_}'))")
+    local.run("INSERT INTO t (k) VALUES (1)")
+    local.run("INSERT INTO t FORMAT JSONEachRow", b'{"k": 2}\n{"k": 3, "v": null}')
+    local.run(f"INSERT INTO t SELECT 4, CAST(defaultValueOfTypeName('{type_}'), '{type_}')")
+    local.restart()
+    assert local.run("SELECT toString(v) FROM t ORDER BY k") == [(default,)] * 4
+    local.run("OPTIMIZE TABLE t FINAL")
+    assert local.run("SELECT toString(v), count() FROM t GROUP BY v") == [(default, 4)]

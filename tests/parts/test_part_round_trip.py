@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parts.arrays import FlatArray, dictionary_of, flatten, rebuild
 from parts.content_hash import block_hash
 from parts.errors import UserError
 from parts.reader import MarkRange, Part, RowRange, open_part
@@ -224,3 +225,17 @@ def test_uuid_and_partition_values(tmp_path: pathlib.Path) -> None:
     write_part(tmp_path, block, description, ("x",), part_uuid=identity)
     part = open_part(tmp_path)
     assert (part.uuid, part.partition, part.minmax) == (identity, ("x",), {"p": ("x", "x")})
+
+
+def test_null_values_of_a_dictionary_are_nulls() -> None:
+    type_ = pa.dictionary(pa.int32(), pa.string())
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int32()), pa.array([None, "a"]))
+    flat = flatten(values)
+    assert rebuilt(type_, flat).to_pylist() == [None, "a", None, None]
+    # Written before: a column of nulls without validity bits.
+    assert dictionary_of(type_, 2, 0, None, pa.py_buffer(bytes(8)), pa.array([], pa.string())).to_pylist() == [None] * 2
+
+
+def rebuilt(type_: pa.DataType, flat: FlatArray) -> pa.Array:
+    buffers = iter(flat.buffers)
+    return rebuild(type_, iter(flat.nodes), lambda: next(buffers)[0])

@@ -122,6 +122,15 @@ def test_no_rows_are_one_block_that_names_the_columns() -> None:
     assert list(read_blocks("Native", io.BytesIO(ours), columns)) == []
 
 
+@pytest.mark.parametrize(
+    "type_", ["LowCardinality(Date)", "Array(LowCardinality(DateTime))", "Tuple(LowCardinality(UUID))"]
+)
+def test_blocks_without_rows_are_read(type_: str) -> None:
+    columns = [Column("a", parse_type(type_))]
+    empty = b"".join(write_blocks("Native", [("a", columns[0].type)], iter(())))
+    assert list(read_blocks("Native", io.BytesIO(empty + empty), columns)) == []
+
+
 def test_columns_of_another_type_are_cast_and_unknown_ones_skipped() -> None:
     given = pa.table({"n": pa.array([1, 2, 300], pa.int64()), "x": pa.array(["p", "q", "r"])})
     data = native(given, [Column("n", parse_type("Int64")), Column("x", parse_type("String"))])
