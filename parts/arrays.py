@@ -20,7 +20,7 @@ Lengths are stored instead of Arrow's offsets because they narrow to a byte or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -273,3 +273,10 @@ def content_bytes(array: pa.Array, boundaries: np.ndarray) -> np.ndarray:
         return rows
     width = type_.bit_width // 8
     return rows * (8 if pt.is_decimal(type_) and type_.precision <= 18 else width)
+
+
+def struct_array(children: Sequence[pa.Array], type_: pa.StructType, length: int) -> pa.Array:
+    """A struct without nulls; one without fields (the empty tuple) has rows too, which ``from_arrays`` forgets."""
+    if not children:
+        return pa.Array.from_buffers(type_, length, [None], 0, children=[])
+    return pa.StructArray.from_arrays(children, fields=list(type_))

@@ -365,9 +365,13 @@ class MapType(DataType):
 
 @dataclass(frozen=True)
 class TupleType(DataType):
-    """``elements`` are (name or ``None``, type) pairs; either all or none are named."""
+    """``elements`` are (name or ``None``, type) pairs; either all or none are named. ``()`` has none of them."""
 
     elements: tuple[tuple[str | None, DataType], ...]
+
+    @property
+    def is_named(self) -> bool:
+        return bool(self.elements) and self.elements[0][0] is not None
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from parts.arrays import struct_array
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, TupleType
 
 
@@ -26,7 +27,7 @@ def to_storage(array: pa.Array, type_: DataType) -> pa.Array:
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=target)
     if isinstance(type_, TupleType):
         parts = [to_storage(part, inner) for part, (_, inner) in zip(array.flatten(), type_.elements, strict=False)]
-        return pa.StructArray.from_arrays(parts, fields=[target.field(i) for i in range(target.num_fields)])
+        return struct_array(parts, target, len(array))
     if pa.types.is_null(target):
         return pa.nulls(len(array))
     return array.cast(target)

@@ -199,7 +199,10 @@ def write_arrow_like(
     schema = pa.schema([pa.field(name, wire_type(type_), type_.is_nullable) for name, type_ in columns])
     sink = PieceSink()
     if kind == "Parquet":
-        writer = pq.ParquetWriter(sink, schema, compression="zstd", write_statistics=True)
+        try:
+            writer = pq.ParquetWriter(sink, schema, compression="zstd", write_statistics=True)
+        except pa.ArrowNotImplementedError as error:
+            raise UserError("BAD_ARGUMENTS", f"Parquet cannot hold an empty tuple: {error}") from None
     else:
         writer = (pa.ipc.new_stream if kind == "ArrowStream" else pa.ipc.new_file)(sink, schema)
     for batch in batches:

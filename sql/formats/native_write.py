@@ -139,6 +139,8 @@ def _values(array: pa.Array, type_: DataType) -> Pieces:
             yield np.asarray(offsets)[1:].astype("<u8")
             yield from _values(flat.field(0), key)
             yield from _values(flat.field(1), value)
+        case TupleType(()):
+            yield np.full(len(array), ord("0"), np.uint8)
         case TupleType(elements):
             for child, (_, inner) in zip(array.flatten(), elements, strict=True):
                 yield from _values(child, inner)

@@ -9,7 +9,7 @@ distinct one once.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -241,14 +241,18 @@ def _maps(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 
 def _tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(type_, TupleType)
-    if options.tuples_as_json and type_.elements[0][0] is not None:
+    if options.tuples_as_json and type_.is_named:
         return _tuple_objects(array, type_, options)
     children = [
         render_quoted(child, inner, options) for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
     ]
-    body = pc.binary_join_element_wise(*children, ",") if len(children) > 1 else children[0]
-    texts = pc.binary_join_element_wise("(", body, ")", "")
+    texts = pc.binary_join_element_wise("(", row_texts(children, ",", len(array)), ")", "")
     return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts
+
+
+def row_texts(columns: Sequence[pa.Array], separator: str, rows: int) -> pa.Array:
+    """The texts of each row joined; of no columns, an empty text a row."""
+    return pc.binary_join_element_wise(*columns, separator) if columns else pa.repeat("", rows)
 
 
 def _tuple_objects(array: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Array:

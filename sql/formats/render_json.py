@@ -23,7 +23,7 @@ from parts.types import (
 )
 from sql.formats.escapes import escape, raw_bytes
 from sql.formats.options import FormatOptions
-from sql.formats.render import joined, render_plain, strip
+from sql.formats.render import joined, render_plain, row_texts, strip
 from sql.formats.wire import list_parts
 
 _CONTROLS = {chr(code): f"\\u{code:04X}" for code in range(32)}
@@ -117,7 +117,7 @@ def _map(array: pa.Array, type_: MapType, options: FormatOptions, indent: int | 
 
 
 def _tuple(array: pa.Array, type_: TupleType, options: FormatOptions, indent: int | None) -> pa.Array:
-    named = type_.elements[0][0] is not None and options.named_tuples_as_objects
+    named = type_.is_named and options.named_tuples_as_objects
     children = []
     for child, (name, inner) in zip(array.flatten(), type_.elements, strict=True):
         texts = render_json(child, inner, options, _deeper(indent))
@@ -126,6 +126,7 @@ def _tuple(array: pa.Array, type_: TupleType, options: FormatOptions, indent: in
             texts = pc.binary_join_element_wise(key, texts, "")
         children.append(texts)
     opener, separator, closer = _brackets("{" if named else "[", "}" if named else "]", indent)
-    body = pc.binary_join_element_wise(*children, separator) if len(children) > 1 else children[0]
-    texts = pc.binary_join_element_wise(opener, body, closer, "")
+    if not children and indent is not None:
+        opener = "[\n"
+    texts = pc.binary_join_element_wise(opener, row_texts(children, separator, len(array)), closer, "")
     return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts

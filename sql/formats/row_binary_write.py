@@ -77,7 +77,7 @@ def _cells(array: pa.Array, type_: DataType) -> pa.Array:
             return _joined(offsets, pairs)
         case TupleType(elements):
             children = [_cells(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
-            return pc.binary_join_element_wise(*children, b"")
+            return pc.binary_join_element_wise(*children, b"") if children else pa.repeat(b"", len(array))
     matrix = np.ascontiguousarray(to_bytes(array, type_))
     offsets = np.arange(0, matrix.size + 1, matrix.shape[1], dtype=np.int32)
     return pa.Array.from_buffers(pa.binary(), len(array), [None, pa.py_buffer(offsets), pa.py_buffer(matrix)])

@@ -112,7 +112,7 @@ def flat_columns(columns: Columns) -> list[tuple[str, DataType]]:
     """Tuples replaced by their elements, to any depth: ``t`` becomes ``t.1``, ``t.2`` or ``t.name``."""
     flat: list[tuple[str, DataType]] = []
     for name, type_ in columns:
-        if not isinstance(type_, TupleType):
+        if not isinstance(type_, TupleType) or not type_.elements:
             flat.append((name, type_))
             continue
         inner = [(f"{name}.{label or i}", element) for i, (label, element) in enumerate(type_.elements, 1)]
@@ -123,7 +123,7 @@ def flat_columns(columns: Columns) -> list[tuple[str, DataType]]:
 def flat_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> list[pa.Array]:
     flat: list[pa.Array] = []
     for array, type_ in zip(arrays, types, strict=True):
-        if isinstance(type_, TupleType):
+        if isinstance(type_, TupleType) and type_.elements:
             flat += flat_arrays(array.flatten(), [element for _, element in type_.elements])
         else:
             flat.append(array)
@@ -132,6 +132,8 @@ def flat_arrays(arrays: Sequence[pa.Array], types: Sequence[DataType]) -> list[p
 
 def _csv_texts(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     kind = strip_nullable(type_)
+    if isinstance(kind, TupleType):  # only the empty one has not become columns
+        return pa.repeat("", len(array))
     texts = render_plain(array, type_, options)
     if not isinstance(kind, _PLAIN_IN_CSV):
         texts = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")

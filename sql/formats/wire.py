@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parts.arrays import struct_array
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
@@ -72,7 +73,7 @@ def to_wire(array: pa.Array, type_: DataType) -> pa.Array:
         )
     if isinstance(type_, TupleType):
         children = [to_wire(child, inner) for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)]
-        return pa.StructArray.from_arrays(children, fields=list(wire_type(type_)))
+        return struct_array(children, wire_type(type_), len(array))
     return array
 
 

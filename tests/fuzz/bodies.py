@@ -29,11 +29,15 @@ from engine.http.compressed_blocks import block_reader, frame
 from parts.errors import PandoError
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
-from parts.types import DataType, parse_type
+from parts.types import parse_type
 from sql.formats import FORMATS, read_blocks, write_blocks
 from sql.formats.wire import to_wire, wire_type
+from sql.settings import DEFAULT_SETTINGS, Settings, settings_of
+from tests.fuzz.limits import bounded_memory
 
-SECONDS = 20.0
+_LIMIT_SECONDS = 2.0
+SECONDS = _LIMIT_SECONDS + 2.0
+_LIMIT_BYTES = 512 << 20
 _MEMORY_BYTES = 6 << 30
 _ROWS = 40
 _MOST_ROWS_OUT = 50_000
@@ -76,12 +80,14 @@ _FILES: dict[str, Sequence[Callable[[pa.RecordBatch], bytes]]] = {
 INPUT_FORMATS = tuple(sorted(name for name, entry in FORMATS.items() if entry.reader is not None))
 
 
-def _values(type_: DataType, rows: int) -> pa.Array:
+@cache
+def _values(type_name: str) -> pa.Array:
     """Some values of the type, made from text so that every type has them."""
     from tests.fuzz.body_values import texts_of  # a table of its own
 
+    type_ = parse_type(type_name)
     texts = texts_of(type_)
-    lines = "".join(texts[row % len(texts)] + "\n" for row in range(rows))
+    lines = "".join(texts[row % len(texts)] + "\n" for row in range(_ROWS))
     blocks = read_blocks("TabSeparated", io.BytesIO(lines.encode()), [Column("c", type_)])
     return pa.concat_tables(blocks).column("c").combine_chunks()
 
@@ -89,7 +95,7 @@ def _values(type_: DataType, rows: int) -> pa.Array:
 @cache
 def _body(format_name: str, types: tuple[str, ...], variant: int) -> bytes:
     columns = [(f"c{index}", parse_type(text)) for index, text in enumerate(types)]
-    arrays = [_values(type_, _ROWS) for _, type_ in columns]
+    arrays = [_values(text) for text in types]
     if format_name in _FILES:
         wires = [to_wire(array, type_) for array, (_, type_) in zip(arrays, columns, strict=True)]
         if variant % 2:  # dictionaries as clients of pandas send them
@@ -156,6 +162,25 @@ def _stream(seed: int, body: bytes) -> BinaryIO:
     return block_reader(stream) if encoding == "blocks" else decompressed(stream, encoding)
 
 
+_SETTINGS: dict[str, tuple[object, ...]] = {
+    "format_csv_delimiter": (",", ";", "\t", "a"),
+    "date_time_input_format": ("basic", "best_effort"),
+    "input_format_null_as_default": (False, True),
+    "input_format_skip_unknown_fields": (False, True),
+    "input_format_csv_empty_as_default": (False, True),
+    "input_format_defaults_for_omitted_fields": (False, True),
+    "session_timezone": ("UTC", "Europe/Berlin", "America/St_Johns"),
+}
+
+
+def _settings(seed: int) -> Settings:
+    """The defaults, and of some seeds others."""
+    chance = random.Random(~seed)
+    if chance.random() < 0.7:
+        return DEFAULT_SETTINGS
+    return settings_of({name: chance.choice(values) for name, values in _SETTINGS.items() if chance.random() < 0.5})
+
+
 def _case(seed: int) -> tuple[str, list[Column], bytes]:
     chance = random.Random(seed)
     format_name = chance.choice(INPUT_FORMATS if seed % 2 else [*_FILES, *(f for f in _BINARY if f in FORMATS)])
@@ -181,14 +206,16 @@ def opened() -> Iterator[Callable[[int], None]]:
 
 def _run(seed: int) -> None:
     format_name, columns, body = _case(seed)
-    status = QueryStatus(MemoryTracker("for query", 2 << 30))
+    status = QueryStatus(MemoryTracker("for query", _LIMIT_BYTES), _LIMIT_SECONDS)
+    settings = _settings(seed)
     rows = 0
     try:
-        for block in read_blocks(format_name, _stream(seed, body), columns, status=status):
-            _check(block, columns)
-            rows += block.num_rows
-            if rows > _MOST_ROWS_OUT:  # a body may truly be a long one
-                break
+        with bounded_memory(_LIMIT_BYTES):
+            for block in read_blocks(format_name, _stream(seed, body), columns, status=status, settings=settings):
+                _check(block, columns)
+                rows += block.num_rows
+                if rows > _MOST_ROWS_OUT:  # a body may truly be a long one
+                    break
     except PandoError as error:
         if error.name in _SHOULD_NOT_HAPPEN:
             raise AssertionError(str(error)) from error

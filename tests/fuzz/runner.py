@@ -1,7 +1,7 @@
 """Runs the seeds of a kind in a process that may crash or hang: both are findings, and the next seed goes on.
 
 The child writes a line before a case (``seed``) and one for every finding (``seed`` and its text as JSON); the parent
-reads them with a deadline.
+reads them with a deadline. A case that misses it is run once more, alone: on a busy machine any can.
 """
 
 from __future__ import annotations
@@ -38,16 +38,23 @@ def findings(kind: str, first_seed: int, count: int) -> Iterator[Finding]:
     while seed < end:
         with contextlib.closing(_Child(kind, seed, end)) as child:
             yield from child.findings()
-            seed = child.seed + 1
+        if child.is_late:
+            with contextlib.closing(_Child(kind, child.seed, child.seed + 1)) as alone:
+                yield from alone.findings()
+            if alone.is_late:
+                yield Finding(kind, alone.seed, f"no end after {alone.seconds:g} seconds, alone neither")
+        seed = child.seed + 1
 
 
 class _Child:
-    """``seed`` is the case that runs, or the last one that ran."""
+    """``seed`` is the case that runs, or the last one that ran; ``is_late`` when it was given up."""
 
     def __init__(self, kind: str, seed: int, end: int) -> None:
         self._kind = kind
+        self._first = seed
         self.seed = seed - 1
-        self._seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS)
+        self.is_late = False
+        self.seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS)
         self._pipe, theirs = multiprocessing.Pipe(duplex=False)
         # Not forked: threads of this process would not be there.
         context = multiprocessing.get_context("spawn")
@@ -60,15 +67,15 @@ class _Child:
         while True:
             try:
                 if not self._pipe.poll(wait):
-                    self.seed = max(self.seed, 0)
-                    yield Finding(self._kind, self.seed, f"no end after {wait:g} seconds")
+                    self.seed = max(self.seed, self._first)
+                    self.is_late = True
                     return
                 message = json.loads(self._pipe.recv())
             except EOFError:
                 self._process.join()
                 yield Finding(self._kind, self.seed, _ending(self._process.exitcode))
                 return
-            wait = self._seconds
+            wait = self.seconds
             if message is None:
                 return
             if isinstance(message, int):

@@ -1,0 +1,26 @@
+"""What a case may take beside its time: measured on the process that it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_SELF = Path("/proc/self")
+_SLACK_BYTES = 768 << 20
+"""What allocators keep, libraries load at their first use, and a watchdog sees one look too late."""
+
+
+@contextmanager
+def bounded_memory(limit_bytes: int) -> Iterator[None]:
+    """Raises ``AssertionError`` when the process grew in between by more than the limit and some slack."""
+    (_SELF / "clear_refs").write_text("5")  # the high-water mark is now what is held now
+    before = _status_bytes("VmRSS")
+    yield
+    grown = _status_bytes("VmHWM") - before
+    assert grown <= limit_bytes + _SLACK_BYTES, f"{grown >> 20} MiB were taken, {limit_bytes >> 20} MiB are allowed"
+
+
+def _status_bytes(name: str) -> int:
+    line = next(line for line in (_SELF / "status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) << 10
