@@ -119,7 +119,7 @@ class _Decompressed(io.RawIOBase):
 
 
 class _Deflate:
-    """A zlib stream; raw deflate too, which some clients send under the same name."""
+    """zlib streams, one behind the other; raw deflate too, which some clients send under the same name."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -127,45 +127,56 @@ class _Deflate:
 
     def read(self, size: int) -> bytes:
         while True:
-            if self._decoder is None:
-                compressed = self._stream.read(_READ_BYTES)
+            decoder = self._decoder
+            if decoder is None or decoder.eof:
+                compressed = (decoder.unused_data if decoder else b"") + self._stream.read(_READ_BYTES)
                 if not compressed:
-                    return b""  # no body at all
-                is_zlib = (
-                    len(compressed) > 1 and compressed[0] & 15 == 8 and int.from_bytes(compressed[:2], "big") % 31 == 0
-                )
-                self._decoder = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+                    return b""
+                decoder = self._decoder = zlib.decompressobj(_window_bits(compressed))
             else:
-                compressed = self._decoder.unconsumed_tail or self._stream.read(_READ_BYTES)
-            if not compressed:
-                if not self._decoder.eof:
+                compressed = decoder.unconsumed_tail or self._stream.read(_READ_BYTES)
+                if not compressed:
                     raise zlib.error("the stream is cut off")
-                return b""
-            data = self._decoder.decompress(compressed, size)
-            if data or self._decoder.eof:
+            data = decoder.decompress(compressed, size)
+            if data:
                 return data
+
+
+def _window_bits(compressed: bytes) -> int:
+    is_zlib = len(compressed) > 1 and compressed[0] & 15 == 8 and int.from_bytes(compressed[:2], "big") % 31 == 0
+    return zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
 
 
 class _Xz:
-    """An xz stream; it may not ask for more memory than its decoder needs for the usual levels."""
+    """xz streams, one behind the other; none may ask for more memory than its decoder needs for the usual levels."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
-        self._is_started = False
+        self._decoder: lzma.LZMADecompressor | None = None
 
     def read(self, size: int) -> bytes:
-        while not self._decoder.eof:
-            compressed = self._stream.read(_READ_BYTES) if self._decoder.needs_input else b""
-            if not compressed and self._decoder.needs_input:
-                if self._is_started:
+        while True:
+            decoder = self._decoder
+            if decoder is None or decoder.eof:
+                compressed = self._between(decoder.unused_data) if decoder else self._stream.read(_READ_BYTES)
+                if not compressed:
+                    return b""
+                decoder = self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
+            else:
+                compressed = self._stream.read(_READ_BYTES) if decoder.needs_input else b""
+                if not compressed and decoder.needs_input:
                     raise lzma.LZMAError("the stream is cut off")
-                return b""  # no body at all
-            self._is_started = True
-            data = self._decoder.decompress(compressed, size)
+            data = decoder.decompress(compressed, size)
             if data:
                 return data
-        return b""
+
+    def _between(self, data: bytes) -> bytes:
+        """What follows a stream, without the zeros that may pad it."""
+        while not (rest := data.lstrip(b"\0")):
+            data = self._stream.read(_READ_BYTES)
+            if not data:
+                return b""
+        return rest
 
 
 def decompressed(stream: BinaryIO, encoding: str) -> BinaryIO:

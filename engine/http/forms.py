@@ -19,6 +19,7 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import TupleType, parse_type
+from sql.defaults import complete_block
 from sql.formats import read_blocks
 from sql.settings import Settings
 
@@ -117,7 +118,7 @@ def external_tables(
         missing = [column for column in schema.names if column not in rows.column_names]
         if missing:
             raise UserError("THERE_IS_NO_COLUMN", f"The data of the external table {name} has no column {missing[0]!r}")
-        tables[name] = ExternalTable(schema, rows)
+        tables[name] = ExternalTable(schema, complete_block(rows, schema, settings=settings))
     return tables
 
 

@@ -25,7 +25,7 @@ from sql.formats.csv_dialect import csv_rules, empty_row, has_empty_lines
 from sql.formats.escapes import is_in, is_text, unchecked_text, unescape, unescape_bytes
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
-from sql.formats.options import BadValueError, FormatOptions, shorten
+from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for, shorten
 from sql.formats.text_values import pad_fixed
 from sql.formats.text_write import flat_columns
 
@@ -124,6 +124,8 @@ def _header(
         if name in known and any(field is known[name] for field in fields):
             raise UserError("INCORRECT_DATA", f"Column {name!r} is twice in the {dialect.name} header")
         fields.append(known.get(name))
+    if not any(fields):
+        raise none_is_asked_for(dialect.name, names)
     if types:
         line, rest = _header_line(stream, rest, dialect)
         _check_types(_split_header(line, dialect), fields, names)

@@ -38,6 +38,7 @@ from sql.formats.wire import from_wire
 
 _NUMBERS = (IntegerType, FloatType)
 _SAMPLE_ROWS = 3
+_BETWEEN = b" \t\r\n;"
 
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
@@ -47,9 +48,27 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
         table = None if needs_python else _read_arrow(chunk, columns, options)
         return _read_python(chunk, columns, options, first_row) if table is None else table
 
-    for table in parse_chunks(row_chunks(stream, row_end, options.status, first=without_mark(stream.read(3))), parse):
-        if table.num_rows:
-            yield table
+    yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
+
+
+def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
+    """Chunks of whole rows; of an array of rows without its brackets. Raises 27 for an array without its end."""
+    chunks = row_chunks(stream, row_end, options.status, first=without_mark(stream.read(3)))
+    held = next(chunks, b"")
+    if not held.lstrip().startswith(b"["):
+        yield held
+        yield from chunks
+        return
+    held = held.replace(b"[", b" ", 1)
+    for chunk in chunks:
+        yield held
+        held = chunk
+    end = held.rstrip(_BETWEEN)
+    yield end.removesuffix(b"]")
+    if not end.endswith(b"]"):
+        raise UserError(
+            "CANNOT_PARSE_INPUT_ASSERTION_FAILED", "Cannot parse input: expected ']' at the end of the data"
+        )
 
 
 def row_end(data: bytes) -> int:
@@ -218,13 +237,13 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
     try:
         # The line ends stay, so that one inside a string is refused here and not taken for the end of a row.
         rows = DECODER.decode("[" + ",\n".join(lines) + "]")
-        if all(type(row) is dict for row in rows):
+        if all(isinstance(row, dict) for row in rows):
             return rows
     except (json.JSONDecodeError, RecursionError):
         pass  # not one object a line: read object by object, to name the row that is wrong
     rows = list[dict[str, Any]]()
-    # A chunk may begin with what stands between two rows of an array, or behind the last one.
-    position, end = skip(text, 0, "[,];"), len(text)
+    # A chunk may begin with what stands between two rows, or behind the last one.
+    position, end = skip(text, 0, ",;"), len(text)
     while position < end:
         try:
             row, position = PATIENT_DECODER.raw_decode(text, position)
@@ -235,7 +254,7 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
         if not isinstance(row, dict):
             raise broken(text, position, first_row + len(rows), "expected an object")
         rows.append(row)
-        position = skip(text, position, ",];")
+        position = skip(text, position, ",;")
     return rows
 
 

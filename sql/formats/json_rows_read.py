@@ -15,10 +15,10 @@ from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, StringType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
-from sql.formats.json_read import decoded_text, object_rows, row_end
+from sql.formats.json_read import decoded_text, object_chunks, object_rows
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, encoded, skip
 from sql.formats.literals import parse_field
-from sql.formats.options import BadValueError, FormatOptions, cannot_parse
+from sql.formats.options import BadValueError, FormatOptions, cannot_parse, none_is_asked_for
 
 _NULLS = ("ᴺᵁᴸᴸ", "NULL")
 
@@ -31,8 +31,7 @@ def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: Form
         values = [[row.get(column.name) for row in rows] for column in columns]
         return _table(values, columns, options, first_row, is_strings=True)
 
-    chunks = row_chunks(stream, row_end, options.status, first=without_mark(stream.read(3)))
-    yield from (table for table in parse_chunks(chunks, parse) if table.num_rows)
+    yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
 
 
 def read_json_compact(
@@ -71,6 +70,8 @@ def _header(
         raise UserError("INCORRECT_DATA", f"Unknown field found in JSONCompactEachRow header: {unknown[0]!r}")
     if len(set(names)) < len(names):
         raise UserError("INCORRECT_DATA", f"A column is twice in the JSONCompactEachRow header: {', '.join(names)}")
+    if len(unknown) == len(names):
+        raise none_is_asked_for("JSONCompactEachRow", names)
     if header > 1:
         _check_types(names, lines[1], known)
     return [known.get(name) for name in names], rest

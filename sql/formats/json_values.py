@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from itertools import chain
 from typing import Any
 
@@ -18,10 +19,17 @@ from sql.formats.text_values import parse_text
 _NUMBERS = (IntegerType, FloatType)
 
 
+class Repeating(dict[str, Any]):
+    """An object in which a key is there twice: the first value counts, except in a Map, which takes all ``pairs``."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(reversed(pairs))
+        self.pairs = pairs
+
+
 def first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is there twice the first value counts."""
     row = dict(pairs)
-    return row if len(row) == len(pairs) else dict(reversed(pairs))
+    return row if len(row) == len(pairs) else Repeating(pairs)
 
 
 # Numbers stay as they are written: what they mean depends on the column. The second decoder takes line ends and other
@@ -108,11 +116,15 @@ def _convert_list(values: list[Any], type_: ArrayType, options: FormatOptions) -
 
 
 def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> pa.Array:
-    groups = [_expect(value, dict, index, type_) for index, value in enumerate(values)]
-    offsets, keys = _flatten(values, [list(group) for group in groups], type_, type_.key, options)
-    _, items = _flatten(values, [list(group.values()) for group in groups], type_, type_.value, options)
+    groups = [_pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
+    offsets, keys = _flatten(values, [[key for key, _ in group] for group in groups], type_, type_.key, options)
+    _, items = _flatten(values, [[item for _, item in group] for group in groups], type_, type_.value, options)
     array = pa.MapArray.from_arrays(offsets, keys, items, type=type_.arrow)
     return _nulls_like(array, values)
+
+
+def _pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
+    return value.pairs if isinstance(value, Repeating) else value.items()
 
 
 def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from parts.errors import UserError
@@ -98,6 +99,13 @@ def cannot_parse(
 def out_of_range(index: int, text: str, type_: DataType) -> BadValueError:
     return BadValueError(
         "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", index, text, f"Value {shorten(text)} is out of range of type {type_}"
+    )
+
+
+def none_is_asked_for(format_name: str, names: Sequence[str]) -> UserError:
+    """For a header of unknown columns alone: a typo, or another delimiter. Its rows would be lost."""
+    return UserError(
+        "THERE_IS_NO_COLUMN", f"None of the {format_name} header's columns ({', '.join(names)[:300]}) is asked for"
     )
 
 

@@ -19,7 +19,7 @@ from sql.formats.byte_source import MAX_COLUMNS, ByteSource, padded
 from sql.formats.chunks import MAX_ROW_BYTES
 from sql.formats.fixed_values import from_bytes, width_of
 from sql.formats.native_read import converted
-from sql.formats.options import BadValueError, FormatOptions
+from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for
 from sql.formats.row_binary_nodes import Walk, follow, kind_of, leaves, node_of, read_followed, read_walked
 
 _WINDOW_BYTES = 1 << 18
@@ -62,7 +62,7 @@ def _header(source: ByteSource, columns: Sequence[Column], header: int, options:
     if unknown and (types is None or not options.skip_unknown_fields):
         raise UserError("INCORRECT_DATA", f"Unknown field found in RowBinary header: {unknown[0]!r}")
     if len(unknown) == len(names):
-        raise UserError("THERE_IS_NO_COLUMN", f"None of the RowBinary columns ({', '.join(names)[:300]}) is asked for")
+        raise none_is_asked_for("RowBinary", names)
     return [(name, types[index] if types else known[name]) for index, name in enumerate(names)]
 
 

@@ -50,6 +50,22 @@ def test_content_encodings(encoding: str, compress: Callable[[bytes], bytes]) ->
     assert decompressed(io.BytesIO(compress(DATA)), encoding).read() == DATA
 
 
+@pytest.mark.parametrize(
+    ("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("xz", lzma.compress)]
+)
+def test_streams_that_were_put_together(encoding: str, compress: Callable[[bytes], bytes]) -> None:
+    def read(data: bytes) -> bytes:
+        return decompressed(io.BytesIO(data), encoding).read()
+
+    one = compress(DATA)
+    assert read(one + compress(b"") + compress(b"more")) == DATA + b"more"
+    assert encoding != "xz" or read(one + bytes(8) + one + bytes(4)) == DATA + DATA
+    for behind in (b"g", b"garbage", one[:100], one[:-9]):
+        with pytest.raises(UserError) as caught:
+            read(one + behind)
+        assert caught.value.name == "CANNOT_DECOMPRESS"
+
+
 def test_bytes_that_are_not_of_the_encoding() -> None:
     for encoding in ("gzip", "deflate", "zstd", "lz4", "br", "bz2", "xz"):
         with pytest.raises(UserError) as caught:

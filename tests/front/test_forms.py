@@ -48,6 +48,16 @@ def test_external_tables(http: httpx.Client) -> None:
     assert http.post("/", files=csv).text == "1\ta\t0\n"
 
 
+def test_null_is_the_default_in_an_external_table(http: httpx.Client) -> None:
+    given = {
+        "query": "SELECT a + 1, isNull(a), b FROM ext ORDER BY b",
+        "ext_structure": "a UInt8, b String, c Array(Int8)",
+    }
+    for format, data in (("TSV", b"\\N\tx\t[]\n"), ("JSONEachRow", b'{"b": "x"}\n{"a": null, "b": "y"}')):
+        answer = http.post("/", params={**given, "ext_format": format}, files={"ext": ("f", data)})
+        assert answer.text.splitlines()[0] == "1\t0\tx"
+
+
 def test_an_external_table_is_gone_with_its_request(http: httpx.Client) -> None:
     session = {"session_id": "with-a-table", "query": "SELECT sum(a) FROM ext"}
     for data, expected in ((b"1\n2\n", "3\n"), (b"5\n", "5\n")):

@@ -57,6 +57,8 @@ CASES: list[tuple[dict[str, str], str, str]] = [
     ({"a": "UInt8", "b": "String"}, "JSONEachRow", '{"a":1,"b":"x\ny"}\n{"a":2,"b":"x},\n{\tz"},{"a":3,"b":"w"}\n'),
     ({"a": "UInt8", "b": "String"}, "JSONEachRow", '{"a":1,"b":"x","a":2}\n'),
     ({"a": "UInt8", "m": "Map(String, UInt8)"}, "JSONEachRow", '\ufeff{"a":1,"m":{"k":1},"a":2}\n'),
+    ({"m": "Map(String, UInt8)"}, "JSONEachRow", '[{"m":{"k":1,"k":2,"l":3}} ,{"m":{}}]\n;'),
+    ({"a": "UInt8", "b": "String"}, "JSONEachRow", "[\n]"),
     ({"a": "UInt8", "b": "String"}, "Values", "\ufeff(0b11,'x'), (0x1F,'y')"),
     ({"a": "UInt8", "b": "String"}, "Values", "(1,'x'), (2,'it''s\\n'),(NULL,NULL)\n(3,'a;b') ;"),
     ({"d": "Date", "t": "DateTime('UTC')"}, "Values", "('2020-01-01',1577836801),('2020-01-02','2020-01-01 00:00:00')"),
