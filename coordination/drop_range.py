@@ -41,7 +41,7 @@ from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.packets import MAX_BYTES, op_bytes
 from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import QuorumStatus, forget_confirmed_ops, pending_parts
-from coordination.quorum_failure import failure_ops
+from coordination.quorum_failure import marking_ops
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 
@@ -123,11 +123,10 @@ def _drop_ops(keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName
         *forget_confirmed_ops(keeper, table, gone),
     ]
     quorums = [
-        [op for op in failure_ops(keeper, table, status, path, stat.version) if op.path != table.log]
+        [op for op in marking_ops(keeper, table, status, path, stat.version) if op.path != table.log]
         for status, stat, path in _pending(keeper, table, gone)
     ]
-    freed = {op.path for ops in quorums for op in ops}
-    rest: list[list[Op]] = [[op] for op in ids.deletes if op.path not in freed]
+    rest: list[list[Op]] = [[op] for op in ids.deletes]
     fitting, is_all = _fit([*quorums, *rest], MAX_BYTES - sum(map(op_bytes, must)))
     logged = Create(table.log_prefix, replace(entry, has_leftovers=not is_all).to_bytes(), sequential=True)
     return [logged, *must, *fitting]
@@ -155,7 +154,7 @@ def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
     """
     for status, stat, path in _pending(keeper, table, gone):
         try:
-            keeper.multi(failure_ops(keeper, table, status, path, stat.version))
+            keeper.multi(marking_ops(keeper, table, status, path, stat.version))
         except MultiFailed as error:  # somebody else has just resolved it
             if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
                 raise error.cause from error

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from coordination.log_entry import EntryType, LogEntry
 
+_SLACK = 16
 INSERTS = (EntryType.GET_PART, EntryType.ATTACH_PART)
 
 
@@ -93,6 +94,8 @@ class QueueIndex:
         if item.entry.is_dropping:
             self._drops.setdefault(item.partition_id, {})[item.name] = None
         if item.entry.type in INSERTS:
+            if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most have gone, behind one that stays
+                self._insert_times = sorted(pair for pair in self._insert_times if pair[1] in self._items)
             heappush(self._insert_times, (item.entry.create_time, item.name))
 
     def pop(self, name: str) -> QueueItem | None:

@@ -155,7 +155,7 @@ class Rules:
         old_at = math.inf
         if entry.source_replica != self.replica_name and size > limits.prefer_fetch_bytes and not item.last_exception:
             old_at = entry.create_time + limits.prefer_fetch_seconds
-            if self.now > old_at:
+            if self.now >= old_at:
                 return self._judge_fetch(item, limits, "the entry is old and large")
         if limits.free_merge_slots <= 0:
             return self._wait(item, "no merge slot is free", MERGE_SLOT, old_at)

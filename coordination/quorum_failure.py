@@ -1,15 +1,17 @@
 """A quorum that can never be reached: the part is given up, and whoever has it takes it back.
 
 Giving up is one multi: it removes the status as it was read first, leaves ``quorum/failed_parts/<part>`` and frees the
-block id for a retry; and fails if meanwhile a replica came alive (its host's version) or committed the part (it lists
-it, and another fetcher's commit changes the status). The marker outlives everything that names the part (``cleanup``
-removes it). A living replica that holds a failed part nevertheless takes it back as soon as it sees the marker.
+block's ids for a retry; and fails if meanwhile a replica came alive (its host's version) or committed the part (it
+lists it, and another fetcher's commit changes the status). The marker outlives everything that names the part
+(``cleanup`` removes it). A living replica that holds a failed part nevertheless takes it back as soon as it sees the
+marker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coordination.block_ids import judge_block_ids
 from coordination.keeper import Check, Create, Delete, Keeper, NoNode, Op, SetData, check_not_exists
 from coordination.log_entry import LogEntry
 from coordination.paths import ReplicaPaths, TablePaths
@@ -59,18 +61,23 @@ def _nobody_living_has(keeper: Keeper, table: TablePaths, part: str) -> list[Op]
 
 
 def failure_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
-    """Removes the status, marks the part as failed, frees its block id.
+    """Removes the status, marks the part as failed, frees the ids that name it (and no other part's: the window may
+    have let one go, and another INSERT made it anew)."""
+    part = PartName.parse(status.part)
+    ids = judge_block_ids(keeper, table, part.partition_id, lambda inserted: inserted == part)
+    return [*marking_ops(keeper, table, status, path, version), ids.guard_op, *ids.deletes]
+
+
+def marking_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: str, version: int) -> list[Op]:
+    """Removes the status, marks the part as failed.
 
     Moves the log's version too: a merge that was chosen while the part looked healthy must not be assigned any more.
     The marker stays until no log entry, queue or list of parts names the part (``cleanup``).
     """
-    guard = table.partition(PartName.parse(status.part).partition_id)  # of its block id, see ``block_ids``
-    ops: list[Op] = [Delete(path, version), SetData(table.log, b""), SetData(guard, b"")]
+    ops: list[Op] = [Delete(path, version), SetData(table.log, b"")]
     marker = table.quorum_failed_part(status.part)
     if keeper.exists(marker) is None:
         ops.append(Create(marker, status.owner.encode()))
-    if status.block_id and keeper.exists(table.block(status.block_id)) is not None:
-        ops.append(Delete(table.block(status.block_id)))
     return ops
 
 

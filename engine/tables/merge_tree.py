@@ -179,6 +179,7 @@ class MergeTreeTable(Table):
         with self.deduplicating():
             self.store.drop_active([part.name for part in self.store.active()])
             self._recent_blocks.clear()
+            self._recent_claims.clear()
 
     def _merge_step(self) -> float:
         return 0.0 if self._are_merges_allowed and self._merge_selected() else _IDLE_SECONDS
@@ -241,9 +242,11 @@ class MergeTreeTable(Table):
     def _commit_merge(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
         """The sources may have been truncated meanwhile: their rows must not come back, not even after a crash here.
         So the part gets its name, by which a restart would find it, only while they cannot be."""
-        with self.store.lock:
-            if all(self.store.get_active(name) is not None for name in names):
+        try:
+            with self.store.lock:
+                if not all(self.store.get_active(name) is not None for name in names):
+                    raise ConflictError("ABORTED", f"A source of {result} was dropped during the merge")
                 self.store.commit(self.store.add_preactive(directory, result))
-                return
-        self.store.drop_temporary(directory)
-        raise ConflictError("ABORTED", f"A source of {result} was dropped during the merge")
+        except BaseException:
+            self.store.drop_temporary(directory)
+            raise

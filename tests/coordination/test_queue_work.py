@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.merge_assignment import merge_entry
 from coordination.queue import ReplicationQueue
+from coordination.queue_index import QueueIndex, QueueItem
 from coordination.queue_rules import ActionKind, Limits
 from parts.part_name import PartName
 
@@ -130,3 +133,27 @@ def test_recheck_finds_what_nobody_told() -> None:
     action = queue.next_action(disk, Limits(1, 0, 1))
     assert action is not None
     assert action.kind is ActionKind.SKIP
+
+
+def test_large_merge_is_fetched_at_the_very_moment_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was parked until that moment, and a clock that stands there must not make it look again and again."""
+    sources = [PartName("p", number, number, 0) for number in range(2)]
+    queue = queue_of([merge_entry(sources, "r2", 40.0, size_bytes=10)])
+    disk = Disk()
+    disk.parts.update(sources)
+    limits = Limits(0, 4, 1 << 60, prefer_fetch_seconds=60.0, prefer_fetch_bytes=0)
+    looks = iter(range(10))
+    monkeypatch.setattr(Disk, "size_bytes", lambda *_: next(looks))
+    action = queue.next_action(disk, limits)
+    assert action is not None
+    assert action.kind is ActionKind.FETCH
+
+
+def test_an_insert_that_stays_keeps_no_memory_of_those_that_passed_it() -> None:
+    index = QueueIndex()
+    for number in range(COUNT):
+        index.put(QueueItem(f"queue-{number:010d}", fetch(number)))
+        if number:
+            index.pop(f"queue-{number:010d}")
+    assert len(index._insert_times) < COUNT // 10
+    assert index.oldest_insert_time() == 1.0

@@ -124,3 +124,19 @@ def test_a_token_that_is_checked_stands_for_its_rows(local: Local) -> None:
             local.run(f"INSERT INTO t SETTINGS insert_deduplication_token_check = '{check}' VALUES {rows}")
     local.run("INSERT INTO t VALUES (1, 7)")
     assert local.value("SELECT groupArray(k) FROM (SELECT k FROM t ORDER BY k)") == [1, 2]
+    local.run("TRUNCATE TABLE t")
+    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (3, 3)")
+    assert local.value("SELECT groupArray(k) FROM t") == [3]
+
+
+def test_a_merge_that_gets_no_name_leaves_no_files(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    local.run(CREATE)
+    local.run("SYSTEM STOP MERGES t")
+    for _ in range(2):
+        local.run("INSERT INTO t VALUES (1, 1)")
+    with monkeypatch.context() as patch:
+        patch.setattr(PartStore, "add_preactive", failing_at(1, PartStore.add_preactive))
+        with pytest.raises(UnavailableError, match="No space"):
+            local.run("OPTIMIZE TABLE t FINAL")
+    assert not [name for name in directories(local) if name.startswith("tmp_")]
+    assert local.value("SELECT count() FROM t") == 2

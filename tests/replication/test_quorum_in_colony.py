@@ -316,6 +316,60 @@ def test_active_replica_takes_a_failed_part_back_at_once(make_colony: MakeColony
     colony.check_equal()
 
 
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+def test_failed_part_leaves_zookeeper_though_it_went_away_after_the_disk(make_colony: MakeColony, fault: Fault) -> None:
+    """A part that is listed and not there would be asked of this replica for ever."""
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    assert code_of(lambda: one.insert(1, [1], quorum=2, **QUICK)) == 319
+    one.step_all()
+    fail_quorum(two)
+    faults: list[str] = []
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if node is one and kind == "multi" and "/parts/" in path and not faults:
+            faults.append(path)
+            return fault
+        return None
+
+    colony.on_request = on_request
+    task = one.task("take back failed parts")
+    one.step(task)
+    assert faults
+    one.keeper.reconnect()
+    one.step(task)
+    assert one.keys() == [] == sorted(one.listed())
+
+
+def test_failed_quorum_frees_the_token_that_its_part_claimed(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    token = {"deduplication_token": "load", "token_check": "x"}
+    assert code_of(lambda: one.insert(1, [1], quorum=2, **token, **QUICK)) == 319
+    one.step_all()
+    fail_quorum(two)
+    one.step(one.task("take back failed parts"))
+    assert two.insert(1, [2], **token) == 1
+
+
+def test_failed_quorum_leaves_an_id_that_names_another_part(make_colony: MakeColony) -> None:
+    """The window let the id go while the quorum was pending, and the rows came again."""
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    assert code_of(lambda: one.insert(1, [1], quorum=2, **QUICK)) == 319
+    one.step_all()
+    (block,) = one.keeper.children(one.table.paths.blocks)
+    one.keeper.delete(one.table.paths.block(block))
+    assert one.insert(1, [1]) == 1
+    fail_quorum(two)
+    one.step(one.task("take back failed parts"))
+    assert one.insert(1, [1]) == 0
+    assert one.keys() == [1]
+
+
 def test_dropped_part_whose_quorum_failed_is_left_to_the_drop(make_colony: MakeColony) -> None:
     """TRUNCATE fails the quorums of what it drops; the rows do not go to ``detached``."""
     colony = make_colony(3)

@@ -314,6 +314,27 @@ def test_insert_over_partitions_that_fails_midway_says_what_is_stored(
     colony.check_equal()
 
 
+def test_full_disk_under_a_fetched_part_keeps_no_copy_of_it(
+    make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is fetched again and again: copies left behind would fill the disk for good."""
+    colony = make_colony(2, fsync_part_directory=True)
+    one, two = colony
+    one.insert(1, [1])
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parts.store.sync_directory", full)
+        two.step_all()
+        assert "No space left" in two.table.queue.entries()[0].last_exception
+    assert not list(two.path.glob("tmp_*"))
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == [1]
+
+
 # --- what a server is told about its place -----------------------------------------------------------------------
 
 

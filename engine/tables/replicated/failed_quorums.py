@@ -58,7 +58,10 @@ class FailedQuorums:
     def _take_back_while_active(self, keeper: Keeper) -> None:
         """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
         table = self._table
-        failed = [name for name in take_back_failed_parts(keeper, table.replica) if self._is_active(name)]
+        names = take_back_failed_parts(keeper, table.replica)
+        # Those that are not on disk were detached before, and ZooKeeper went away then.
+        forget_failed_parts(keeper, table.replica, [n for n in names if table.store.get(PartName.parse(n)) is None])
+        failed = [name for name in names if self._is_active(name)]
         if failed:
             table.queue_steps.pull(keeper)
             wanted = [name for name in failed if table.queue.has_virtual_cover(PartName.parse(name)) is not None]

@@ -299,7 +299,7 @@ class QueueSteps:
             if former is not None:
                 store.delete([former])
             return store.add_preactive(directory, name)
-        except PandoError:
+        except BaseException:
             store.drop_temporary(directory)
             raise
 
