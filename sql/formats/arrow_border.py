@@ -30,13 +30,12 @@ def checked_batch(batch: pa.RecordBatch, names: Sequence[str], format_name: str,
         array = batch.column(name)
         _check_type(array.type, format_name, name)
         try:
-            array.validate(full=True)
+            _without_encoding(array).validate(full=True)
         except pa.ArrowException as error:
-            if not _is_only_no_text(array):
-                raise UserError(
-                    "INCORRECT_DATA",
-                    f"Malformed {format_name} data in column {name!r} behind row {first_row - 1}: {error}",
-                ) from None
+            raise UserError(
+                "INCORRECT_DATA",
+                f"Malformed {format_name} data in column {name!r} behind row {first_row - 1}: {error}",
+            ) from None
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
@@ -76,19 +75,15 @@ def _check_type(type_: pa.DataType, format_name: str, column: str, depth: int = 
         _check_type(type_.field(index).type, format_name, column, depth + 1)
 
 
-def _is_only_no_text(array: pa.Array) -> bool:
-    """Whether a column of strings has nothing wrong but bytes that are no UTF-8: its reader names the row."""
+def _without_encoding(array: pa.Array) -> pa.Array:
+    """Strings as bytes: whether they are UTF-8 is looked at once, by the reader, which names the row."""
     if pa.types.is_string(array.type):
         kind = pa.binary()
     elif pa.types.is_large_string(array.type):
         kind = pa.large_binary()
     else:
-        return False
-    try:
-        pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset).validate(full=True)
-    except pa.ArrowException:
-        return False
-    return True
+        return array
+    return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
 
 
 def bounded_batches(batch: pa.RecordBatch, format_name: str) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,10 @@ import io
 import struct
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO
+
+import numpy as np
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
@@ -114,7 +117,8 @@ class CheckedStream(io.RawIOBase):
     """An IPC stream that hands on whole messages, each looked at first. Never allocates more than has arrived."""
 
     def __init__(self, stream: BinaryIO, status: QueryStatus | None = None) -> None:
-        self._stream = stream
+        is_there = isinstance(stream, io.BytesIO)
+        self._take = _Views(stream.read()).take if is_there else partial(read_up_to, stream)
         self._status = status
         self._held: deque[memoryview] = deque()
         self._is_over = False
@@ -137,47 +141,62 @@ class CheckedStream(io.RawIOBase):
     def _next_message(self) -> bool:
         if self._is_over:
             return False
-        head = read_up_to(self._stream, 4)
-        prefix = head
-        if head == _CONTINUATION:
-            head = read_up_to(self._stream, 4)
-            prefix += head
+        prefix = [self._take(4)]
+        if prefix[0] == _CONTINUATION:
+            prefix.append(self._take(4))
+        head = prefix[-1]
         length = struct.unpack("<i", head)[0] if len(head) == 4 else 0
         if length == 0:  # the end, or what pyarrow shall call cut off
             self._is_over = True
-            return self._hold(prefix)
+            return self._hold(*prefix)
         if not 0 < length <= MAX_METADATA_BYTES:
             raise _malformed(f"a message with {length} bytes of metadata")
-        metadata = read_up_to(self._stream, length)
-        body: bytes | bytearray = b""
+        metadata = self._take(length)
+        body = memoryview(b"")
         if len(metadata) == length:
-            view = memoryview(metadata)
-            size = _body_bytes(view)
-            body = read_up_to(self._stream, size)
+            size = _body_bytes(metadata)
+            body = self._take(size)
             if len(body) == size:
-                _check_body(view, memoryview(body), self._status)
-        return self._hold(prefix, metadata, body)
+                _check_body(metadata, body, self._status)
+        return self._hold(*prefix, metadata, body)
 
-    def _hold(self, *pieces: bytes | bytearray) -> bool:
-        self._held.extend(memoryview(piece) for piece in pieces if piece)
+    def _hold(self, *pieces: memoryview) -> bool:
+        self._held.extend(piece for piece in pieces if piece)
         return bool(self._held)
 
 
-def read_up_to(stream: BinaryIO, size: int) -> bytes | bytearray:
-    """``size`` bytes, or all there are: memory grows with what arrives, not with what was announced."""
+def read_up_to(stream: BinaryIO, size: int, reserved_bytes: int = 1 << 30) -> memoryview:
+    """``size`` bytes, or all there are: memory is used for what arrives, not for what was announced.
+
+    Up to ``reserved_bytes`` are asked for at once: the system gives their pages as they are written.
+    """
     if size <= _READ_BYTES:
         pieces = []
         while size and (data := stream.read(size)):
             pieces.append(data)
             size -= len(data)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    held = bytearray()
-    while len(held) < size:
-        data = stream.read(min(_READ_BYTES, size - len(held)))
-        if not data:
+        return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    held = np.empty(min(size, reserved_bytes), np.uint8).data
+    end = 0
+    while end < size:
+        if end == len(held):
+            held = np.concatenate([held, np.empty(min(size - end, end), np.uint8)]).data
+        count = stream.readinto(held[end : end + _READ_BYTES])  # type: ignore[attr-defined]
+        if not count:
             break
-        held += data
-    return held
+        end += count
+    return held[:end]
+
+
+class _Views:
+    """Takes pieces of bytes that are in memory already, without a copy."""
+
+    def __init__(self, data: bytes) -> None:
+        self._rest = memoryview(data)
+
+    def take(self, size: int) -> memoryview:
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
 
 
 def check_file(data: memoryview, status: QueryStatus | None = None) -> None:

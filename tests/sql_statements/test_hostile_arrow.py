@@ -17,6 +17,7 @@ from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
 from parts.types import parse_type
 from sql.formats import read_blocks
+from sql.formats.ipc_messages import read_up_to
 
 ROWS = 100
 
@@ -132,3 +133,21 @@ def test_a_long_string_of_a_parquet_dictionary_is_not_repeated_beyond_reason(is_
     first = next(blocks)
     assert 0 < first.num_rows <= 256
     assert first.nbytes <= 257 << 20
+
+
+@pytest.mark.parametrize("arrived", [0, 5 << 20, 11 << 20, 13 << 20])
+def test_a_long_body_is_read_as_far_as_it_goes_whatever_was_reserved(arrived: int) -> None:
+    data = np.arange(arrived, dtype=np.uint32).astype(np.uint8).tobytes()
+    size = 12 << 20
+    stream = io.BufferedReader(io.BytesIO(data), 1 << 16)  # type: ignore[arg-type]
+    assert read_up_to(stream, size, reserved_bytes=5 << 20) == data[:size]
+    assert stream.read() == data[size:]
+
+
+def test_a_stream_in_memory_and_one_that_arrives_are_the_same_rows() -> None:
+    batch = pa.record_batch({"s": pa.array([str(number) * 40 for number in range(100_000)])})
+    columns = [Column("s", parse_type("String"))]
+    body = ipc(batch)
+    arriving = io.BufferedReader(io.BytesIO(body), 1 << 16)  # type: ignore[arg-type]
+    for stream in (io.BytesIO(body), arriving):
+        assert pa.concat_tables(read_blocks("ArrowStream", stream, columns)).equals(pa.Table.from_batches([batch]))
