@@ -21,18 +21,19 @@ from typing import NamedTuple, NoReturn
 from parts.errors import UserError
 from sql.query_limits import MOST_LEVELS, Guard, too_deep_recursion
 
-SPACE = re.compile(r"(?:\s++|--[^\n]*+|#(?=[ !])[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
+_SPACE = re.compile(r"(?:\s{1,1000}+|--[^\n]*+|#(?=[ !])[^\n]*+){0,1000}+((?=\s|--|#[ !]|/\*))?")
+"""Its group is there when more of it follows."""
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d][\w$]*+)"
     r"|(?P<number>0[xX][0-9a-fA-F]++|0b[01]++|(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+)"
-    r"|(?P<string>'(?:[^'\\]++|\\.|''){0,1000}+')"
-    r"|(?P<quoted>`(?:[^`\\]++|\\.|``){0,1000}+`|\"(?:[^\"\\]++|\\.|\"\"){0,1000}+\")"
+    r"|(?P<string>'(?:[^'\\]{1,1000}+|\\.|''){0,1000}+')"
+    r"|(?P<quoted>`(?:[^`\\]{1,1000}+|\\.|``){0,1000}+`|\"(?:[^\"\\]{1,1000}+|\\.|\"\"){0,1000}+\")"
     r"|(?P<heredoc>\$\w*+\$)"
     r"|(?P<mark><=>|::|->|<=|>=|<>|!=|==|\|\||.)",
     re.DOTALL,
 )
 _QUOTED_PIECES = {
-    quote: re.compile(rf"(?:[^{quote}\\]++|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
+    quote: re.compile(rf"(?:[^{quote}\\]{{1,1000}}+|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
 }
 """A long text is read in pieces: one match must not hold the interpreter for long."""
 _DULL = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
@@ -105,8 +106,7 @@ class TokenStream:
 
     def _scan(self, position: int) -> Token:
         self.guard.step()
-        space = SPACE.match(self.text, position)
-        start = space.end() if space else position
+        start = skip_space(self.text, position, self.guard)
         match = _TOKEN.match(self.text, start)
         if match is None:
             return Token("end", "", start, start, "")
@@ -226,6 +226,23 @@ class TokenStream:
         if end == start:
             self.fail(what)
         return self.text[start:end]
+
+
+def skip_space(text: str, position: int, guard: Guard | None = None) -> int:
+    """Behind the blanks and the comments there; before a comment that is not closed."""
+    while True:
+        match = _SPACE.match(text, position)
+        assert match is not None
+        position = match.end()
+        if match.lastindex is None:
+            return position
+        if text.startswith("/*", position):
+            end = text.find("*/", position + 2)
+            if end < 0:
+                return position
+            position = end + 2
+        if guard is not None:
+            guard.step()
 
 
 def syntax_error(text: str, position: int, *expected: str) -> UserError:

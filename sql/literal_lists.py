@@ -18,7 +18,7 @@ _AT_ONCE = 10_000
 _SPACE = r"[ \t\r\n]*+"
 _INTEGER = re.compile(_SPACE + r"(-?\d{1,20}+)" + _SPACE + r"([,)\]])", re.ASCII)
 _REAL = re.compile(_SPACE + r"(-?\d{1,30}+(?:\.\d{0,30}+)?(?:[eE][+-]?\d{1,3}+)?)" + _SPACE + r"([,)\]])", re.ASCII)
-_STRING = re.compile(_SPACE + r"('(?:[^'\\]++|\\.|''){0,1000}+')" + _SPACE + r"([,)\]])", re.DOTALL)
+_STRING = re.compile(_SPACE + r"('(?:[^'\\]{1,1000}+|\\.|''){0,1000}+')" + _SPACE + r"([,)\]])", re.DOTALL)
 
 
 def literal_list(stream: TokenStream, closer: str) -> LiteralList | None:

@@ -10,11 +10,12 @@ import re
 from dataclasses import dataclass, replace
 
 from parts.errors import UserError
-from sql.dialect import SPACE, TokenStream, not_implemented
+from sql.dialect import TokenStream, not_implemented, skip_space
 from sql.parser_clauses import identifier_list, output_clauses, query_slice, setting_list, table_ref
 from sql.statements import Insert, ParsedStatement, SettingLiteral, TableRef
 
 _VALUES_DATA = re.compile(r"(?:[^';]++|'(?:[^'\\]++|\\.|'')*+')*+", re.DOTALL)
+_SETTINGS = re.compile(r"settings\b", re.IGNORECASE)
 _DATA_START = re.compile(r"[ \t\f]*+\r?+\n?+")
 _PARTIAL_SPACE = re.compile(r"(?:\s|--[^\n]*+\n|#[ !][^\n]*+\n|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
 MAX_HEAD_BYTES = 1 << 20
@@ -99,7 +100,8 @@ def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]
 def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
     stream.expect("FORMAT")
     name = stream.identifier("format name")
-    if stream.at("SETTINGS") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
+    is_word = _SETTINGS.match(stream.text, skip_space(stream.text, stream.position))  # data are no tokens
+    if is_word and stream.at("SETTINGS") and stream.peek(1).is_identifier and stream.peek(2).text == "=":
         stream.next()
         head = replace(head, settings={**head.settings, **setting_list(stream)})
     if name.upper() == "VALUES":
@@ -152,6 +154,5 @@ def _may_change(text: str, stream: TokenStream, start: int) -> bool:
     """Whether bytes still to come could lengthen the last word, or belong to the head."""
     if start >= len(text):
         return True
-    space = SPACE.match(text, stream.position)
-    after = text[space.end() if space else start :][:512]
+    after = text[skip_space(text, stream.position) :][:512]
     return "SETTINGS".startswith(after[:8].upper()) and len(after) < 512

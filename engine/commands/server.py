@@ -48,6 +48,8 @@ def run_server(config: Config) -> None:
     """Serves until a signal asks for the end. Raises ``PandoError`` when it cannot start."""
     import logging
 
+    from parts.memory import freeze_heap
+
     logger = logging.getLogger("engine.server")
     stop = _stop_on_signals()
     with ExitStack() as running:
@@ -56,6 +58,7 @@ def run_server(config: Config) -> None:
         except BaseException as error:
             logger.error("cannot start: %s", error)
             raise
+        freeze_heap()
         logger.info("ready: http_port %s, pid %s", http, os.getpid())
         click.echo(f"ready http_port={http} pid={os.getpid()} path={config.path}")
         sys.stdout.flush()

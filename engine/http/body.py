@@ -109,7 +109,7 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         try:
-            data = self._stream.read(len(view))
+            data = self._stream.read(min(len(view), _READ_BYTES))
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise UserError(
                 "CANNOT_DECOMPRESS", f"Cannot decompress the request body (Content-Encoding: {self._encoding}): {error}"
@@ -215,7 +215,7 @@ class Joined(io.RawIOBase):
             return size
         if isinstance(self._rest, io.BufferedIOBase):
             return self._rest.readinto1(view)  # straight from the pipe into the reader's memory
-        data = self._rest.read(len(view))
+        data = self._rest.read(min(len(view), _READ_BYTES))
         view[: len(data)] = data
         return len(data)
 

@@ -10,6 +10,7 @@ import lzma
 import threading
 import zlib
 from collections.abc import Callable
+from typing import cast
 
 import brotli
 import pyarrow as pa
@@ -90,6 +91,15 @@ def test_answers_are_one_stream(encoding: str) -> None:
     whole = b"".join(parts) + compressor.finish()
     assert decompressed(io.BytesIO(whole), encoding).read() == DATA
     assert len(whole) < len(DATA) / 3
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_a_bomb_is_taken_in_small_pieces(encoding: str) -> None:
+    """What is copied at once is copied with the interpreter locked."""
+    data = bytes(8 << 20)
+    packed = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}[encoding](data)
+    raw = cast(io.BufferedReader, decompressed(io.BytesIO(packed), encoding)).raw
+    assert 0 < cast(io.RawIOBase, raw).readinto(bytearray(len(data))) <= 1 << 20
 
 
 def test_no_compression_unless_accepted() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from parts.errors import UserError
 from sql.parser import parse_insert_head
+from sql.parser_insert import MAX_HEAD_BYTES
 from sql.statements import Insert, TableRef
 
 HEADS = [
@@ -49,3 +50,11 @@ def test_errors_of_a_complete_text() -> None:
     with pytest.raises(UserError, match="Syntax error"):
         parse_insert_head(b"INSERT INTO t (a", complete=True)
     assert parse_insert_head(b"INSERT INTO t (a") is None
+
+
+@pytest.mark.parametrize("data", [b'"', b"'", b"`", b"/*", b'("'])
+def test_data_are_no_tokens(data: bytes) -> None:
+    """A field that is longer than what is looked at for the head."""
+    body = b"INSERT INTO t FORMAT CSV\n" + data + b"0" * MAX_HEAD_BYTES
+    answer = parse_insert_head(body[:MAX_HEAD_BYTES])
+    assert answer == (Insert(TableRef(None, "t"), format="CSV"), body.index(data))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from parts.errors import UserError
+from parts.query_status import QueryStatus
 from sql import statements as s
+from sql.dialect import TokenStream, skip_space
 from sql.parser import parse_statement, parse_statements
+from sql.query_limits import Guard
 from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
 
 T = TableRef(None, "t")
@@ -231,3 +234,29 @@ def test_large_insert_is_not_tokenised() -> None:
     (parsed,) = parse_statements("INSERT INTO t VALUES " + data)
     assert isinstance(parsed.statement, s.Insert)
     assert len(parsed.statement.inline_data) == len(data) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("1", "1"), (" \t\n1", "1"), ("-- a\n 1", "1"), ("# a\n1", "1"), ("#!a\n1", "1"), ("#1", "#1"), ("-1", "-1"),
+        ("/**/1", "1"), ("/* * / ** */ /***/1", "1"), (" /*/1", "/*/1"), ("/* 1", "/* 1"), ("-- a", ""), ("/1", "/1"),
+        (" " * 1_000_001 + "1", "1"), (" --\n" * 1001 + "/**/" * 1001 + "1", "1"), ("\u00a01", "1"),
+    ],
+)  # fmt: skip
+def test_blanks_and_comments(text: str, rest: str) -> None:
+    assert text[skip_space(text, 0) :] == rest
+
+
+def test_many_comments_are_looked_at_piece_by_piece() -> None:
+    """A match holds the interpreter, and sees no deadline, from its beginning to its end."""
+
+    class Status(QueryStatus):
+        checks = 0
+
+        def check(self) -> None:
+            self.checks += 1
+
+    status = Status()
+    assert TokenStream("/**/" * 10_000 + "1", guard=Guard(status=status)).peek().text == "1"
+    assert status.checks > 30
