@@ -18,7 +18,7 @@ import itertools
 import threading
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +50,6 @@ from parts.part_metadata import ColumnsFile, decode_count, python_value
 from parts.part_name import PartName
 from parts.pool import THREADS, submit
 from parts.primary_index import MarkRange, PrimaryIndex, granule_count, normalize_ranges
-from parts.query_status import QueryStatus
 from parts.read_plan import RowRange, plan_batches, rows_of
 from parts.schema import Column, TableSchema
 from parts.types import DataType
@@ -178,9 +177,9 @@ class Part:
             self.path = new_path
             self._meta.directory = new_path
 
-    def verify(self, status: QueryStatus | None = None) -> None:
+    def verify(self, check: Callable[[], None] = lambda: None) -> None:
         """Reads every byte of every file. Raises ``CorruptionError`` for the first that differs from what was
-        written, and what ``status`` raises."""
+        written, and what ``check`` raises, which is called before every frame."""
         meta = MetaFiles(self.path, self._label)
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
         if checksums != self.checksums:
@@ -189,7 +188,7 @@ class Part:
             if name != CHECKSUMS:
                 check_bytes(meta.read(name), name, checksums, self._label)
         for file in self._data_files():
-            self._verify_data(file, status or QueryStatus())
+            self._verify_data(file, check)
         self._check_no_other_files()
 
     @cached_property
@@ -301,12 +300,12 @@ class Part:
             yield int(offsets[begin]), first, next_row - row
             row = next_row
 
-    def _verify_data(self, file: str, status: QueryStatus) -> None:
+    def _verify_data(self, file: str, check: Callable[[], None]) -> None:
         """Frame by frame first, for the offset; then the whole file against the checksums."""
         data = self._mapped(file)
         offset = 0
         while offset < data.size:
-            status.check()
+            check()
             offset += check_frame(data, offset, self._label, file)
         check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
 

@@ -68,7 +68,7 @@ def _verdicts(
 
 def _problem(part: Part, table: Table, status: QueryStatus) -> str:
     try:
-        part.verify(status)
+        part.verify(status.check)
     except CorruptionError as error:
         table.report_corruption(error)
         return str(error)

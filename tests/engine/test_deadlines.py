@@ -86,5 +86,5 @@ def test_a_part_is_not_read_further(engine: Engine) -> None:
     status = QueryStatus()
     status.stop()
     with engine.catalog.table("default", "t").snapshot() as snapshot, pytest.raises(PandoError) as caught:
-        snapshot.parts[0].verify(status)
+        snapshot.parts[0].verify(status.check)
     assert caught.value.code == 394

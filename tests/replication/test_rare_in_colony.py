@@ -174,7 +174,7 @@ def test_broken_part_that_nobody_can_replace_is_not_read_all_the_time(
     colony.end_zombies()
     verified: list[float] = []
     verify = Part.verify
-    monkeypatch.setattr(Part, "verify", lambda part: (verified.append(colony.now), verify(part)))
+    monkeypatch.setattr(Part, "verify", lambda part, check: (verified.append(colony.now), verify(part, check)))
     for _ in range(1000):
         colony.now += 1.0
         two.call(lambda table: table.check_part_soon(PartName.parse(directory.name)))
@@ -187,6 +187,36 @@ def test_broken_part_that_nobody_can_replace_is_not_read_all_the_time(
     colony.check_equal()
     assert two.keys() == [1, 2]
     assert not len(two.table.part_checks)
+
+
+@pytest.mark.parametrize("ends", ["restart", "stop"])
+def test_check_of_a_part_ends_when_its_table_pauses(
+    make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """A new session can begin only when nobody works for the old one, and a large part is read for minutes."""
+    colony = make_colony(1)
+    (one,) = colony
+    one.insert(1, [1, 2])
+    (name,) = map(PartName.parse, one.parts())
+    one.call(lambda table: table.check_part_soon(name))
+    frames: list[int] = []
+
+    def slow_frame(_: object, offset: int, *__: object) -> int:
+        frames.append(offset)
+        if len(frames) == 1 and ends == "stop":
+            one.table.is_stopping.set()
+        elif len(frames) == 1:
+            one.table.become_readonly("a new session")
+        return 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parts.reader.check_frame", slow_frame)
+        one.step(one.task("check parts"))
+    assert len(frames) == 1
+    one.table.is_stopping.clear()
+    one.table.restart()
+    colony.settle()
+    assert not len(one.table.part_checks)
 
 
 def test_merge_whose_other_result_was_lost_is_made_here_after_all(make_colony: MakeColony) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from coordination.keeper import Keeper
 from coordination.part_record import PartRecord
-from parts.errors import CorruptionError, PandoError, UserError
+from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
 
@@ -73,12 +73,16 @@ class PartChecks:
             self._failures.pop(name, None)
         return 0.0
 
+    def _require_working(self) -> None:
+        if self._table.is_cancelled():
+            raise CancelledError("The table is being stopped, or begins a new ZooKeeper session")
+
     def _check(self, keeper: Keeper, name: PartName) -> None:
         part = self._table.store.get_active(name)
         if part is None:
             return
         try:
-            part.verify()
+            part.verify(self._require_working)
         except CorruptionError as error:
             moved = self._replace(keeper, part)
             logger.error(
