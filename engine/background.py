@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from parts.errors import CancelledError
+
 logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 3600.0
@@ -148,6 +150,9 @@ class BackgroundPool:
         while (task := self._next()) is not None:
             try:
                 delay = task.run_once()
+            except CancelledError as error:
+                logger.info("background task %s was given up: %s", task.name, error.message)
+                delay = _FAILURE_SECONDS
             except Exception:
                 logger.exception("background task %s failed; it runs again in %s s", task.name, _FAILURE_SECONDS)
                 delay = _FAILURE_SECONDS

@@ -83,7 +83,7 @@ def _without_encoding(array: pa.Array) -> pa.Array:
         kind = pa.large_binary()
     else:
         return array
-    return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
+    return pa.Array.from_buffers(kind, len(array), array.buffers(), array.null_count, array.offset)
 
 
 def bounded_batches(batch: pa.RecordBatch, format_name: str) -> Iterator[pa.RecordBatch]:

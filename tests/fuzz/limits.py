@@ -1,7 +1,8 @@
-"""What a case may take beside its time: measured on the process that it runs in."""
+"""What holds for a case whatever its kind: the memory that it may take, and what must not be in the server's log."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,3 +25,31 @@ def bounded_memory(limit_bytes: int) -> Iterator[None]:
 def _status_bytes(name: str) -> int:
     line = next(line for line in (_SELF / "status").read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) << 10
+
+
+class Faults(logging.Handler):
+    """What a server must never write into its log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.records: list[logging.LogRecord] = []
+
+    @classmethod
+    @contextmanager
+    def watched(cls) -> Iterator[Faults]:
+        faults = cls()
+        logging.getLogger().addHandler(faults)
+        try:
+            yield faults
+        finally:
+            logging.getLogger().removeHandler(faults)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info or record.levelno >= logging.ERROR:
+            self.records.append(record)
+
+    def check(self) -> None:
+        """Raises ``AssertionError`` with what was logged since the last check."""
+        texts = [logging.Formatter().format(record) for record in self.records]
+        self.records.clear()
+        assert not texts, "in the log: " + "\n".join(texts)

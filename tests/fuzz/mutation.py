@@ -5,6 +5,7 @@ Every function takes its randomness; equal seeds give equal texts.
 
 from __future__ import annotations
 
+import itertools
 import re
 from random import Random
 
@@ -57,6 +58,29 @@ def spans(parts: list[str]) -> list[tuple[int, int]]:
     return found
 
 
+_CLAUSE_WORDS = """
+SELECT FROM WHERE PREWHERE GROUP BY HAVING ORDER LIMIT OFFSET UNION ALL EXCEPT INTERSECT DISTINCT JOIN ON USING WITH
+SETTINGS FORMAT AS QUALIFY VALUES INTO ENGINE CREATE TABLE INSERT DESCRIBE EXPLAIN SHOW SYSTEM DROP
+"""
+_CLAUSES = frozenset(_CLAUSE_WORDS.split())
+
+
+def place(parts: list[str], random: Random) -> tuple[int, int]:
+    """Where an argument stands, or a clause's contents: of nine in ten without the words of clauses around it."""
+    start, end = random.choice(spans(parts) or [(0, len(parts))])
+    if random.random() < 0.1:
+        return start, end
+    words = [at for at in range(start, end) if parts[at].upper() in _CLAUSES]
+    edges = [start - 1, *words, end]
+    runs = [(low + 1, high) for low, high in itertools.pairwise(edges) if "".join(parts[low + 1 : high]).strip()]
+    low, high = random.choice(runs or [(start, end)])
+    while low < high - 1 and parts[low].isspace():
+        low += 1
+    while low < high - 1 and parts[high - 1].isspace():
+        high -= 1
+    return low, high
+
+
 class Mutator:
     """``corpus`` are statements that are understood; ``functions`` names to call."""
 
@@ -74,14 +98,19 @@ class Mutator:
         text = "".join(parts)[:_LONGEST]
         return _other_characters(text, random) if random.random() < 0.1 else text
 
+    def lightly_changed(self, text: str, random: Random) -> str:
+        """One change, of those mostly that leave a statement one."""
+        change = random.choice(_GENTLE_CHANGES if random.random() < 0.75 else _CHANGES)
+        return "".join(change(self, tokens(text), random))[:_LONGEST]
+
     # by grammar
 
     def new_argument(self, parts: list[str], random: Random) -> list[str]:
-        start, end = random.choice(spans(parts) or [(0, len(parts))])
+        start, end = place(parts, random)
         return [*parts[:start], *self._value(random), *parts[end:]]
 
     def wrapped(self, parts: list[str], random: Random) -> list[str]:
-        start, end = random.choice(spans(parts) or [(0, len(parts))])
+        start, end = place(parts, random)
         inner = parts[start:end]
         more = [",", *self._value(random)] if random.random() < 0.4 else []
         call = [random.choice(self._functions), "(", *inner, *more, ")"]
@@ -98,7 +127,7 @@ class Mutator:
         return [*parts[:at], random.choice(self._functions), *parts[at + 1 :]]
 
     def repeated(self, parts: list[str], random: Random) -> list[str]:
-        start, end = random.choice(spans(parts) or [(0, len(parts))])
+        start, end = place(parts, random)
         joint = random.choice([",", ",", "+", " AND ", " OR ", " || ", " UNION ALL "])
         times = random.choice((1, 1, 2, 5, 50, 500))
         return [*parts[:end], *((joint, *parts[start:end]) * times)[: _LONGEST // 4], *parts[end:]]
@@ -110,8 +139,8 @@ class Mutator:
         if kind < 0.6:
             return self._call(random, 2)
         parts = tokens(random.choice(self._corpus))
-        start, end = random.choice(spans(parts) or [(0, len(parts))])
-        return parts[start:end]
+        start, end = place(parts, random)
+        return parts[start:end] if kind < 0.95 else tokens(random.choice(self._corpus))
 
     def _call(self, random: Random, depth: int) -> list[str]:
         args: list[str] = []
@@ -155,6 +184,7 @@ _CHANGES = (
     Mutator.other_function, Mutator.other_function, Mutator.repeated, Mutator.without_token, Mutator.doubled_token,
     Mutator.other_token, Mutator.other_token, Mutator.swapped, Mutator.spliced,
 )  # fmt: skip
+_GENTLE_CHANGES = (Mutator.new_argument, Mutator.wrapped, Mutator.other_function, Mutator.repeated)
 
 
 def _other_characters(text: str, random: Random) -> str:

@@ -7,7 +7,6 @@ stay behind: no traceback in the log, no connection, no running query, no growin
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import socket
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from parts.errors import UnknownOutcomeError
 from tests.fuzz.damaged_requests import Case, case_of
+from tests.fuzz.limits import Faults
 
 if TYPE_CHECKING:
     from tests.front.conftest import RunningServer
@@ -41,8 +41,6 @@ def shown(seed: int) -> str:
 def opened() -> Iterator[Callable[[int], None]]:
     from tests.front.conftest import started
 
-    faults = _Faults()
-    logging.getLogger().addHandler(faults)
     profile = {
         "http_receive_timeout": 0.1,
         "http_send_timeout": 0.5,
@@ -50,35 +48,22 @@ def opened() -> Iterator[Callable[[int], None]]:
         "max_memory_usage": 1 << 29,
     }
     options = {"profiles": {"default": profile}, "keep_alive_timeout": 0, "max_concurrent_queries": 8}
-    with tempfile.TemporaryDirectory() as folder, started(Path(folder), **options) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started(Path(folder), **options) as server,
+        Faults.watched() as faults,
+    ):
         with server.client() as client:
             client.execute("CREATE TABLE t (k UInt8, s String) ENGINE = MergeTree ORDER BY k")
         before: list[int] = []
 
         def run(seed: int) -> None:
             _run(server, case_of(seed))
-            assert not faults.records, "in the log: " + faults.take()
+            faults.check()
             if seed % _LOOK_EVERY == _LOOK_EVERY - 1:
                 _check_nothing_stays(server, before)
 
         yield run
-
-
-class _Faults(logging.Handler):
-    """What a server must never write into its log."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info or record.levelno >= logging.ERROR:
-            self.records.append(record)
-
-    def take(self) -> str:
-        texts = [logging.Formatter().format(record) for record in self.records]
-        self.records.clear()
-        return "\n".join(texts)
 
 
 def _run(server: RunningServer, case: Case) -> None:

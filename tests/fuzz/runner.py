@@ -1,7 +1,8 @@
 """Runs the seeds of a kind in a process that may crash or hang: both are findings, and the next seed goes on.
 
 The child writes a line before a case (``seed``) and one for every finding (``seed`` and its text as JSON); the parent
-reads them with a deadline. A case that misses it is run once more, alone: on a busy machine any can.
+reads them with a deadline. A case that misses it is run once more, alone and with patience that fits how busy the
+machine is, before it counts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import signal
 import traceback
 from collections.abc import Iterator
@@ -39,22 +41,27 @@ def findings(kind: str, first_seed: int, count: int) -> Iterator[Finding]:
         with contextlib.closing(_Child(kind, seed, end)) as child:
             yield from child.findings()
         if child.is_late:
-            with contextlib.closing(_Child(kind, child.seed, child.seed + 1)) as alone:
+            with contextlib.closing(_Child(kind, child.seed, child.seed + 1, _busyness())) as alone:
                 yield from alone.findings()
             if alone.is_late:
                 yield Finding(kind, alone.seed, f"no end after {alone.seconds:g} seconds, alone neither")
         seed = child.seed + 1
 
 
+def _busyness() -> float:
+    """How many want each processor, at least 1: so much longer does everything take."""
+    return max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0)
+
+
 class _Child:
     """``seed`` is the case that runs, or the last one that ran; ``is_late`` when it was given up."""
 
-    def __init__(self, kind: str, seed: int, end: int) -> None:
+    def __init__(self, kind: str, seed: int, end: int, patience: float = 1.0) -> None:
         self._kind = kind
         self._first = seed
         self.seed = seed - 1
         self.is_late = False
-        self.seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS)
+        self.seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS) * patience
         self._pipe, theirs = multiprocessing.Pipe(duplex=False)
         # Not forked: threads of this process would not be there.
         context = multiprocessing.get_context("spawn")

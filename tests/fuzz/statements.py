@@ -1,31 +1,38 @@
-"""Mutated statements against an engine with tables: each ends in its time, with rows or an error that has a code."""
+"""Statements against an engine with tables: made by ClickHouse's grammar, or mutated, or both. Each ends in its time
+and memory, with rows that can be written in a format, or with an error that has a code.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import resource
-import tempfile
-import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 
-from engine.config import Config
-from engine.engine import Engine
+from engine.output import encode
 from engine.session import Session
 from parts.errors import PandoError
+from sql.formats import FORMATS
 from sql.functions import registry
+from sql.settings import settings_of
+from tests.fuzz.limits import Faults, bounded_memory
 from tests.fuzz.mutation import Mutator
-from tests.sql_select.dataset import TABLES
+from tests.fuzz.sentences import SETTING_VALUES, SETTINGS, sentence, setting_value
+from tests.fuzz.server import Server, opened_server
 from tests.sql_statements.test_parser import STATEMENTS
 
-QUERY_SECONDS = 5.0
-SECONDS = QUERY_SECONDS + 10.0  # on a machine that is busy with other tests
+LIMIT_SECONDS = 1.0
+SECONDS = LIMIT_SECONDS + 2.0
+_LIMIT_BYTES = 512 << 20
 _MEMORY_BYTES = 8 << 30
-_MOST_ROWS = 100_000
+_MOST_BYTES = 8 << 20
+"""Of an answer; the rest is not asked for."""
 _INTERNAL = frozenset({"LOGICAL_ERROR", "STD_EXCEPTION"})
 _CASES = Path(__file__).parents[1] / "sql_select" / "cases"
+_FORMATS = sorted(name for name, entry in FORMATS.items() if entry.writer is not None)
 _MORE = [
     "SELECT 1 AS a, a + a AS b, b * b AS c",
     "SELECT DISTINCT day, count() FROM visits GROUP BY day WITH ROLLUP HAVING count() > 1 ORDER BY 1 LIMIT 3 BY day",
@@ -48,89 +55,75 @@ def _mutator() -> Mutator:
     return Mutator(corpus, sorted(name for name, _ in registry.function_names()))
 
 
+@dataclass(frozen=True)
+class Case:
+    text: str
+    settings: dict[str, object]
+    parameters: dict[str, str]
+    format: str
+
+
+def case_of(seed: int) -> Case:
+    random = Random(seed)
+    kind = random.random()
+    if kind < 0.15:
+        text = _mutator().statement(random)
+    else:
+        text = sentence(random)
+        if kind > 0.6:
+            text = _mutator().lightly_changed(text, random)
+    settings: dict[str, object] = {}
+    if random.random() < 0.15:
+        settings = {random.choice(SETTINGS): setting_value(random).strip("'") for _ in range(2)}
+    parameters = {"x": random.choice(SETTING_VALUES).strip("'"), "n": random.choice("01379")}
+    return Case(text, settings, parameters, random.choice(_FORMATS))
+
+
 def shown(seed: int) -> str:
-    return _mutator().statement(Random(seed))
+    case = case_of(seed)
+    return f"{case.text}\nsettings {case.settings}, parameters {case.parameters}, format {case.format}"
 
 
 @contextlib.contextmanager
 def opened() -> Iterator[Callable[[int], None]]:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    with tempfile.TemporaryDirectory(prefix="pando-fuzz-") as name:
-        server = _Server(Path(name))
-        try:
-            yield lambda seed: server.run(shown(seed))
-        finally:
-            server.engine.stop()
+    with opened_server() as server, Faults.watched() as faults:
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+
+        def run(seed: int) -> None:
+            try:
+                run_case(server, case_of(seed))
+            finally:
+                faults.check()
+
+        yield run
 
 
-class _Server:
-    def __init__(self, path: Path) -> None:
-        self.engine = Engine(Config.local(path))
-        self.engine.start()
-        self._fill()
+def run_case(server: Server, case: Case) -> None:
+    """Raises ``AssertionError`` for an internal error, and whatever else is no ``PandoError``."""
+    is_query = False
+    try:
+        with bounded_memory(_LIMIT_BYTES):
+            is_query = _read(server, case)
+    except PandoError as error:
+        if error.name in _INTERNAL:
+            raise AssertionError(str(error)) from error
+    finally:
+        if not is_query:
+            server.restore()
 
-    def run(self, statement: str) -> None:
-        """Raises ``AssertionError`` for an internal error, and whatever else is no ``PandoError``."""
-        timer = threading.Timer(QUERY_SECONDS, self._stop_all)
-        timer.start()
-        changed = True
-        refusal: PandoError | None = None
-        try:
-            changed = self._read(statement)
-        except PandoError as error:
-            refusal = error
-        finally:
-            timer.cancel()
-        if changed:
-            self._restore()
-        if refusal is not None and refusal.name in _INTERNAL:
-            raise AssertionError(str(refusal)) from refusal
 
-    def _read(self, statement: str) -> bool:
-        """Whether the statement may have changed something."""
-        settings = {"max_execution_time": QUERY_SECONDS}
-        result = self.engine.execute(statement, Session(settings=dict(settings)))
-        try:
-            rows = 0
-            for batch in result.batches:
-                rows += batch.num_rows
-                if rows > _MOST_ROWS:
+def _read(server: Server, case: Case) -> bool:
+    """Whether the statement surely changed nothing."""
+    limits = {"max_execution_time": LIMIT_SECONDS, "max_memory_usage": _LIMIT_BYTES}
+    session = Session(settings={**case.settings, **limits})  # type: ignore[dict-item]
+    result = server.engine.execute(case.text, session, parameters=case.parameters)
+    try:
+        size = 0
+        if result.columns:
+            for piece in encode(result, result.format or case.format, settings_of(session.settings)):
+                size += len(piece)
+                if size > _MOST_BYTES:
                     break
-        finally:
-            result.close()
-        return not result.columns
-
-    def _stop_all(self) -> None:
-        for process in self.engine.processes():
-            process.stop()
-
-    def _restore(self) -> None:
-        """Equal seeds meet equal tables."""
-        if self._state() == self._first:
-            return
-        for database in self.engine.catalog.databases():
-            if database != "default":
-                self.engine.catalog.drop_database(database, if_exists=True, detach=False)
-        for table in list(self.engine.table_names("default")):
-            self._do(f"DROP TABLE `{table}` SYNC")
-        self._fill()
-
-    def _fill(self) -> None:
-        self._do("CREATE TABLE small (a UInt8, b String) ENGINE = MergeTree ORDER BY a")
-        for name, (columns, query) in TABLES.items():
-            key = columns.split()[0]
-            self._do(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY {key}")
-            self._do(f"INSERT INTO {name} {query}")
-        self._first = self._state()
-
-    def _state(self) -> list[tuple[str, int]]:
-        engine = self.engine
-        names = [(database, name) for database in engine.catalog.databases() for name in engine.table_names(database)]
-        return sorted(
-            (f"{pair[0]}.{pair[1]}", sum(part.rows for part in engine.catalog.table(*pair).store.active()))
-            for pair in names
-        )
-
-    def _do(self, statement: str) -> None:
-        with contextlib.suppress(PandoError):
-            self.engine.execute(statement, Session()).close()
+    finally:
+        result.close()
+    return bool(result.columns)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.background import IDLE_SECONDS, BackgroundPool, Task, wake_one
+from parts.errors import CancelledError
 
 WAIT_SECONDS = 30.0
 
@@ -92,3 +93,19 @@ def test_a_removed_task_keeps_nobody_from_running(pool: BackgroundPool) -> None:
 
 def test_tasks_of_no_pool_are_left_alone() -> None:
     wake_one([Task("none", lambda: 0.0)])
+
+
+@pytest.mark.parametrize(("error", "is_fault"), [(CancelledError("dropped"), False), (OSError("disk"), True)])
+def test_work_that_was_cancelled_is_no_fault(
+    pool: BackgroundPool, error: Exception, is_fault: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = threading.Event()
+
+    def step() -> float:
+        began.set()
+        raise error
+
+    task = pool.add(Task("ends badly", step))
+    assert began.wait(WAIT_SECONDS)
+    pool.remove(task)
+    assert any(record.exc_info for record in caplog.records) == is_fault

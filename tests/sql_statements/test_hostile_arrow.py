@@ -45,6 +45,13 @@ def refused(body: bytes, type_: str, kind: str = "ArrowStream", status: QuerySta
     return caught.value
 
 
+def test_a_number_of_nulls_that_is_not_true_is_refused() -> None:
+    values = pa.array(["a", None] * (ROWS // 2))
+    wrong = pa.Array.from_buffers(pa.string(), ROWS, values.buffers(), null_count=1)
+    error = refused(ipc(pa.record_batch({"s": wrong})), "Nullable(String)")
+    assert error.name == "INCORRECT_DATA"
+
+
 CRASHING = """
 import sys
 from tests.sql_statements.test_hostile_arrow import refused, with_last_offset
