@@ -212,8 +212,10 @@ class Engine:
         """
         key = table.description.partition_key
         result = self.select(f"SELECT {text}", context)
-        (batch,) = [batch for batch in result.batches if batch.num_rows]
-        column = batch.column(0)
+        batches = [batch for batch in result.batches if batch.num_rows]
+        if sum(batch.num_rows for batch in batches) != 1:
+            raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not one value")
+        column = batches[0].column(0)
         values = column.flatten() if pa.types.is_struct(column.type) else [column]
         if len(values) != len(key.types):
             raise UserError(
@@ -222,7 +224,7 @@ class Engine:
             )
         try:
             scalars = [value.cast(type_.arrow)[0] for value, type_ in zip(values, key.types, strict=True)]
-        except pa.ArrowInvalid as error:
+        except pa.ArrowException as error:
             raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not of {key.types}: {error}") from None
         return partition_id(scalars, key.types)
 

@@ -33,6 +33,8 @@ _MOST_BYTES = 8 << 20
 _INTERNAL = frozenset({"LOGICAL_ERROR", "STD_EXCEPTION"})
 _CASES = Path(__file__).parents[1] / "sql_select" / "cases"
 _FORMATS = sorted(name for name, entry in FORMATS.items() if entry.writer is not None)
+FOUND = [line for line in Path(__file__).with_name("found.sql").read_text().splitlines() if line]
+"""Statements that this found once."""
 _MORE = [
     "SELECT 1 AS a, a + a AS b, b * b AS c",
     "SELECT DISTINCT day, count() FROM visits GROUP BY day WITH ROLLUP HAVING count() > 1 ORDER BY 1 LIMIT 3 BY day",
@@ -51,7 +53,7 @@ _MORE = [
 def _mutator() -> Mutator:
     cases = [line.strip() for path in sorted(_CASES.glob("*.sql")) for line in path.read_text().splitlines()]
     corpus = [line for line in cases if line and not line.startswith("--")]
-    corpus += [text for text, _ in STATEMENTS] + _MORE * 4
+    corpus += [text for text, _ in STATEMENTS] + (_MORE + FOUND) * 4
     return Mutator(corpus, sorted(name for name, _ in registry.function_names()))
 
 

@@ -1,15 +1,30 @@
-"""A bounded number of cases of every kind; ``make fuzz`` runs more."""
+"""What the fuzzers found once, and a bounded number of cases of every kind; ``make fuzz`` runs more."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from tests.fuzz import KINDS
 from tests.fuzz.runner import findings
+from tests.fuzz.server import Server, opened_server
+from tests.fuzz.statements import FOUND, Case, run_case
 
 CASES = int(os.environ.get("PANDO_FUZZ_CASES", "600"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with opened_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_what_was_found_is_answered(server: Server, text: str) -> None:
+    for format_name in ("JSON", "Native", "Arrow"):
+        run_case(server, Case(text, {}, {"x": "1", "n": "1"}, format_name))
 
 
 @pytest.mark.slow

@@ -1,0 +1,4 @@
+SELECT (), 1 FROM t
+OPTIMIZE TABLE parted PARTITION []
+OPTIMIZE TABLE parted PARTITION arrayJoin([1, 2])
+OPTIMIZE TABLE parted PARTITION arrayJoin([])
