@@ -15,6 +15,7 @@ from parts.types import (
     DateTimeType,
     DateType,
     DecimalType,
+    EnumType,
     FixedStringType,
     FloatType,
     IntegerType,
@@ -22,6 +23,7 @@ from parts.types import (
     IPv6Type,
     LowCardinalityType,
     MapType,
+    NothingType,
     TupleType,
     UUIDType,
     make_nullable,
@@ -304,9 +306,14 @@ def to_fixed_string(call: Call) -> Typed:
     return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)
 
 
+_NEVER_LOW_CARDINALITY = (ArrayType, MapType, TupleType, DecimalType, EnumType, DateTime64Type, NothingType)
+
+
 @function("toLowCardinality", 1, nulls=False)
 def to_low_cardinality(call: Call) -> Typed:
     value = call.args[0]
+    if isinstance(strip_nullable(value.type), _NEVER_LOW_CARDINALITY):
+        raise call.wrong_type(0, "numbers, strings or times")
     return value if isinstance(value.type, LowCardinalityType) else Typed(value.sql, LowCardinalityType(value.type))
 
 

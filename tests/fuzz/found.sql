@@ -2,3 +2,4 @@ SELECT (), 1 FROM t
 OPTIMIZE TABLE parted PARTITION []
 OPTIMIZE TABLE parted PARTITION arrayJoin([1, 2])
 OPTIMIZE TABLE parted PARTITION arrayJoin([])
+SELECT toLowCardinality((1, 'a')), toLowCardinality([1]) FROM t
