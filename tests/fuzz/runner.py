@@ -1,8 +1,8 @@
 """Runs the seeds of a kind in a process that may crash or hang: both are findings, and the next seed goes on.
 
 The child writes a line before a case (``seed``) and one for every finding (``seed`` and its text as JSON); the parent
-reads them with a deadline. A case that misses it is run once more, alone and with patience that fits how busy the
-machine is, before it counts.
+reads them with a deadline, put off as much as others use the machine. A case that misses it is run once more, alone,
+before it counts.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def findings(kind: str, first_seed: int, count: int) -> Iterator[Finding]:
         with contextlib.closing(_Child(kind, seed, end)) as child:
             yield from child.findings()
         if child.is_late:
-            with contextlib.closing(_Child(kind, child.seed, child.seed + 1, _busyness())) as alone:
+            with contextlib.closing(_Child(kind, child.seed, child.seed + 1)) as alone:
                 yield from alone.findings()
             if alone.is_late:
-                yield Finding(kind, alone.seed, f"no end after {alone.seconds:g} seconds, alone neither")
+                yield Finding(kind, alone.seed, f"no end after {alone.seconds:g} seconds and more, alone neither")
         seed = child.seed + 1
 
 
@@ -56,12 +56,12 @@ def _busyness() -> float:
 class _Child:
     """``seed`` is the case that runs, or the last one that ran; ``is_late`` when it was given up."""
 
-    def __init__(self, kind: str, seed: int, end: int, patience: float = 1.0) -> None:
+    def __init__(self, kind: str, seed: int, end: int) -> None:
         self._kind = kind
         self._first = seed
         self.seed = seed - 1
         self.is_late = False
-        self.seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS) * patience
+        self.seconds = float(import_module(f"tests.fuzz.{kind}").SECONDS)
         self._pipe, theirs = multiprocessing.Pipe(duplex=False)
         # Not forked: threads of this process would not be there.
         context = multiprocessing.get_context("spawn")
@@ -82,7 +82,7 @@ class _Child:
                 self._process.join()
                 yield Finding(self._kind, self.seed, _ending(self._process.exitcode))
                 return
-            wait = self.seconds
+            wait = self.seconds * _busyness()
             if message is None:
                 return
             if isinstance(message, int):
