@@ -54,6 +54,11 @@ def _zeros(clause: FromClause, node: TableFunction) -> str:
     return f"(SELECT CAST(0 AS UTINYINT) AS {quoted(f'{source.number}.zero')} FROM range({count}))"
 
 
+def _check_width(width: int, wanted: int) -> None:
+    if width != wanted:
+        raise UserError("BAD_ARGUMENTS", f"A row of values has {width} columns, the structure {wanted}")
+
+
 def _values(clause: FromClause, node: TableFunction) -> str:
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
@@ -67,14 +72,15 @@ def _values(clause: FromClause, node: TableFunction) -> str:
 
         width = len(rows[0].elements or (rows[0],))
         parts = [row.elements or (row,) for row in rows]
+        for part in parts:
+            _check_width(len(part), width)
         columns = [(f"c{i + 1}", supertype(part[i].type for part in parts)) for i in range(width)]
     if not rows:
         raise UserError("BAD_ARGUMENTS", "values needs at least one row")
     lines = []
     for row in rows:
         cells = row.elements if row.elements is not None and len(columns) > 1 else (row,)
-        if len(cells) != len(columns):
-            raise UserError("BAD_ARGUMENTS", f"A row of values has {len(cells)} columns, the structure {len(columns)}")
+        _check_width(len(cells), len(columns))
         zone = clause.query.environment.zone
         texts = [cast_to(cell, type_, zone) for cell, (_, type_) in zip(cells, columns, strict=True)]  # type: ignore[arg-type]
         lines.append(f"({', '.join(texts)})")

@@ -3,3 +3,4 @@ OPTIMIZE TABLE parted PARTITION []
 OPTIMIZE TABLE parted PARTITION arrayJoin([1, 2])
 OPTIMIZE TABLE parted PARTITION arrayJoin([])
 SELECT toLowCardinality((1, 'a')), toLowCardinality([1]) FROM t
+SELECT * FROM values((1, 2, 3), (300, 3))
