@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from parts.errors import UserError
@@ -36,6 +35,9 @@ _QUOTED_PIECES = {
     quote: re.compile(rf"(?:[^{quote}\\]{{1,1000}}+|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
 }
 """A long text is read in pieces: one match must not hold the interpreter for long."""
+_ESCAPED_PIECES = {
+    quote: re.compile(rf"(?:[^{quote}\\]{{0,100}}+(?:\\.|{quote}{quote})){{1,1000}}+", re.DOTALL) for quote in "'`\""
+}
 _DULL = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
 """Between brackets: what neither opens, closes, quotes nor comments."""
 _MOST_BRACKETS = 10_000
@@ -44,6 +46,7 @@ _WORD_END = re.compile(r"[\w$]++")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_RESOLVED = {**{char: char for char in "'\"`/" + "".join(map(chr, range(32)))}, **_ESCAPES}
 _BARE = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _AMBIGUOUS_BARE = frozenset({"select", "from", "null", "true", "false", "distinct", "all", "table", "array"})
 
@@ -86,8 +89,9 @@ class TokenStream:
             self._current = self._token_at(self.position)
             self._current_at = self.position
         token = self._current
-        for _ in range(ahead):
+        while ahead:
             token = self._token_at(token.end)
+            ahead -= 1
         return token
 
     def next(self) -> Token:
@@ -279,8 +283,24 @@ def unquote_identifier(text: str) -> str:
 def _unescape(body: str, quote: str) -> str:
     if "\\x" in body:
         return _unescape_bytes(body, quote)
-    sequences = re.compile(r"\\.|" + quote * 2, re.DOTALL)
-    return sequences.sub(lambda match: _escaped(match.group()), body)
+    return _ESCAPED_PIECES[quote].sub(lambda match: _unescaped(match.group(), quote), body)
+
+
+def _unescaped(piece: str, quote: str) -> str:
+    """Of a piece that ends behind a sequence. Between two doubled backslashes every backslash begins another one."""
+    if len(piece) == 2:
+        return _escaped(piece)
+    parts = piece.split("\\\\")
+    for index, part in enumerate(parts):
+        part = part.replace(quote * 2, quote)
+        parts[index] = _resolved(part) if "\\" in part else part
+    return "\\".join(parts)
+
+
+def _resolved(part: str) -> str:
+    for letter in _RESOLVED:
+        part = part.replace("\\" + letter, _RESOLVED[letter])
+    return part
 
 
 def _unescape_bytes(body: str, quote: str) -> str:
@@ -299,14 +319,12 @@ def _unescape_bytes(body: str, quote: str) -> str:
         raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the literal {quote}{body}{quote}") from None
 
 
-@lru_cache(maxsize=1024)
 def _escaped(sequence: str) -> str:
     """Of a backslash and a character, or of a doubled quote."""
-    char = sequence[1]
-    if char in _ESCAPES:
-        return _ESCAPES[char]
+    if sequence == "\\\\":
+        return "\\"
     # An unknown escape keeps its backslash ('\d' of a regular expression), as in ClickHouse.
-    return char if char in "\\'\"`/" or ord(char) < 32 else sequence
+    return _RESOLVED.get(sequence[1], sequence)
 
 
 def quote_string(value: str) -> str:

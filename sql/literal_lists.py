@@ -7,6 +7,7 @@ any other expression.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -16,40 +17,60 @@ from sql.syntax_tree import LiteralList
 LEAST_LITERALS = 100
 _AT_ONCE = 10_000
 _SPACE = r"[ \t\r\n]*+"
-_INTEGER = re.compile(_SPACE + r"(-?\d{1,20}+)" + _SPACE + r"([,)\]])", re.ASCII)
-_REAL = re.compile(_SPACE + r"(-?\d{1,30}+(?:\.\d{0,30}+)?(?:[eE][+-]?\d{1,3}+)?)" + _SPACE + r"([,)\]])", re.ASCII)
-_STRING = re.compile(_SPACE + r"('(?:[^'\\]{1,1000}+|\\.|''){0,1000}+')" + _SPACE + r"([,)\]])", re.DOTALL)
+_END = _SPACE + r"([,)\]])"
+
+
+class _Kind:
+    """``value`` matches one literal of a kind, ``few`` a short one."""
+
+    def __init__(self, value: str, few: str, of_text: Callable[[str], object], *types: pa.DataType) -> None:
+        self.first = re.compile(_SPACE + f"({value})" + _END, re.ASCII | re.DOTALL)
+        self.many = re.compile(f"(?:{_SPACE}{few}{_SPACE},){{1,1000}}+", re.ASCII | re.DOTALL)
+        self.each = re.compile(few, re.ASCII | re.DOTALL)
+        self.of_text = of_text
+        self.types = types
+
+
+_INTEGER = r"-?\d{1,20}+"
+_REAL = r"-?\d{1,30}+(?:\.\d{0,30}+)?(?:[eE][+-]?\d{1,3}+)?"
+_STRING, _SHORT_STRING = (rf"'(?:[^'\\]{{1,{most}}}+|\\.|''){{0,{most}}}+'" for most in (1000, 10))
+_KINDS = (
+    _Kind(_INTEGER, _INTEGER, int, pa.int64(), pa.uint64()),
+    _Kind(_REAL, _REAL, float, pa.float64()),
+    _Kind(_STRING, _SHORT_STRING, unquote_string, pa.string()),
+)
 
 
 def literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
     """The list up to and with its ``closer``, or ``None`` with nothing read. The opening bracket has been read."""
-    for pattern, of_text, types in (
-        (_INTEGER, int, (pa.int64(), pa.uint64())),
-        (_REAL, float, (pa.float64(),)),
-        (_STRING, unquote_string, (pa.string(),)),
-    ):
-        if pattern.match(stream.text, stream.position) is None:
+    for kind in _KINDS:
+        if kind.first.match(stream.text, stream.position) is None:
             continue
-        values, end = _read(stream, closer, pattern, of_text)
-        array = _array(values, types) if len(values) >= LEAST_LITERALS else None
+        values, end = _read(stream, closer, kind)
+        array = _array(values, kind.types) if len(values) >= LEAST_LITERALS else None
         if array is not None:
             stream.position = end
             return LiteralList(array)
     return None
 
 
-def _read(stream: TokenStream, closer: str, pattern: re.Pattern[str], of_text: object) -> tuple[list[object], int]:
+def _read(stream: TokenStream, closer: str, kind: _Kind) -> tuple[list[object], int]:
     """The values, and the place behind the closer; no values if the list has anything else in it."""
     values: list[object] = []
     text, position = stream.text, stream.position
-    while (match := pattern.match(text, position)) is not None:
-        values.append(of_text(match.group(1)))  # type: ignore[operator]
+    while True:
+        stream.guard.step()
+        many = kind.many.match(text, position)
+        if many is not None:
+            values.extend(map(kind.of_text, kind.each.findall(many.group())))
+            position = many.end()
+        match = kind.first.match(text, position)
+        if match is None:
+            return [], position
+        values.append(kind.of_text(match.group(1)))
         position = match.end()
-        if len(values) % _AT_ONCE == 0:
-            stream.guard.status.check()
         if match.group(2) != ",":
             return (values, position) if match.group(2) == closer else ([], position)
-    return [], position
 
 
 def _array(values: list[object], types: tuple[pa.DataType, ...]) -> pa.Array | None:

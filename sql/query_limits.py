@@ -149,4 +149,4 @@ def check_tree(root: Node, guard: Guard) -> None:
         depth += CALL_LEVELS if is_call else 1
         if depth > most_levels:
             raise _too_deep_tree(most_levels)
-        stack.extend((child, depth) for child in children(node))
+        stack.extend([(child, depth) for child in children(node)])

@@ -7,6 +7,7 @@ function table."""
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -231,18 +232,20 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
     return names
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """The nodes directly below, in order of the fields."""
+    found: list[Node] = []
     for name in _fields(type(node)):
-        yield from _nodes(getattr(node, name))
+        _gather(getattr(node, name), found)
+    return found
 
 
-def _nodes(value: Any) -> Iterator[Node]:
+def _gather(value: Any, found: list[Node]) -> None:
     if isinstance(value, Node):
-        yield value
+        found.append(value)
     elif type(value) is tuple:
         for item in value:
-            yield from _nodes(item)
+            _gather(item, found)
 
 
 def walk(node: Node, *, into_queries: bool = True) -> Iterator[Node]:
@@ -260,9 +263,10 @@ def transform(node: Node, change: Callable[[Node], Node]) -> Node:
     updates = {}
     for name in _fields(type(node)):
         value = getattr(node, name)
-        changed = _transform_value(value, change)
-        if changed is not value:
-            updates[name] = changed
+        if isinstance(value, Node) or type(value) is tuple:
+            changed = _transform_value(value, change)
+            if changed is not value:
+                updates[name] = changed
     return change(dataclasses.replace(node, **updates) if updates else node)
 
 
@@ -271,7 +275,7 @@ def _transform_value(value: Any, change: Callable[[Node], Node]) -> Any:
         return transform(value, change)
     if type(value) is tuple and value:
         items = tuple([_transform_value(item, change) for item in value])  # a generator would use the C stack
-        if any(new is not old for new, old in zip(items, value, strict=True)):
+        if any(map(operator.is_not, items, value)):
             return items
     return value
 

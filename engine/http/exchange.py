@@ -48,6 +48,7 @@ _WHOLE_BYTES = 16 << 20
 _MOST_BUFFERED_BYTES = 64 << 20
 _SET_ASIDE_BYTES = 256 << 20
 _CHUNK_BYTES = 256 << 10
+_MOST_AT_ONCE_BYTES = 4 << 20
 _HEAD_READ_BYTES = 64 << 10
 
 
@@ -276,7 +277,7 @@ class Exchange:
         self.compressor = compressor
 
         def compressed() -> Iterator[bytes]:
-            for chunk in _gathered(chunks):
+            for chunk in _gathered(_pieces(chunks)):
                 data = compressor.compress(chunk)
                 if data:
                     yield data
@@ -352,6 +353,16 @@ def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
         return query.decode()
     except UnicodeDecodeError as error:
         raise UserError("SYNTAX_ERROR", f"The query is not valid UTF-8 at byte {error.start}") from None
+
+
+def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """A long row is one chunk; what is copied at once on its way is copied with the interpreter locked."""
+    for chunk in chunks:
+        if len(chunk) <= _MOST_AT_ONCE_BYTES:
+            yield chunk
+        else:
+            view = memoryview(chunk)
+            yield from (bytes(view[at : at + _MOST_AT_ONCE_BYTES]) for at in range(0, len(chunk), _MOST_AT_ONCE_BYTES))
 
 
 def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -30,13 +30,13 @@ _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
 """Bytes of UTF-8 inside a character are 10xxxxxx."""
 
 
-def raw_bytes(texts: pa.Array) -> bytes:
-    """The texts one behind the other: their data buffer."""
+def raw_bytes(texts: pa.Array, skip: int = 0) -> bytes:
+    """The texts one behind the other, without the first ``skip`` bytes: their data buffer."""
     data = texts.buffers()[2] if len(texts) else None
     if data is None:
         return b""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)
-    start, end = int(offsets[texts.offset]), int(offsets[texts.offset + len(texts)])
+    start, end = int(offsets[texts.offset]) + skip, int(offsets[texts.offset + len(texts)])
     return data.slice(start, end - start).to_pybytes()
 
 

@@ -83,8 +83,7 @@ def write_json(
     render = _compact_rows if shape.compact else _object_rows
     for batch in slices(batches):
         options.status.check()
-        texts = raw_bytes(render(batch, columns, options, shape))
-        yield texts[2:] if rows == 0 else texts
+        yield raw_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
         rows += batch.num_rows
     yield _json_tail(rows, options, statistics).encode()
 

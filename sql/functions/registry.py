@@ -200,7 +200,7 @@ def apply(rule: Rule, call: Call) -> Typed:
     if any(isinstance(strip_nullable(arg.type), NothingType) for arg in args):
         return literal(None)
     nullable = any(arg.type.is_nullable for arg in args)
-    stripped = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in args)
+    stripped = tuple([_retyped(arg, strip_nullable(arg.type)) for arg in args])
     result = rule.build(replace(call, args=stripped))
     type_ = make_nullable(result.type) if nullable else result.type
     if nullable and not result.type.is_nullable:
@@ -212,7 +212,11 @@ def apply(rule: Rule, call: Call) -> Typed:
             result = rule.build(replace(call, args=known))
     if rule.low_cardinality and _keeps_low_cardinality(args, type_):
         type_ = LowCardinalityType(type_)
-    return _finished(replace(result, type=type_), constant)
+    return _finished(_retyped(result, type_), constant)
+
+
+def _retyped(value: Typed, type_: DataType) -> Typed:
+    return value if type_ is value.type else replace(value, type=type_)
 
 
 _HIDES_NULL = (

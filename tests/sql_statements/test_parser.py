@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
 from sql import statements as s
-from sql.dialect import TokenStream, skip_space
+from sql.dialect import TokenStream, skip_space, unquote_string
 from sql.parser import parse_statement, parse_statements
 from sql.query_limits import Guard
 from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
@@ -260,3 +262,13 @@ def test_many_comments_are_looked_at_piece_by_piece() -> None:
     status = Status()
     assert TokenStream("/**/" * 10_000 + "1", guard=Guard(status=status)).peek().text == "1"
     assert status.checks > 30
+
+
+@given(st.lists(st.sampled_from([r"\\", r"\n", r"\d", r"\'", r"\`", "''", "a", "é", "\\\n", r"\é", "b" * 99])))
+def test_escapes_mean_the_same_in_whatever_company(sequences: list[str]) -> None:
+    alone = [unquote_string(f"'{sequence}'") for sequence in sequences]
+    assert unquote_string(f"'{''.join(sequences)}'") == "".join(alone)
+
+
+def test_a_long_text_is_unescaped_in_pieces() -> None:
+    assert unquote_string("'" + r"\n\\\\d''" * 100_000 + "'") == "\n\\\\d'" * 100_000
