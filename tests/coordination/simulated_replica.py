@@ -74,6 +74,10 @@ class Replica:
         self.steps_away = 0
         self.loaded_disk = False
 
+    def take(self, part: PartName) -> None:
+        """Pre-active → active."""
+        self.active.add(part)
+
     # LocalParts
     def covering_active(self, part: PartName) -> PartName | None:
         return self.active.covering(part)

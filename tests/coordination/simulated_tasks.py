@@ -1,0 +1,156 @@
+"""What the simulation's replicas do in the background: the queue, merges, drops and clean-up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordination import queue_io
+from coordination.cleanup import clean_once
+from coordination.drop_range import clear_leftovers, drop_partition
+from coordination.keeper import KeeperConnectionLoss, KeeperError
+from coordination.merge_assignment import assign_merges, merge_entry
+from coordination.merge_predicate import build_predicate
+from coordination.part_commit import ProducedStatus, commit_produced_part, find_holder
+from coordination.queue_rules import Action, ActionKind, Limits
+from coordination.quorum_failure import fail_unreachable_part
+from parts.errors import PandoError
+from parts.part_name import PartName
+from tests.coordination.simulated_replica import PARTITIONS, TABLE, Crash, Replica, Rows
+from tests.coordination.simulated_session import settle
+
+if TYPE_CHECKING:
+    from tests.coordination.simulation import World
+
+
+def pull(world: World, replica: Replica) -> None:
+    queue_io.pull_log(replica.keeper, replica.paths, replica.queue)
+
+
+def execute(world: World, replica: Replica) -> None:
+    if replica.unresolved and not replica.busy - {"execute"}:
+        settle(world, replica)
+    action = replica.queue.next_action(replica, Limits(4, 4, 1 << 40))
+    if action is None:
+        return
+    try:
+        run(world, replica, action)
+    except Crash:
+        raise
+    except (KeeperError, KeeperConnectionLoss, PandoError) as error:
+        replica.queue.fail(action.name, error.message)
+        raise
+
+
+def run(world: World, replica: Replica, action: Action) -> None:
+    entry, keeper, queue = action.entry, replica.keeper, replica.queue
+    assert entry.new_part is not None
+    if action.kind is ActionKind.SKIP:
+        queue_io.drop_entry(keeper, replica.paths, queue, action.name)
+    elif action.kind is ActionKind.DROP_RANGE:
+        world.count("drop executed")
+        if entry.has_leftovers:
+            world.count("leftovers cleared")
+            clear_leftovers(keeper, TABLE, entry.new_part)
+        gone = replica.active.remove_covered(entry.new_part)
+        listed = [p for p in queue_io.own_parts(keeper, replica.paths) if entry.new_part.covers(p)]
+        queue_io.remove_parts(keeper, replica.paths, {*gone, *listed})
+        queue_io.drop_entries(keeper, replica.paths, queue, [*queue.covered_entries(action.name), action.name])
+    elif action.kind is ActionKind.MERGE:
+        world.count("merge executed")
+        rows = frozenset().union(*(replica.disk[part] for part in entry.source_parts))
+        produce(world, replica, action, entry.new_part, rows)
+    else:
+        fetch(world, replica, action)
+
+
+def fetch(world: World, replica: Replica, action: Action) -> None:
+    entry = action.entry
+    assert entry.new_part is not None
+    holder = find_holder(
+        replica.keeper, replica.paths, entry.new_part, replica.queue.virtual_parts(), choose=world.random
+    )
+    if holder is None:
+        if entry.quorum >= 2 and fail_unreachable_part(replica.keeper, replica.paths, entry):
+            world.count("quorum failed")
+            queue_io.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
+            return
+        replica.queue.postpone(action.name, "no active replica has it")
+        return
+    source = next(r for r in world.replicas if r.name == holder.replica_name)
+    if holder.part not in source.disk or source.is_crashed:
+        replica.queue.fail(action.name, "the holder does not answer")
+        return
+    world.count("fetch")
+    produce(world, replica, action, holder.part, source.disk[holder.part])
+
+
+def produce(world: World, replica: Replica, action: Action, part: PartName, rows: Rows) -> None:
+    replica.disk[part] = rows
+    try:
+        status = commit_produced_part(
+            replica.keeper,
+            replica.paths,
+            replica.queue,
+            action.name,
+            action.entry,
+            part,
+            replica.record(part),
+            resolve_seconds=0.05,
+            clock=world.clock,
+            sleep=lambda _: world.maybe_reconnect(replica),
+        )
+    except Crash:
+        raise
+    except BaseException:
+        replica.disk.pop(part, None)
+        raise
+    if status is ProducedStatus.COMMITTED:
+        replica.take(part)
+        replica.queue.finish(action.name)
+    elif status is ProducedStatus.UNKNOWN:
+        world.count("unknown part")
+        replica.unfinished.append((action.name, action.entry, part))
+        replica.activation = None
+        replica.keeper.expire()
+    else:
+        assert status is ProducedStatus.DROPPED, "all replicas merge alike"
+        replica.disk.pop(part, None)
+        queue_io.discard_entry(replica.keeper, replica.paths, replica.queue, action.name)
+
+
+def merge(world: World, replica: Replica) -> None:
+    replica.busy.add("pull")
+    try:
+        predicate = build_predicate(replica.keeper, TABLE, replica.queue, lambda: pull(world, replica))
+    finally:
+        replica.busy.discard("pull")
+    if any(predicate.committing.values()):
+        world.count("predicate met a lock")
+    entries = []
+    for partition in predicate.partition_ids():
+        runs = [run for run in predicate.mergeable_runs(partition) if len(run) >= 2]
+        if runs:
+            run = world.random.choice(runs)
+            begin = world.random.randrange(len(run) - 1)
+            end = world.random.randrange(begin + 2, len(run) + 1)
+            entries.append(merge_entry(run[begin:end], replica.name, world.clock()))
+    if entries and assign_merges(replica.keeper, TABLE, predicate.log_version, entries):
+        world.count("merge assigned")
+
+
+def drop(world: World, replica: Replica) -> None:
+    partition = world.random.choice(PARTITIONS)
+    drop_partition(replica.keeper, TABLE, replica.name, partition, clock=world.clock)
+
+
+def clean(world: World, replica: Replica) -> None:
+    world.remember_drops()
+    report = clean_once(replica.keeper, TABLE, world.settings)
+    for name in report.lost_replicas:
+        world.count(f"lost {name}")
+    covered = [
+        p for p in queue_io.own_parts(replica.keeper, replica.paths) if replica.active.covering(p) not in (p, None)
+    ]
+    queue_io.remove_parts(replica.keeper, replica.paths, covered)
+    for part in covered:
+        replica.disk.pop(part, None)
