@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordination.block_ids import free_block_ids, judge_block_ids
+from coordination.block_ids import free_block_ids, free_claims, judge_block_ids, read_claims
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
@@ -79,11 +79,13 @@ def drop_all_partitions(
     detach: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> list[int]:
-    """TRUNCATE TABLE. Returns the log indices."""
+    """TRUNCATE TABLE: tokens that were claimed before it are free. Returns the log indices."""
+    claims = read_claims(keeper, table)
     indices = [
         drop_partition(keeper, table, replica_name, partition_id, detach=detach, clock=clock)
         for partition_id in partitions(keeper, table)
     ]
+    free_claims(keeper, table, claims)
     return [index for index in indices if index is not None]
 
 

@@ -128,7 +128,7 @@ def commit_ops(request: InsertRequest) -> list[Op]:
         ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
     ops += request.activation.checks
     if request.claim is not None:
-        ops.append(request.claim.create(table, part))
+        ops += request.claim.create_ops(table)
     if request.block_id:
         ops.append(Create(table.block(request.block_id), part.encode()))
     ops.append(Create(request.replica.part(part), request.record.to_bytes()))
@@ -164,7 +164,7 @@ def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed)
     if path == request.lock.path:
         return InsertResult(InsertStatus.RETRY, reason=f"block number {request.lock.number} was taken back by a DROP")
     release_quietly(keeper, request.lock)
-    if request.claim is not None and path == request.claim.path(table) and isinstance(cause, NodeExists):
+    if request.claim is not None and path in request.claim.paths(table) and isinstance(cause, NodeExists):
         return InsertResult(InsertStatus.RETRY, reason="another block has just claimed its token")
     if request.block_id and path == table.block(request.block_id) and isinstance(cause, NodeExists):
         answer = keeper.get_many([path])[0]

@@ -92,7 +92,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         if not values.get(name):
             raise _bad(f"the option {name!r} is missing; {_EXAMPLE}")
     for name in settings:
-        if name in ("insert_deduplication_token", "insert_deduplication_token_check"):
+        if name.startswith("insert_deduplication_token"):
             raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
     if _flag(values, "push_filters"):
         raise UserError(
@@ -202,6 +202,11 @@ def _count(values: Mapping[str, str], name: str, default: int, least: int = 1) -
     if not text.strip().isdecimal() or int(text) < least:
         raise _bad(f"the option {name!r} must be a whole number of at least {least}, got {text!r}")
     return int(text)
+
+
+def is_off(value: str) -> bool:
+    """Of a setting that is a switch."""
+    return value.strip().lower() in ("0", "false")
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from parts.errors import UserError
 from spark_connector.options import Options
-from spark_connector.writer import WrittenBlocks, check_target, refused_attempt, report, write_blocks
+from spark_connector.writer import WrittenBlocks, check_target, close_job, refused_attempt, report, write_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,9 +62,11 @@ class PandoStreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert query
         assert batch is not None
-        return write_blocks(self.target, f"{query}:{batch}:{context.partitionId()}", iterator)
+        return write_blocks(self.target, f"{query}:{batch}", context.partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        for job in {message.job for message in messages if isinstance(message, WrittenBlocks)}:
+            close_job(self.target, job, messages)
         report(self.target.options, f"batch {batchId}", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

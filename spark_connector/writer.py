@@ -4,9 +4,13 @@ The token is ``<job>:<partition>:<block>``. The job's part is made in the driver
 ``token``) and travels with the pickled writer; a second attempt of a task cuts the same blocks and sends the same
 tokens, to whichever replica. This needs an input that comes in the same blocks at every attempt (as from files; after
 a shuffle, sort within partitions). So the server is asked to compare: a block with other rows than were stored under
-its token, or one that was the last of its task and is not any more, ends the job with an error.
+its token, or one that was the last of its task and is not any more, ends the job with an error. Rows may also have
+moved to tasks that had none before, or away from tasks that are not there any more. So at its end the driver closes
+the job with the number of its blocks: more were claimed if an earlier run cut its rows otherwise, and no later run can
+claim others.
 
 Invariants:
+- A job that ended well under its token left its rows under it and no others, whatever was begun under it before.
 - Nothing is written before names and types of all columns were checked.
 - A failed job leaves the blocks it had written: append is not atomic. Running it again with the same ``token``
   completes it.
@@ -16,6 +20,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +31,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from parts.errors import PandoError, UserError, error_from_code
-from spark_connector.options import Options, quoted
+from spark_connector.options import Options, is_off, quoted
 from spark_connector.schema import TableColumn, columns_to_write, describe_table
 from spark_connector.transport import Transport
 
@@ -35,13 +40,36 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_NO_WINDOW = (
+    "which does not deduplicate. Use a Replicated table, or give it SETTINGS non_replicated_deduplication_window = "
+    "1000, and leave the setting insert_deduplicate at 1"
+)
+_WINDOW = re.compile(r"\breplicated_deduplication_window = (\d+)")
+_WINDOW_ALONE = re.compile(r"\bnon_replicated_deduplication_window = (\d+)")
+
+
 @dataclass
 class WrittenBlocks(WriterCommitMessage):
     """What one task wrote. Rows of blocks that were there already count as deduplicated."""
 
+    job: str = ""
     rows: int = 0
     blocks: int = 0
     deduplicated_blocks: int = 0
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of a block in its job."""
+
+    job: str
+    task: int
+    number: int
+    is_last: bool
+
+    @property
+    def token(self) -> str:
+        return f"{self.job}:{self.task}:{self.number}"
 
 
 @dataclass(frozen=True)
@@ -71,10 +99,15 @@ def check_target(options: Options, schema: StructType, *, truncate: bool) -> Tar
                 f"{engine.split()[0].partition('(')[0]} table, which each server has for itself; name one, or use "
                 "a Replicated table",
             )
+        deduplicates = _has_window(engine) and not is_off(options.settings.get("insert_deduplicate", "1"))
+        if options.token and not deduplicates:
+            raise UserError(
+                "BAD_ARGUMENTS", f"Format pando: the option 'token' does nothing for {options.full_name}, {_NO_WINDOW}"
+            )
         if truncate:
             sql = f"TRUNCATE TABLE {options.quoted_name}"
             transport.try_servers(options.urls, lambda url: transport.query(url, sql))
-    return Target(options, tuple(columns), is_replicated or _has_window(engine), is_replicated)
+    return Target(options, tuple(columns), deduplicates, is_replicated)
 
 
 class PandoWriter(DataSourceArrowWriter):
@@ -91,31 +124,47 @@ class PandoWriter(DataSourceArrowWriter):
         assert context is not None
         if context.attemptNumber() and not self.target.deduplicates:
             raise refused_attempt(self.target.options)
-        return write_blocks(self.target, f"{self.token}:{context.partitionId()}", iterator)
+        return write_blocks(self.target, self.token, context.partitionId(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self.target.options.token:  # another one is nobody else's
+            close_job(self.target, self.token, messages)
         report(self.target.options, self.token, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         report(self.target.options, self.token, messages, is_whole=False)
 
 
-def write_blocks(target: Target, token: str, batches: Iterable[pa.RecordBatch]) -> WrittenBlocks:
-    """Sends the blocks in order; while one is sent the next one is gathered."""
+def write_blocks(target: Target, job: str, task: int, batches: Iterable[pa.RecordBatch]) -> WrittenBlocks:
+    """Sends the blocks of one task in order; while one is sent the next one is gathered."""
     from spark_connector.arrow_write import cut_blocks, encode_block, to_wire
 
     options = target.options
-    allows_null = options.settings.get("input_format_null_as_default", "0") not in ("0", "false")
-    written = WrittenBlocks()
+    allows_null = not is_off(options.settings.get("input_format_null_as_default", "0"))
+    written = WrittenBlocks(job)
     sending: Future[tuple[int, bool]] | None = None
     blocks = cut_blocks(batches, options.batch_rows, options.batch_bytes)
     with Transport(options) as transport, ThreadPoolExecutor(1) as sender:
         for number, (block, is_last) in enumerate(_with_the_end(blocks)):
             body = encode_block(to_wire(block, target.columns, allows_null=allows_null))
             _add(written, sending)
-            sending = sender.submit(_insert, transport, target, f"{token}:{number}", body, block.num_rows, is_last)
+            slot = Slot(job, task, number, is_last)
+            sending = sender.submit(_insert, transport, target, slot, body, block.num_rows)
         _add(written, sending)
     return written
+
+
+def close_job(target: Target, job: str, messages: Iterable[WriterCommitMessage | None]) -> None:
+    """When every task is done. Raises 389 when blocks of another cut are there under the job's token."""
+    options = target.options
+    blocks = sum(message.blocks for message in messages if isinstance(message, WrittenBlocks))
+    sql = f"INSERT INTO {options.quoted_name} FORMAT TabSeparated"
+    settings = {"insert_deduplication_token_job": job, "insert_deduplication_token_job_size": str(blocks)}
+    with Transport(options) as transport:
+        try:
+            transport.try_servers(target.urls, lambda url: transport.query(url, sql, settings))
+        except PandoError as error:
+            raise _other_rows(options, f"Job {job}", error) if error.code == 389 else error from None
 
 
 def _with_the_end(blocks: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
@@ -142,13 +191,13 @@ def report(
           f"{token}{ending}", file=sys.stderr)  # fmt: skip
 
 
-def _other_rows(options: Options, token: str, error: PandoError) -> PandoError:
+def _other_rows(options: Options, what: str, error: PandoError) -> PandoError:
     return error_from_code(
         error.code,
-        f"Block {token} was written to {options.full_name} before with other rows: a task was repeated and its rows "
+        f"{what} was written to {options.full_name} before with other rows: a task was repeated and its rows "
         "came in another order, or the job was run again under its token with other rows or partitions. What was "
-        "written before stays, and is not the whole. Give the rows an order that lasts (sortWithinPartitions after a "
-        "shuffle, or write them to files first), take what is there away, and write with a new token. "
+        "written before stays, and is not all, or too much. Give the rows an order that lasts (sortWithinPartitions "
+        "after a shuffle, or write them to files first), take what is there away, and write with a new token. "
         f"{error.message}",
     )
 
@@ -156,8 +205,7 @@ def _other_rows(options: Options, token: str, error: PandoError) -> PandoError:
 def refused_attempt(options: Options) -> UserError:
     return UserError(
         "NOT_IMPLEMENTED",
-        f"A task is repeated, and {options.full_name} does not deduplicate: its rows could be written twice. "
-        "Use a Replicated table, or give it SETTINGS non_replicated_deduplication_window = 1000",
+        f"A task is repeated, and its rows could be written twice to {options.full_name}, {_NO_WINDOW}",
     )
 
 
@@ -169,9 +217,7 @@ def _add(written: WrittenBlocks, sent: Future[tuple[int, bool]] | None) -> None:
         written.deduplicated_blocks += is_duplicate
 
 
-def _insert(
-    transport: Transport, target: Target, token: str, body: bytes, rows: int, is_last: bool
-) -> tuple[int, bool]:
+def _insert(transport: Transport, target: Target, slot: Slot, body: bytes, rows: int) -> tuple[int, bool]:
     """Rows of the block, and whether it (or some partition's piece of it) was there already."""
     options = target.options
     names = ", ".join(quoted(column.name) for column in target.columns)
@@ -179,18 +225,19 @@ def _insert(
     settings = {
         "input_format_null_as_default": "0",
         **options.settings,
-        "insert_deduplication_token": token,
-        "insert_deduplication_token_check": "last" if is_last else "followed",
+        "insert_deduplication_token": slot.token,
+        "insert_deduplication_token_check": "last" if slot.is_last else "followed",
+        "insert_deduplication_token_job": slot.job,
     }
     # Tasks begin at different servers, so that several take the load.
-    start = sum(token.encode()) % len(target.urls)
+    start = sum(slot.token.encode()) % len(target.urls)
     urls = target.urls[start:] + target.urls[:start]
     try:
         _, summary = transport.try_servers(
             urls, lambda url: transport.query(url, sql, settings, body), is_idempotent=target.deduplicates
         )
     except PandoError as error:
-        raise _other_rows(options, token, error) if error.code == 389 else error from None
+        raise _other_rows(options, f"Block {slot.token}", error) if error.code == 389 else error from None
     return rows, int(summary.get("deduplicated_blocks", 0)) > 0
 
 
@@ -203,5 +250,7 @@ def _engine_of(transport: Transport) -> str:
 
 
 def _has_window(engine: str) -> bool:
-    _, found, value = engine.partition("non_replicated_deduplication_window = ")
-    return bool(found) and not value.startswith("0")
+    """Of the engine's text with its settings."""
+    is_replicated = engine.startswith("Replicated")
+    found = _WINDOW.search(engine) if is_replicated else _WINDOW_ALONE.search(engine)
+    return int(found.group(1)) > 0 if found else is_replicated

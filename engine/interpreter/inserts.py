@@ -83,6 +83,8 @@ def _options(context: Context) -> InsertOptions:
         deduplicate=settings.insert_deduplicate,
         deduplication_token=settings.insert_deduplication_token,
         token_check=settings.insert_deduplication_token_check,
+        token_job=settings.insert_deduplication_token_job,
+        token_job_size=job_size if (job_size := settings.insert_deduplication_token_job_size) >= 0 else None,
         max_partitions=settings.max_partitions_per_insert_block,
     )
 

@@ -11,13 +11,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
 import xxhash
 
-from coordination.token_claim import TokenClaim
+from coordination.token_claim import TokenClaim, claim_rows, close_job
 from engine.failpoints import failpoint
 from engine.tables.table import InsertOptions, Table
 from parts.content_hash import block_hash
@@ -134,17 +133,22 @@ class InsertSink(ABC):
             return None
         return _digest(token, block_index)
 
-    def claims(self, parts: list[TemporaryPart]) -> dict[int, TokenClaim]:
-        """Of each block (by its index) whose token was asked to answer for its rows, in whatever order they came."""
+    def claim(self, parts: list[TemporaryPart]) -> TokenClaim | None:
+        """Of a token that was asked to answer for its rows, in whatever order they came within a block."""
         options = self.options
-        if not (options.deduplicate and options.deduplication_token and options.token_check):
-            return {}
-        claims: dict[int, TokenClaim] = {}
-        for index, pieces in groupby(parts, key=lambda part: part.block_index):
-            hashes = sorted(f"{piece.partition_id}:{piece.content_hash}:{piece.rows}" for piece in pieces)
-            content = f"{options.token_check} {xxhash.xxh3_128_hexdigest(' '.join(hashes).encode())}"
-            claims[index] = TokenClaim(_digest(options.deduplication_token, index), content)
-        return claims
+        if not options.deduplicate:
+            return None
+        if options.token_job and options.token_job_size is not None:
+            if parts:
+                raise UserError(
+                    "BAD_ARGUMENTS", "An INSERT with insert_deduplication_token_job_size closes a job and takes no rows"
+                )
+            return close_job(options.token_job, options.token_job_size)
+        if not (options.deduplication_token and options.token_check):
+            return None
+        hashes = sorted(f"{part.block_index}:{part.partition_id}:{part.content_hash}:{part.rows}" for part in parts)
+        content = f"{options.token_check} {xxhash.xxh3_128_hexdigest(' '.join(hashes).encode())}"
+        return claim_rows(options.deduplication_token, options.token_job, content)
 
     def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart:
         block_id = ""

@@ -44,14 +44,15 @@ class MergeTreeInsert(InsertSink):
         self._outcome = InsertOutcome()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
-        claims = self.claims(parts) if self.table.deduplicates else {}
+        claim = self.claim(parts) if self.table.deduplicates else None
         with self.table.deduplicating():
-            self.table.require_same_claims(claims.values())
+            is_new = claim is not None and self.table.is_free(claim)
             wanted = self._not_known(parts)
+            if claim is not None and len(wanted) < len(parts):
+                claim.require_kept(is_new)
             for stored in self._named(wanted):
                 self.table.store.commit(stored)
-            for part in wanted:
-                self.table.remember(part.block_id, claims.get(part.block_index))
+            self.table.remember([part.block_id for part in wanted], claim)
         self.table.wake_merges()
         return self._outcome
 
@@ -87,7 +88,7 @@ class MergeTreeTable(Table):
         self._busy: set[PartName] = set()
         self._are_merges_allowed = True
         self._recent_blocks: deque[str] = deque(maxlen=self.description.settings.non_replicated_deduplication_window)
-        self._recent_claims: deque[tuple[str, str]] = deque(maxlen=self._recent_blocks.maxlen)
+        self._recent_claims: dict[str, str] = {}
         super().start()
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
         self._last_block_number = max(numbers, default=0)
@@ -114,17 +115,19 @@ class MergeTreeTable(Table):
     def is_duplicate(self, block_id: str) -> bool:
         return bool(block_id) and block_id in self._recent_blocks
 
-    def require_same_claims(self, claims: Iterable[TokenClaim]) -> None:
-        """Raises 389 when a token was claimed by other rows."""
-        recent = dict(self._recent_claims)
-        for claim in claims:
-            claim.require_same(recent.get(claim.digest, claim.content))
+    def is_free(self, claim: TokenClaim) -> bool:
+        """Raises 389 when the token was claimed by other rows."""
+        return claim.judge(self._recent_claims)
 
-    def remember(self, block_id: str, claim: TokenClaim | None) -> None:
-        if block_id:
-            self._recent_blocks.append(block_id)
-        if claim is not None:
-            self._recent_claims.append((claim.digest, claim.content))
+    def remember(self, block_ids: Iterable[str], claim: TokenClaim | None) -> None:
+        """Raises 389 when the claim closes a job that has more tokens."""
+        self._recent_blocks.extend(block_id for block_id in block_ids if block_id)
+        if claim is None:
+            return
+        self._recent_claims.setdefault(claim.name, claim.content)
+        while len(self._recent_claims) > (self._recent_blocks.maxlen or 0):
+            del self._recent_claims[next(iter(self._recent_claims))]
+        claim.require_whole_job(self._recent_claims)
 
     def wake_merges(self) -> None:
         self._merge_task.wake()

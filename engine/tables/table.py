@@ -44,7 +44,11 @@ class InsertOptions:
     deduplicate: bool = True
     deduplication_token: str = ""
     token_check: str = ""
-    """Not empty: another block under the token, or the same under another text, is refused (389)."""
+    """Not empty: other rows under the token, or the same under another text, are refused (389)."""
+    token_job: str = ""
+    """Not empty: the job that the token belongs to."""
+    token_job_size: int | None = None
+    """Closes the job, with this number of tokens; there are no rows then."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)

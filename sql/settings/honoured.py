@@ -44,6 +44,12 @@ class Settings:
     insert_deduplication_token_check: str = _setting(
         "String", "", "Pando's own: not empty, a token must come with this text and the same rows again (389)"
     )
+    insert_deduplication_token_job: str = _setting(
+        "String", "", "Pando's own: the job of a token that is checked; it can be closed"
+    )
+    insert_deduplication_token_job_size: int = _setting(
+        "Int64", -1, "Pando's own: an INSERT without rows closes its job with this number of tokens; others get 389"
+    )
     max_partitions_per_insert_block: int = _setting("UInt64", 100, "Partitions a block may touch (252); 0: any number")
     max_insert_block_size: int = _setting("NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data")
     min_insert_block_size_rows: int = _setting(

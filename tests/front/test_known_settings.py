@@ -43,7 +43,9 @@ def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
     others = {
         "select_sequential_consistency",  # a number there
         "wait_end_of_query",  # a parameter of URLs there
-        "insert_deduplication_token_check",  # Pando's own
+        "insert_deduplication_token_check",  # Pando's own, and so are the next two
+        "insert_deduplication_token_job",
+        "insert_deduplication_token_job_size",
     }
     for name in HONOURED.keys() - others:
         assert HONOURED[name].type == TABLE.session[name].type, name

@@ -523,6 +523,48 @@ def test_a_token_that_is_checked_stands_for_its_rows(make_colony: MakeColony) ->
     assert two.insert([3], [9], **token_options()) == 1
 
 
+def test_a_job_that_is_closed_while_another_block_commits(make_colony: MakeColony) -> None:
+    """A task of an earlier run that nobody knows of any more comes too late, or is counted."""
+    colony = make_colony(2)
+    one, two = colony
+    job = {"token_check": "x", "token_job": "load"}
+    assert one.insert([1], [1], deduplication_token="load:0", **job) == 1
+
+    def at(node: Node, name: str) -> None:
+        if node is one and name == "insert.before_commit":
+            colony.on_failpoint = lambda *_: None
+            assert two.insert([], [], token_job="load", token_job_size=1) == 0
+
+    colony.on_failpoint = at
+    with pytest.raises(PandoError, match="closed before, with 1 token and not this one") as caught:
+        one.insert([2], [2], deduplication_token="load:1", **job)
+    assert caught.value.code == 389
+    two.call(lambda table: table.truncate())
+    for token in ("load:0", "load:1"):
+        assert one.insert([1], [3], deduplication_token=token, **job) == 1
+    with pytest.raises(PandoError, match="The job has 1 token, and 2 of it were claimed"):
+        two.insert([], [], token_job="load", token_job_size=1)
+    colony.settle()
+    colony.check_equal()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+def test_a_job_is_closed_though_the_connection_breaks(make_colony: MakeColony, fault: Fault) -> None:
+    colony = make_colony(1)
+    one = next(iter(colony))
+    faults = [fault]
+    colony.on_request = lambda node, kind, path: faults.pop() if kind == "multi" and faults else None
+    colony.on_wait = one.keeper.reconnect
+    for _ in range(2):
+        with contextlib.suppress(UnavailableError):
+            one.insert([], [], token_job="load", token_job_size=1)
+        one.keeper.reconnect()
+        colony.settle()
+    assert not faults
+    with pytest.raises(PandoError, match="not this one"):
+        one.insert([1], [1], deduplication_token="load:0", token_check="x", token_job="load")
+
+
 def test_two_blocks_that_claim_a_token_at_once(make_colony: MakeColony) -> None:
     """The second finds the claim only when it commits."""
     colony = make_colony(2)

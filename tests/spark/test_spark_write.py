@@ -45,7 +45,7 @@ def test_rows_go_in_blocks_to_every_replica(pando: Pando, spark: SparkSession) -
 
 def test_the_driver_is_told_what_was_written(capsys: pytest.CaptureFixture[str]) -> None:
     options = parse_options({"url": "http://127.0.0.1:1", "table": "t"})
-    report(options, "token", [WrittenBlocks(2000, 2, 1), None, WrittenBlocks(10, 1, 0)])
+    report(options, "token", [WrittenBlocks("token", 2000, 2, 1), None, WrittenBlocks("token", 10, 1, 0)])
     assert "2010 rows in 3 blocks (1 were there already) written to default.t, token token" in capsys.readouterr().err
 
 
@@ -112,7 +112,7 @@ def test_two_attempts_of_a_partition_on_different_replicas(pando: Pando) -> None
     counts = []
     for url in pando.urls.values():
         target = check_target(pando.parsed(table, url=url, batch_rows="1000"), KEYS, truncate=False)
-        written = write_blocks(target, "job:0", batches)
+        written = write_blocks(target, "job", 0, batches)
         counts.append((written.rows, written.blocks, written.deduplicated_blocks))
     assert counts == [(7000, 7, 0), (7000, 7, 7)]
     assert counted(pando, table) == [(7000, 7000)] * 2
@@ -272,6 +272,6 @@ def test_a_wrong_row_leaves_its_block_out(pando: Pando) -> None:
     table = pando.new_table("k UInt8", "k")
     target = check_target(pando.parsed(table, batch_rows="2"), KEYS, truncate=False)
     with pytest.raises(UserError, match="Column 'k' of type UInt8"):
-        write_blocks(target, json.dumps(["job"]), [pa.record_batch({"k": [1, 2, 3, 300]})])
+        write_blocks(target, json.dumps(["job"]), 0, [pa.record_batch({"k": [1, 2, 3, 300]})])
     pando.sync(table)
     assert pando.value(f"SELECT count() FROM {table}") == 2

@@ -23,7 +23,7 @@ from coordination.part_record import PartRecord
 from coordination.quorum import QuorumPlan, plan_quorum
 from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
-from coordination.token_claim import TokenClaim
+from coordination.token_claim import TokenClaim, claim_alone
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.table import InsertOptions
@@ -61,10 +61,13 @@ class ReplicatedInsert(InsertSink):
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
         """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
         outcome = InsertOutcome()
-        claims = self.claims(parts)
+        claim = self.claim(parts)
+        if claim is not None and not parts:
+            with self.table.working() as (keeper, _):
+                claim_alone(keeper, self.table.paths, claim)
         for part in parts:
             try:
-                self._commit_part(part, claims.get(part.block_index), outcome)
+                self._commit_part(part, claim, outcome)
             except CancelledError:
                 raise
             except Exception as error:
@@ -159,6 +162,8 @@ class ReplicatedInsert(InsertSink):
             is_claimed = claim is None or not claim.is_new(keeper, self.table.paths)
             taken = self._take_number(keeper, part, plan)
             if isinstance(taken, DuplicateBlock):
+                if claim is not None and not is_claimed:
+                    claim.require_kept(claim.is_new(keeper, self.table.paths))
                 return _Committed(taken.part, is_duplicate=True)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
             stored = self._name(keeper, part, name, taken)
