@@ -17,9 +17,11 @@ def bounded_memory(limit_bytes: int) -> Iterator[None]:
     """Raises ``AssertionError`` when the process grew in between by more than the limit and some slack."""
     (_SELF / "clear_refs").write_text("5")  # the high-water mark is now what is held now
     before = _status_bytes("VmRSS")
-    yield
-    grown = _status_bytes("VmHWM") - before
-    assert grown <= limit_bytes + _SLACK_BYTES, f"{grown >> 20} MiB were taken, {limit_bytes >> 20} MiB are allowed"
+    try:
+        yield
+    finally:
+        grown = _status_bytes("VmHWM") - before
+        assert grown <= limit_bytes + _SLACK_BYTES, f"{grown >> 20} MiB were taken, {limit_bytes >> 20} MiB are allowed"
 
 
 def _status_bytes(name: str) -> int:
