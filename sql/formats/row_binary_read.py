@@ -20,9 +20,11 @@ from sql.formats.chunks import MAX_ROW_BYTES
 from sql.formats.fixed_values import from_bytes, width_of
 from sql.formats.native_read import converted
 from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for
-from sql.formats.row_binary_nodes import Walk, follow, kind_of, leaves, node_of, read_followed, read_walked
+from sql.formats.row_binary_nodes import Ends, read_values
 
-_WINDOW_BYTES = 1 << 18
+_WINDOW_BYTES = 1 << 16
+_TABLE_BYTES = 64
+"""Held for each byte of a window: some tables of its places (see :mod:`row_binary_nodes`)."""
 Fields = Sequence[tuple[str, DataType]]
 
 
@@ -71,16 +73,15 @@ def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
     types = [type_ for _, type_ in fields]
     widths = [width_of(type_) for type_ in types]
     cut = _cut_fixed if None not in widths else _cut_followed
-    nodes = [node_of(type_) for type_ in types]
-    if any(leaves(node) is None for node in nodes):
-        cut = _cut_walked
     size = max(_WINDOW_BYTES, sum(width or 0 for width in widths))
     while not source.at_end():
         source.status.check()
         window = source.window(size)
-        used, arrays = cut(nodes, padded(window), len(window))
+        with source.status.memory.holding(_TABLE_BYTES * len(window), "reading rows of RowBinary"):
+            used, arrays = cut(types, padded(window), len(window))
+            if used:
+                yield arrays
         if used:
-            yield arrays
             source.take(used)
             size = _WINDOW_BYTES
         elif len(window) < size:
@@ -91,24 +92,21 @@ def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:
             size *= 2
 
 
-def _cut_fixed(nodes: list, buffer: np.ndarray, size: int) -> tuple[int, list]:
+def _cut_fixed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
     """All columns have one width: the rows are a matrix."""
-    bounds = np.cumsum([0] + [node.width for node in nodes])
+    bounds = np.cumsum([0] + [width_of(type_) for type_ in types])
     rows = size // int(bounds[-1])
     used = rows * int(bounds[-1])
     matrix = buffer[:used].reshape(rows, int(bounds[-1]))
-    parts = zip(nodes, bounds[:-1], bounds[1:], strict=True)
-    return used, [lambda n=node, a=begin, b=end: from_bytes(matrix[:, a:b], n.type) for node, begin, end in parts]
+    parts = zip(types, bounds[:-1], bounds[1:], strict=True)
+    return used, [lambda t=type_, a=begin, b=end: from_bytes(matrix[:, a:b], t) for type_, begin, end in parts]
 
 
-def _cut_followed(nodes: list, buffer: np.ndarray, size: int) -> tuple[int, list]:
-    found = [leaf for node in nodes for leaf in leaves(node) or ()]
-    places = follow([kind for leaf in found if (kind := kind_of(leaf)) is not None], buffer, size)
-    grid = places[:-1].reshape(-1, len(found))
-    fields = {id(leaf): grid[:, index] for index, leaf in enumerate(found)}
-    return int(places[-1]), [lambda n=node: read_followed(n, fields, buffer) for node in nodes]
-
-
-def _cut_walked(nodes: list, buffer: np.ndarray, size: int) -> tuple[int, list]:
-    _, used = Walk(nodes, buffer, size).rows()
-    return used, [lambda n=node: read_walked(n, buffer) for node in nodes]
+def _cut_followed(types: Sequence[DataType], buffer: np.ndarray, size: int) -> tuple[int, list]:
+    ends = Ends(buffer, size)
+    rows = ends.rows(types)
+    places, readers = rows[:-1], []
+    for type_ in types:
+        readers.append(lambda t=type_, p=places: read_values(t, p, ends))
+        places = ends.of(type_)[places]
+    return int(rows[-1]), readers
