@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from engine.http.errors import as_pando_error
 from parts.errors import PandoError
 
 _READ_BYTES = 256 << 10
@@ -49,7 +50,8 @@ class Spill:
         self.size_bytes = 0
 
     def fill(self, chunks: Iterator[bytes]) -> bool:
-        """Writes what comes, as long as there is space. True when everything came: an error is kept for the reader."""
+        """Writes what comes, as long as there is space. True when nothing more is to come: whatever failed, be it the
+        disk, is kept for the reader, who must not take the rest for the whole."""
         try:
             for chunk in chunks:
                 self._write(chunk)
@@ -57,15 +59,15 @@ class Spill:
                     return False
         except _NoSpaceError:
             return False
-        except PandoError as error:
-            self.error = error
+        except Exception as error:
+            self.error = as_pando_error(error)
         return True
 
     def _write(self, chunk: bytes) -> None:
         # What is in hand is always kept; the space may be passed by one chunk.
         is_there = self._space.take(len(chunk))
-        self._file.write(chunk)
         self.size_bytes += len(chunk)
+        self._file.write(chunk)
         if not is_there:
             self._space.give_back(-len(chunk))
             raise _NoSpaceError

@@ -159,12 +159,12 @@ def read_values(type_: DataType, places: Places, ends: Ends) -> pa.Array:
                 places = ends.of(inner)[places]
             return pa.StructArray.from_arrays(children, fields=list(type_.arrow))
         case ArrayType(inner):
-            offsets, elements = _elements(type_, places, ends)
-            return list_array(type_, offsets, read_values(inner, elements, ends))
+            offsets, starts = _elements(type_, places, ends)
+            return list_array(type_, offsets, read_values(inner, starts, ends))
         case MapType(key, value):
-            offsets, elements = _elements(type_, places, ends)
-            keys = read_values(key, elements, ends)
-            return map_array(type_, offsets, keys, read_values(value, ends.of(key)[elements], ends))
+            offsets, starts = _elements(type_, places, ends)
+            keys = read_values(key, starts, ends)
+            return map_array(type_, offsets, keys, read_values(value, ends.of(key)[starts], ends))
     raise AssertionError(type_)
 
 
