@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import engine.system_tables.replication as replication_tables
 from coordination.queue_io import own_parts
 from coordination.table_nodes import drop_dead_replica
 from engine.background import Task
+from engine.engine import Engine
+from engine.http.application import _replicas_status
 from engine.tables.table import OptimizeOptions
 from parts.errors import CorruptionError, PandoError
 from recovery import flags
@@ -216,6 +220,20 @@ def test_replica_that_slept_too_long_is_cloned(make_colony: MakeColony) -> None:
     assert all(name.startswith("clone_") for name in two.table.store.detached())
 
 
+def shown_of(node: Node) -> tuple[str, str]:
+    """``warning`` in ``system.replicas``, and the answer of ``/replicas_status?verbose=1``."""
+    server = SimpleNamespace(
+        services=node.table.services,
+        catalog=SimpleNamespace(tables=lambda: [node.table]),
+        config=SimpleNamespace(max_replica_delay_for_distributed_queries=0),
+    )
+    server.replicas_status = lambda: Engine.replicas_status(server)  # type: ignore[arg-type]
+    names = [column.name for column in replication_tables.TABLES[0].schema.columns]
+    (row,) = replication_tables._replicas(server)  # type: ignore[arg-type]
+    response = _replicas_status(server, verbose=True)  # type: ignore[arg-type]
+    return str(row[names.index("warning")]), bytes(response.body).decode()
+
+
 def test_dead_sole_holder_keeps_the_log_and_that_is_said(
     make_colony: MakeColony, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,14 +253,14 @@ def test_dead_sole_holder_keeps_the_log_and_that_is_said(
         one.step_all()
     paths = one.table.paths
     assert len(one.keeper.children(paths.log)) == 16
-    for shown in (one.table.housekeeping.warning, caplog.text):
+    for shown in (*shown_of(one), caplog.text):
         assert "Replica r2 is not active and 16 log entries behind, and it alone has part 1_0_0_0" in shown
         assert "SYSTEM DROP REPLICA 'r2'" in shown
     assert one.table.problem() is None
     drop_dead_replica(one.keeper, paths, "r2")
     colony.settle(300)
     assert len(one.keeper.children(paths.log)) == 2
-    assert one.table.housekeeping.warning == ""
+    assert not any("Replica r2" in shown for shown in shown_of(one))
     assert one.keys() == list(range(15))
 
 
