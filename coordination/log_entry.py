@@ -19,7 +19,7 @@ ALTER_METADATA new ``metadata`` and ``columns`` text with ``alter_version``.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -158,7 +158,3 @@ def _part(text: object) -> PartName:
 def drop_range(partition_id: str, below: int) -> PartName:
     """The range of blocks 0 … ``below`` - 1 of a partition, over every level."""
     return PartName(partition_id, 0, max(below - 1, 0), MAX_LEVEL)
-
-
-def with_time(entry: LogEntry, create_time: float) -> LogEntry:
-    return replace(entry, create_time=create_time)

@@ -15,7 +15,6 @@ for the entry, and must find the part.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,12 +36,10 @@ from coordination.keeper import (
 )
 from coordination.log_entry import LogEntry
 from coordination.part_record import PartRecord
-from coordination.part_set import PartSet
-from coordination.paths import ReplicaPaths, TablePaths
+from coordination.paths import ReplicaPaths
 from coordination.queue import ReplicationQueue
 from coordination.quorum import holder_ops
-from coordination.replica_activity import ReplicaAddress, addresses
-from parts.errors import ConflictError, CorruptionError
+from parts.errors import ConflictError
 from parts.part_name import PartName
 
 _ATTEMPTS = 20
@@ -196,61 +193,3 @@ def agreement_ops(keeper: Keeper, replica: ReplicaPaths, part: PartName, record:
                 return None
             return [Check(path, answer[1].version)]
     return [op for path, _ in asked for op in check_not_exists(path)]
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Where to fetch from. ``part`` is the wanted part, or a virtual part that covers it."""
-
-    replica_name: str
-    part: PartName
-    address: ReplicaAddress
-    record: PartRecord | None
-    """As the holder lists it; the fetched content must have its hash."""
-
-
-def find_holder(
-    keeper: Keeper, replica: ReplicaPaths, wanted: PartName, virtual: PartSet, *, choose: random.Random | None = None
-) -> Holder | None:
-    """An active replica that has the part, or one that covers it: exact holders first, then the largest cover.
-
-    A covering part that is not one of this replica's virtual parts is not taken: its log entry, or a drop that this
-    replica has not pulled yet, may say otherwise.
-    """
-    names = _other_active(keeper, replica)
-    (choose or random).shuffle(names)
-    paths = [replica.table.replica(name).part(str(wanted)) for name in names]
-    answers = keeper.get_many(paths)
-    found = [(name, wanted, answer[0]) for name, answer in zip(names, answers, strict=True) if answer is not None]
-    if not found:
-        found = _covers(keeper, replica.table, names, wanted, virtual)
-    known = addresses(keeper, replica.table, [name for name, _, _ in found])
-    for name, part, data in found:
-        if name in known:
-            return Holder(name, part, known[name], _record(data))
-    return None
-
-
-def _other_active(keeper: Keeper, replica: ReplicaPaths) -> list[str]:
-    names = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
-    stats = keeper.exists_many([replica.table.replica(name).is_active for name in names])
-    return [name for name, stat in zip(names, stats, strict=True) if stat is not None]
-
-
-def _covers(
-    keeper: Keeper, table: TablePaths, names: list[str], wanted: PartName, virtual: PartSet
-) -> list[tuple[str, PartName, bytes]]:
-    found: list[tuple[str, PartName]] = []
-    for name, listed in zip(names, keeper.children_many([table.replica(n).parts for n in names]), strict=True):
-        parts = filter(None, map(PartName.try_parse, listed or ()))
-        found += [(name, part) for part in parts if part.covers(wanted) and part in virtual]
-    found.sort(key=lambda pair: pair[1].max_block - pair[1].min_block, reverse=True)
-    answers = keeper.get_many([table.replica(name).part(str(part)) for name, part in found])
-    return [(n, part, a[0]) for (n, part), a in zip(found, answers, strict=True) if a is not None]
-
-
-def _record(data: bytes) -> PartRecord | None:
-    try:
-        return PartRecord.parse(data)
-    except CorruptionError:
-        return None

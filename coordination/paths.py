@@ -34,10 +34,6 @@ def log_name(index: int) -> str:
     return f"log-{index:010d}"
 
 
-def queue_name(index: int) -> str:
-    return f"queue-{index:010d}"
-
-
 @dataclass(frozen=True, slots=True)
 class TablePaths:
     """``root`` is the table's ZooKeeper path with macros substituted, e.g. ``/clickhouse/tables/01-02/hits``."""

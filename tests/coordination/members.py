@@ -14,7 +14,7 @@ from coordination.insert_commit import (
     commit_insert,
 )
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from coordination.part_commit import ProducedStatus, commit_produced_part, find_holder
+from coordination.part_commit import ProducedStatus, commit_produced_part
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
@@ -23,6 +23,7 @@ from coordination.quorum import QuorumPlan
 from coordination.replica_activity import Activation, ReplicaAddress, activate
 from coordination.table_nodes import TableDefinition, create_table_or_replica
 from parts.part_name import PartName
+from tests.coordination.holders import find_holder
 
 TABLE = TablePaths("/clickhouse/tables/01/hits")
 DEFINITION = TableDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb String")
