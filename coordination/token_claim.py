@@ -11,8 +11,9 @@ very same tokens, and rows that moved to a token that was never claimed would be
 closes its job with the number of its tokens: ``…_end``. More claims than that are of an earlier run that cut its rows
 otherwise (389). Once the job is closed no other token can be claimed.
 
-Claims do not share the fate of parts: a dropped partition may be written again under its tokens, with the same rows.
-TRUNCATE and the deduplication window free them (``block_ids``, guarded by ``blocks`` itself).
+Claims do not share the fate of parts: what a drop or a failed quorum takes away may come again under its token, and no
+other rows, for other parts of the INSERT may have stayed. TRUNCATE and the deduplication window free them
+(``block_ids``, guarded by ``blocks`` itself).
 """
 
 from __future__ import annotations
