@@ -45,7 +45,7 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
     needs_python = _needs_python(columns)
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        table = None if needs_python else _read_arrow(chunk, columns, options)
+        table = None if needs_python else read_arrow(chunk, columns, options)
         return _read_python(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
@@ -86,7 +86,7 @@ def _line_is_row(data: bytes, end: int) -> bool:
 
 
 def _needs_python(columns: Sequence[Column]) -> bool:
-    return any(_json_type(column.type) is None for column in columns) or any(
+    return any(json_type(column.type) is None for column in columns) or any(
         _tells_missing(column) for column in columns
     )
 
@@ -94,22 +94,22 @@ def _needs_python(columns: Sequence[Column]) -> bool:
 # pyarrow --------------------------------------------------------------------------------------------------------------
 
 
-def _json_type(type_: DataType) -> pa.DataType | None:
+def json_type(type_: DataType) -> pa.DataType | None:
     """What pyarrow is asked for; ``None`` where it cannot read the type."""
     if isinstance(type_, (NullableType, LowCardinalityType)):
-        return _json_type(type_.inner)
+        return json_type(type_.inner)
     if isinstance(type_, (*_NUMBERS, BoolType)):
         return type_.arrow
     if isinstance(type_, ArrayType):
-        inner = _json_type(type_.inner)
+        inner = json_type(type_.inner)
         return None if inner is None else pa.list_(inner)
     if isinstance(type_, TupleType) and all(name for name, _ in type_.elements):
-        fields = [(name, _json_type(inner)) for name, inner in type_.elements]
+        fields = [(name, json_type(inner)) for name, inner in type_.elements]
         return None if any(kind is None for _, kind in fields) else pa.struct(fields)
     return None if isinstance(type_, (MapType, TupleType)) else pa.string()
 
 
-def _read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+def read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     try:
         asked = _asked_types(chunk, columns)
         parse = arrow_json.ParseOptions(
@@ -133,7 +133,7 @@ def _line_count(chunk: bytes) -> int:
 
 
 def _asked_types(chunk: bytes, columns: Sequence[Column]) -> dict[str, pa.DataType]:
-    asked = {column.name: _json_type(column.type) or pa.string() for column in columns}
+    asked = {column.name: json_type(column.type) or pa.string() for column in columns}
     for line in chunk.split(b"\n", _SAMPLE_ROWS)[:_SAMPLE_ROWS]:
         row = json.loads(line) if line.strip() else {}
         if not isinstance(row, dict):

@@ -1,6 +1,7 @@
 """Reading JSONCompactEachRow (rows as arrays) with its headers, and the formats whose values are all strings.
 
-Rows are decoded by Python's ``json`` (about 200,000 a second), columns converted whole.
+Plain lines of arrays become objects (:mod:`json_arrays`) and are read as those; all else is decoded by Python's
+``json``, columns converted whole.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, StringType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
-from sql.formats.json_read import decoded_text, object_chunks, object_rows
+from sql.formats.json_arrays import as_objects
+from sql.formats.json_read import decoded_text, json_type, object_chunks, object_rows, read_arrow
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, encoded, skip
 from sql.formats.literals import parse_field
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, none_is_asked_for
@@ -48,7 +50,15 @@ def read_json_compact(
     asked = [column for column in fields if column is not None]
     places = [place for place, column in enumerate(fields) if column is not None]
 
+    unknown = "?" * (1 + max(len(column.name) for column in columns))
+    keys = [f"{unknown}{place}" if column is None else column.name for place, column in enumerate(fields)]
+    is_plain = not strings and not any(json_type(column.type) is None for column in asked)
+
     def parse(chunk: bytes, first_row: int) -> pa.Table:
+        objects = as_objects(chunk, keys) if is_plain else None
+        table = read_arrow(objects, asked, options) if objects is not None else None
+        if table is not None:
+            return table
         rows = _array_rows(chunk, len(fields), first_row)
         return _table([[row[place] for row in rows] for place in places], asked, options, first_row, is_strings=strings)
 
