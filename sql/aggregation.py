@@ -13,6 +13,7 @@ from parts.types import DataType, LowCardinalityType, strip_nullable
 from sql.compiled_nodes import CompiledNodes
 from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
 from sql.functions.combinators import compile_aggregate
+from sql.layers import Layers
 from sql.scope import SourceColumn, default_sql
 from sql.short_strings import code_of, decoded
 from sql.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
@@ -34,6 +35,7 @@ class AfterAggregation(ExpressionCompiler):
         self.key_sql: list[str] = []
         self.aggregates: dict[str, Typed] = {}
         self.aggregate_sql: list[str] = []
+        self.layers = Layers(rows.need_query().next_number)
         self.calls: list[tuple[Function, Typed]] = []
         """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
         self.names = rows.names

@@ -25,6 +25,8 @@ class Names:
     """The arguments of the lambdas around, the innermost last."""
     expanding: list[str] = field(default_factory=list)
     """The aliases whose expressions are being read."""
+    branches: int = 0
+    """How many calls are around whose arguments are not computed for every row."""
     looked_up: list[set[str]] = field(default_factory=lambda: [set()])
     """The names that each expression under way has met, the innermost expression last."""
 

@@ -108,7 +108,8 @@ def cursor() -> duckdb.DuckDBPyConnection:
 
 
 @cache
-def _shares() -> Shares:
+def shares() -> Shares:
+    """Of Pando's macros."""
     return shares_of(_MACROS)
 
 
@@ -118,7 +119,7 @@ def prepared(sql: str) -> str:
     DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
     only when it plans, without the lock.
     """
-    check_weight(sql, _shares())
+    check_weight(sql, shares())
     return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({typed.text(sql)})"
 
 

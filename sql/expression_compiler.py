@@ -17,6 +17,7 @@ from sql import literal_list_compiler as literal_lists
 from sql import sets
 from sql.compiled_nodes import CompiledNodes, Names
 from sql.functions.registry import Call, Environment, Rule, apply, find_aggregate, find_rule, unknown_function
+from sql.layers import Layers, is_heavy
 from sql.query_limits import Guard
 from sql.scope import Scope, SourceColumn
 from sql.syntax_tree import (
@@ -60,6 +61,12 @@ _WINDOW_ONLY = frozenset(
 )
 
 
+_BRANCHES = frozenset(
+    {"if", "multiIf", "caseWithExpression", "transform", "and", "or", "coalesce", "ifNull", "throwIf"}
+)
+"""Not all arguments of these are computed for every row."""
+
+
 def is_aggregate_call(node: Node) -> bool:
     """An aggregate function that is not a window function."""
     from sql.functions.combinators import find_combined
@@ -84,6 +91,8 @@ class ExpressionCompiler:
         self.compiled = CompiledNodes(self.names, self.guard)
         self.allow_array_join = False
         self.array_joins: dict[str, tuple[str, DataType]] = {}
+        self.layers: Layers | None = None
+        """Where heavy expressions go, once the names of FROM are known."""
         self.windows: dict[str, object] = {}
         self.allow_windows = False
 
@@ -224,7 +233,19 @@ class ExpressionCompiler:
             raise UserError(
                 "BAD_ARGUMENTS", f"Function {name} is not an aggregate function: DISTINCT and FILTER do not apply"
             )
-        return self.apply(rule, tuple([self.compile(arg) for arg in node.args]), node)
+        is_branch = rule.name in _BRANCHES
+        self.names.branches += is_branch
+        try:
+            args = tuple([self.compile(arg) for arg in node.args])
+        finally:
+            self.names.branches -= is_branch
+        value = self.apply(rule, args, node)
+        if self.layers is None or is_branch:
+            return value
+        may_add = not self.names.branches and not self.names.lambdas and not self.scope.correlated
+        if not (may_add or self.layers.knows_any) or not is_heavy(value):
+            return value
+        return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
 
     def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
         return apply(rule, Call(rule.name, args, self.environment, node=node))
@@ -339,8 +360,8 @@ def _array_join(compiler: ExpressionCompiler, node: Function) -> Typed:
             raise UserError(
                 "NOT_IMPLEMENTED", "Two different arrayJoin in one SELECT are not supported: use ARRAY JOIN"
             )
-        number = compiler.need_query().next_number()
-        compiler.array_joins[value.sql] = (f'"aj{number}"', type_.inner)
+        assert compiler.layers is not None
+        compiler.array_joins[value.sql] = (compiler.layers.add(f"unnest({value.sql})", "aj"), type_.inner)
     name, inner = compiler.array_joins[value.sql]
     return Typed(name, inner)
 

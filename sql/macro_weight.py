@@ -47,7 +47,7 @@ def shares_of(macros: Iterable[str]) -> Shares:
 
 
 def _count(body: str, shares: Shares, words: dict[str, int]) -> dict[str, int]:
-    for word, times in _written(body, shares):
+    for word, times, _ in _written(body, shares):
         if word in words:
             words[word] += times
     return words
@@ -58,7 +58,7 @@ def check_weight(sql: str, shares: Shares) -> None:
     if sql.count("pando_") <= _FEW_CALLS:
         return
     weight = 0
-    for _, times in _written(sql, shares):
+    for _, times, _ in _written(sql, shares):
         weight += times
         if weight > _MOST_WEIGHT:
             raise UserError(
@@ -66,8 +66,17 @@ def check_weight(sql: str, shares: Shares) -> None:
             )
 
 
-def _written(sql: str, shares: Shares) -> Iterable[tuple[str, int]]:
-    """The words of the text, and how often each is written out."""
+def measure(sql: str, shares: Shares) -> tuple[int, int]:
+    """How many words and brackets are there when all is written out, and how deep the brackets of the text are."""
+    weight = deepest = 0
+    for _, times, depth in _written(sql, shares):
+        weight += times
+        deepest = max(deepest, depth)
+    return weight, deepest
+
+
+def _written(sql: str, shares: Shares) -> Iterable[tuple[str, int, int]]:
+    """The words of the text, how often each is written out, and how many brackets are around it."""
     times = 1
     around: list[tuple[int, int, tuple[int, ...], int]] = []
     own: tuple[int, ...] = ()
@@ -84,4 +93,4 @@ def _written(sql: str, shares: Shares) -> Iterable[tuple[str, int]]:
         elif comma:
             argument += 1
             times = base * (own[argument] if argument < len(own) else 1)
-        yield word or "", times
+        yield word or "", times, len(around)

@@ -11,6 +11,7 @@ from sql.aggregation import AfterAggregation, has_aggregates
 from sql.dialect import not_implemented
 from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
 from sql.from_clause import FromClause
+from sql.layers import Layers
 from sql.naming import column_name
 from sql.query_compiler import CompiledQuery, QueryCompiler, constant_number
 from sql.scope import Scope, collect_aliases
@@ -38,6 +39,8 @@ class SelectCompiler:
             self.scope.common_tables[table.name] = (table, visible)
         self.scope.inherited.update((alias.name, alias.expression) for alias in select.with_aliases)
         self.rows = ExpressionCompiler(self.scope, query.environment, query)
+        self.before_where = Layers(query.next_number)
+        self.after_where = Layers(query.next_number, self.before_where)
         self.first_scan = len(query.scans)
 
     def compile(self) -> CompiledQuery:
@@ -52,7 +55,9 @@ class SelectCompiler:
         self.rows.compiled.clear()
         self.rows.windows = dict(select.windows)
         self.rows.allow_array_join = True
+        self.rows.layers = self.before_where
         where = self._where(source)
+        self.rows.layers = self.after_where
         current = self._grouped(outputs)
         current.allow_windows = True
         values = [self._output(node, current) for node in outputs]
@@ -105,15 +110,14 @@ class SelectCompiler:
     # Rows and groups --------------------------------------------------------------------------------------------------
 
     def _rows_sql(self, from_sql: str, where: list[str]) -> str:
-        if self.rows.array_joins:
-            (array, (name, _)), *_ = self.rows.array_joins.items()
-            from_sql = (
-                f"(SELECT *, unnest({array}) AS {name} FROM {from_sql})"
-                if from_sql
-                else (f"(SELECT unnest({array}) AS {name})")
-            )
+        before, after = self.before_where, self.after_where
+        from_sql = before.over(from_sql)
         text = f" FROM {from_sql}" if from_sql else ""
-        return text + (f" WHERE {' AND '.join(where)}" if where else "")
+        text += f" WHERE {' AND '.join(where)}" if where else ""
+        if not after.has_columns:
+            return text
+        source = f"(SELECT {'*' if from_sql else '1 AS one'}{text})" if text else ""
+        return f" FROM {after.over(source)}"
 
     def _grouped(self, outputs: list[Node]) -> ExpressionCompiler:
         select = self.select
@@ -147,9 +151,13 @@ class SelectCompiler:
         return node
 
     def _group_sql(self, current: AfterAggregation, rows_sql: str) -> str:
+        assert current.layers is not None
+        return f" FROM {current.layers.over(f'({self._groups(current, rows_sql)})')}"
+
+    def _groups(self, current: AfterAggregation, rows_sql: str) -> str:
         in_two = two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
         if in_two is not None:
-            return f" FROM ({in_two})"
+            return in_two
         columns = ", ".join([*current.key_sql, *current.aggregate_sql]) or "1 AS one"
         keys = [text.rsplit(" AS ", 1)[0] for text in current.key_sql]
         grouping = self.select.grouping if self.select.grouping in ("ROLLUP", "CUBE") else ""
@@ -160,7 +168,7 @@ class SelectCompiler:
         elif self.scope.correlated:
             # A correlated subquery that finds no rows is NULL, whatever it aggregates.
             group = " HAVING count(*) > 0"
-        return f" FROM (SELECT {columns}{rows_sql}{group})"
+        return f"SELECT {columns}{rows_sql}{group}"
 
 
 def _numbered_subqueries(names: list[str]) -> list[str]:
@@ -184,6 +192,7 @@ class _Tail:
         self._hidden: list[str] = []
         self._compile_order()
         self._compile_limits()
+        self._qualify = "" if self.select.qualify is None else current.condition(self.select.qualify)
 
     def _compile_order(self) -> None:
         items = self.select.order_by
@@ -227,8 +236,8 @@ class _Tail:
         sql = f"SELECT {distinct}{', '.join(columns)}{rows_sql}"
         if having:
             sql += f" WHERE {' AND '.join(having)}"
-        if self.select.qualify is not None:
-            sql += f" QUALIFY {self.current.condition(self.select.qualify)}"
+        if self._qualify:
+            sql += f" QUALIFY {self._qualify}"
         visible = ", ".join(f"c{position}" for position in range(len(self.values)))
         order = f" ORDER BY {', '.join(self.order)}" if self.order else ""
         if self.limit_by is not None:

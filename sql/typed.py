@@ -67,6 +67,8 @@ class Typed:
     is_condition: bool = False
     elements: tuple[Typed, ...] | None = None
     """The parts of a ``tuple(…)`` or ``array(…)`` written in place."""
+    summands: tuple[str, tuple[str, ...]] = ("", ())
+    """Of a long sum of integers: its ``sql``, and the HUGEINT texts of which it is the low bits."""
     apply: Callable[[list[Typed]], tuple[str, Typed]] | None = None
     """Of a lambda: from its arguments' types to (DuckDB's text, the typed body)."""
 

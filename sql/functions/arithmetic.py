@@ -37,6 +37,7 @@ def _is_integer(type_: DataType) -> bool:
 
 
 _LONGEST_WRITTEN_TWICE = 500
+_MOST_SUMMANDS = 64
 
 
 def wrapped(operator: str, left: str, right: str, type_: IntegerType, *, may_overflow: bool) -> str:
@@ -59,8 +60,31 @@ def wrapped(operator: str, left: str, right: str, type_: IntegerType, *, may_ove
 
 def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     left, right = call.args
+    summands = () if operator == "*" else (*_summands(left), *_summands(right, operator))
+    if summands and type_.bits == 64 and len(left.sql) + len(right.sql) > _LONGEST_WRITTEN_TWICE:
+        return _long_sum(summands, type_)
     widths = max(as_integer(left.type).bits, as_integer(right.type).bits)
-    return Typed(wrapped(operator, left.sql, right.sql, type_, may_overflow=widths == 64), type_)
+    sql = wrapped(operator, left.sql, right.sql, type_, may_overflow=widths == 64)
+    return Typed(sql, type_, summands=(sql, summands))
+
+
+def _long_sum(summands: tuple[str, ...], type_: IntegerType) -> Typed:
+    """Integers wrap around, so that only the exact sum counts, and that has no order: DuckDB plans halves fastest."""
+    whole = _in_halves(summands)
+    sql = wrap_64(whole, type_)
+    return Typed(sql, type_, summands=(sql, summands if len(summands) < _MOST_SUMMANDS else (whole,)))
+
+
+def _summands(value: Typed, operator: str = "+") -> tuple[str, ...]:
+    sql, known = value.summands
+    if known and sql == value.sql and operator == "+":
+        return known
+    return (f"{'-' if operator == '-' else ''}CAST({value.sql} AS HUGEINT)",)
+
+
+def _in_halves(terms: tuple[str, ...]) -> str:
+    middle = len(terms) // 2
+    return f"({_in_halves(terms[:middle])} + {_in_halves(terms[middle:])})" if middle else terms[0]
 
 
 def _floats(call: Call, operator: str) -> Typed:

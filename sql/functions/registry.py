@@ -227,6 +227,8 @@ _HIDES_NULL = (
 
 def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
     """A NULL argument makes the result NULL also where DuckDB's text would answer something else."""
+    if result.summands[1]:
+        return result
     sql = result.sql
     for arg in sorted(args, key=lambda arg: -len(arg.sql)):
         sql = sql.replace(arg.sql, "")
