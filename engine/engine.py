@@ -32,7 +32,7 @@ from engine.readonly import check_settings_change
 from engine.relations import SessionRelations
 from engine.replication import Replication
 from engine.server_uuid import server_uuid
-from engine.session import QueryResult, Session
+from engine.session import QueryResult, QueryStatistics, Session
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
@@ -57,6 +57,8 @@ logger = logging.getLogger(__name__)
 
 VERSION = version("pando")
 _HOUSEKEEPING_THREADS = 4
+_LONG_TEXT = 100_000
+"""Reading a longer one takes long enough to be stopped."""
 
 
 class Engine:
@@ -141,11 +143,29 @@ class Engine:
         parameters: Mapping[str, str] | None = None,
     ) -> QueryResult:
         """Runs one statement; ``body`` is what follows an INSERT's inline data. Raises ``PandoError``."""
-        parsed = parse_statements(sql)
+        return self.execute_parsed(self.parse(sql, session), sql, session, body, parameters)
+
+    def parse(
+        self, text: str, session: Session, on_start: Callable[[Process], None] = lambda _: None
+    ) -> ParsedStatement:
+        """The one statement of the text. While a long text is read it is a process, which ``on_start`` gets."""
+        parsed = parse_statements(text) if len(text) <= _LONG_TEXT else self._parse_long(text, session, on_start)
         if len(parsed) != 1:
-            problem = "Empty query" if not parsed else "Multi-statements are not allowed"
-            raise UserError("SYNTAX_ERROR", problem)
-        return self.execute_parsed(parsed[0], sql, session, body, parameters)
+            problem = "Multi-statements are not allowed" if parsed else "Empty query"
+            raise UserError("SYNTAX_ERROR", f"{problem}: send one statement in a request")
+        return parsed[0]
+
+    def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
+        status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
+        process = Process(session.new_query_id(), text[:10_000], session.user, QueryStatistics(), status=status)
+        end = self._processes.add(process)
+        try:
+            on_start(process)
+            return parse_statements(text, status)
+        except PandoError as error:
+            raise process.translate(error) from error
+        finally:
+            end()
 
     def execute_parsed(
         self,

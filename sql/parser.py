@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
+from parts.query_status import QueryStatus
 from sql import parser_commands, parser_create, parser_insert, parser_show
 from sql.dialect import TokenStream, not_implemented
 from sql.parser_clauses import output_clauses, query_slice, setting_list
+from sql.query_limits import Guard
 from sql.statements import DescribeQuery, Explain, Insert, ParsedStatement, Select, Statement
 
 MAX_STATEMENTS = 100_000
@@ -50,14 +52,15 @@ _EXPLAIN_KINDS = (
 )
 
 
-def parse_statements(text: str | bytes) -> list[ParsedStatement]:
-    """All statements of the text, separated by ``;``. Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED).
+def parse_statements(text: str | bytes, status: QueryStatus | None = None) -> list[ParsedStatement]:
+    """All statements of the text, separated by ``;``. Raises ``UserError`` 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED), and
+    what :meth:`QueryStatus.check` raises.
 
     The data of ``INSERT … FORMAT x`` runs to the end of the text; that of VALUES to the next ``;`` outside quotes.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
-    stream = TokenStream(text)
+    stream = TokenStream(text, guard=Guard(status=status, text=text))
     statements: list[ParsedStatement] = []
     for _ in range(MAX_STATEMENTS):
         while stream.accept(";"):

@@ -37,7 +37,7 @@ from engine.readonly import check_settings_change
 from engine.session import QueryResult, Session
 from parts.errors import CancelledError, PandoError, UserError
 from sql.formats import content_type, find_format
-from sql.parser import parse_insert_head, parse_statements
+from sql.parser import parse_insert_head
 from sql.settings import Settings, settings_of
 from sql.statements import ParsedStatement, SetSettings, Statement, Use
 
@@ -255,11 +255,7 @@ class Exchange:
             data = joined(prefix[data_start:], stream)
             return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
         text = _query_text(prefix, stream, settings_of(session.settings).max_query_size)
-        statements = parse_statements(text)
-        if len(statements) != 1:
-            problem = "Multi-statements are not allowed" if statements else "Empty query"
-            raise UserError("SYNTAX_ERROR", f"{problem}: send one statement in a request")
-        return statements[0], text, None
+        return self._engine.parse(text, session, self._on_start), text, None
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 

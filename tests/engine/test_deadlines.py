@@ -88,3 +88,30 @@ def test_a_part_is_not_read_further(engine: Engine) -> None:
     with engine.catalog.table("default", "t").snapshot() as snapshot, pytest.raises(PandoError) as caught:
         snapshot.parts[0].verify(status.check)
     assert caught.value.code == 394
+
+
+LONG = "SELECT " + ", ".join(f"number + {n}" for n in range(400_000)) + " FROM numbers(1)"
+
+
+def test_time_is_over_while_a_long_text_is_read(engine: Engine) -> None:
+    started = time.monotonic()
+    with pytest.raises(PandoError) as caught:
+        engine.parse(LONG, Session(settings={"max_execution_time": 0.2}))
+    assert caught.value.code == 159
+    assert time.monotonic() - started < _SECONDS / 2
+
+
+def test_a_statement_is_killed_while_its_long_text_is_read(engine: Engine) -> None:
+    def kill() -> None:
+        run(engine, "KILL QUERY WHERE query_id = 'long'")
+
+    begun: list[threading.Thread] = []
+
+    def on_start(_: object) -> None:
+        begun.append(threading.Thread(target=kill))
+        begun[0].start()
+
+    with pytest.raises(PandoError) as caught:
+        engine.parse(LONG, Session(query_id="long"), on_start)
+    begun[0].join()
+    assert caught.value.code == 394
