@@ -7,7 +7,6 @@ result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from parts.errors import UserError
 from parts.schema import Column
@@ -17,6 +16,7 @@ from sql.casts import convert
 from sql.expression_compiler import ExpressionCompiler
 from sql.functions.registry import Environment
 from sql.query_limits import Guard
+from sql.recent_texts import LONGEST_TEXT, RecentTexts
 from sql.relation import RelationCatalog
 from sql.scope import Scope, Source
 from sql.settings import DEFAULT_SETTINGS, Settings
@@ -132,10 +132,18 @@ def _as_types(branch: CompiledQuery, types: list[DataType], zone: str) -> str:
 
 def fold_constant(value: Typed) -> object:
     """The Python value of a constant expression. The clock is a literal in its text: equal texts are equal values."""
-    return _folded(value.number)
+    return _constants.get((value.number, None), lambda: _folded(value.number))
 
 
-@lru_cache(maxsize=2048)
+def _constant_size(value: object) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    return LONGEST_TEXT + 1 if isinstance(value, (list, tuple, dict)) else 0
+
+
+_constants: RecentTexts[object] = RecentTexts(2048, _constant_size)
+
+
 def _folded(sql: str) -> object:
     cursor = database.cursor()
     try:

@@ -5,8 +5,6 @@ Source: ClickHouse documentation, "SELECT query" and "JOIN clause".
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from parts.errors import UserError
 from sql.dialect import TokenStream, not_implemented
 from sql.expression_parser import ExpressionParser
@@ -80,6 +78,8 @@ _JOIN_WORDS = frozenset(
 
 _TABLE_LEVELS = 3
 _queries: RecentTexts[Query] = RecentTexts(most=256)
+_expressions: RecentTexts[Node] = RecentTexts(most=1024)
+_lists: RecentTexts[tuple[Node, ...]] = RecentTexts(most=256)
 
 
 def _fresh(stream: TokenStream) -> ExpressionParser:
@@ -102,9 +102,12 @@ def _whole_query(text: str, guard: Guard) -> Query:
     return query
 
 
-@lru_cache(maxsize=1024)
 def parse_expression(text: str) -> Node:
     """The whole text as one expression (a key, a default, a condition)."""
+    return _expressions.get((text, None), lambda: _whole_expression(text))
+
+
+def _whole_expression(text: str) -> Node:
     stream = TokenStream(text)
     node = _fresh(stream).aliased()
     if not stream.at_end():
@@ -113,9 +116,12 @@ def parse_expression(text: str) -> Node:
     return node
 
 
-@lru_cache(maxsize=256)
 def parse_expression_list(text: str) -> tuple[Node, ...]:
     """``a, b``; an empty text is no expression."""
+    return _lists.get((text, None), lambda: _whole_list(text))
+
+
+def _whole_list(text: str) -> tuple[Node, ...]:
     stream = TokenStream(text)
     if stream.at_end():
         return ()

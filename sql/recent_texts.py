@@ -7,17 +7,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-_LONGEST_TEXT = 10_000
+LONGEST_TEXT = 10_000
+MOST_TEXT = 1 << 18
+"""Characters of all texts of one store together. A tree takes some hundred bytes for each."""
 Value = TypeVar("Value")
 
 
 class RecentTexts(Generic[Value]):
-    """The longest unused is dropped first. Any thread may use it."""
+    """The longest unused is dropped first. ``size`` is what a value adds to its text. Any thread may use it."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, size: Callable[[Value], int] = lambda _: 0) -> None:
         self._most = most
+        self._size = size
         self._lock = threading.Lock()
-        self._values: OrderedDict[tuple[str, Hashable], Value] = OrderedDict()
+        self._values: OrderedDict[tuple[str, Hashable], tuple[Value, int]] = OrderedDict()
+        self._held = 0
 
     def get(self, key: tuple[str, Hashable], make: Callable[[], Value]) -> Value:
         """The value of this text and of what else decides it."""
@@ -25,11 +29,19 @@ class RecentTexts(Generic[Value]):
             known = self._values.get(key)
             if known is not None:
                 self._values.move_to_end(key)
-                return known
+                return known[0]
         value = make()
-        if len(key[0]) <= _LONGEST_TEXT:
+        characters = len(key[0]) + self._size(value)
+        if characters <= LONGEST_TEXT:
             with self._lock:
-                self._values[key] = value
-                if len(self._values) > self._most:
-                    self._values.popitem(last=False)
+                self._keep(key, value, characters)
         return value
+
+    def _keep(self, key: tuple[str, Hashable], value: Value, characters: int) -> None:
+        if key in self._values:
+            return
+        self._values[key] = value, characters
+        self._held += characters
+        while len(self._values) > self._most or self._held > MOST_TEXT:
+            _, (_, dropped) = self._values.popitem(last=False)
+            self._held -= dropped

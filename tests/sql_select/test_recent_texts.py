@@ -1,0 +1,44 @@
+"""What was made of texts is kept within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from sql.query_parser import parse_expression, parse_expression_list
+from sql.recent_texts import LONGEST_TEXT, MOST_TEXT, RecentTexts
+
+
+def test_a_value_is_made_once() -> None:
+    made: list[str] = []
+    kept: RecentTexts[int] = RecentTexts(most=10)
+    for text in ("a", "b", "a"):
+        assert kept.get((text, None), lambda text=text: made.append(text) or 1) == 1  # type: ignore[misc]
+    assert made == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("most", "length", "survivors"), [(4, 1, 4), (1000, 5000, MOST_TEXT // 5000), (1000, LONGEST_TEXT + 1, 0)]
+)
+def test_the_longest_unused_goes(most: int, length: int, survivors: int) -> None:
+    """By their number, by their characters together, and at once when one has too many."""
+    kept: RecentTexts[str] = RecentTexts(most)
+    for number in range(300):
+        kept.get(("x" * length, number), lambda: "old")
+    found = [kept.get(("x" * length, number), lambda: "new") for number in reversed(range(300))]
+    assert found.count("old") == survivors
+    assert set(found[:survivors]) <= {"old"}
+
+
+def test_large_values_count() -> None:
+    kept: RecentTexts[str] = RecentTexts(10, len)
+    kept.get(("a", None), lambda: "v" * LONGEST_TEXT)
+    assert kept.get(("a", None), lambda: "new") == "new"
+
+
+def test_long_expressions_are_not_kept() -> None:
+    """A parameter of a query may have megabytes."""
+    short, long = "[1, 2]", f"[{'1, ' * LONGEST_TEXT}1]"
+    assert parse_expression(short) is parse_expression(short)
+    assert parse_expression_list(short) is parse_expression_list(short)
+    assert parse_expression(long) is not parse_expression(long)
+    assert parse_expression_list(long) is not parse_expression_list(long)
