@@ -17,6 +17,7 @@ from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import OptimizeOptions
 from parts.errors import PandoError, UnknownOutcomeError
 from parts.part_name import PartName
+from parts.query_status import QueryStatus
 from parts.reader import Part
 from tests.replication.colony import Colony, Crash, Node
 
@@ -189,6 +190,18 @@ def test_quorum_repeat_of_a_block_stored_without_quorum(make_colony: MakeColony)
     two.is_frozen = False
     assert one.insert(1, [1], quorum=2, **QUICK) == 0
     assert two.keys() == [1]
+
+
+def test_killed_repeat_does_not_wait_for_its_copies(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    freeze(two)
+    assert one.insert(1, [1]) == 1
+    status = QueryStatus()
+    colony.on_wait = status.stop
+    begun = colony.now
+    assert code_of(lambda: one.insert(1, [1], quorum=2, quorum_timeout_seconds=600.0, status=status)) == 394
+    assert colony.now - begun < 10
 
 
 def test_tokens_deduplicate_across_replicas(make_colony: MakeColony) -> None:

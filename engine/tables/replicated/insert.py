@@ -136,6 +136,7 @@ class ReplicatedInsert(InsertSink):
                 self._wait_for_quorum(keeper, activation, part, is_parallel)
         deadline = self.table.services.monotonic() + self.options.quorum_timeout_seconds
         while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
+            self.options.status.check()
             if self.table.services.monotonic() >= deadline or self.table.is_stopping.is_set():
                 raise UnknownOutcomeError(
                     "UNKNOWN_STATUS_OF_INSERT",
