@@ -99,7 +99,7 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
         return QueryResult()
     table = context.engine.catalog.table(database, statement.table.table)
     check_alter_sync(table, context)
-    table.truncate()
+    table.truncate(context.status)
     return QueryResult()
 
 

@@ -25,6 +25,7 @@ from engine.tables.merging import merge_to_temporary
 from engine.tables.table import InsertOptions, OptimizeOptions, Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_name import PartName, merged_name
+from parts.query_status import QueryStatus
 from parts.reader import Part
 
 logger = logging.getLogger(__name__)
@@ -174,7 +175,7 @@ class MergeTreeTable(Table):
         self._are_merges_allowed = allowed or action != "merges"
         self.wake_merges()
 
-    def truncate(self) -> None:
+    def truncate(self, status: QueryStatus | None = None) -> None:
         """A merge under way when this runs finds its sources gone at its commit, and is given up.
 
         The blocks that were here may come again: what is gone is no duplicate.

@@ -178,8 +178,8 @@ class Table(ABC):
         """Merges now. Raises 388 (CANNOT_ASSIGN_OPTIMIZE) if nothing is to be done and ``throw_if_noop``."""
 
     @abstractmethod
-    def truncate(self) -> None:
-        """Removes all rows that are there now."""
+    def truncate(self, status: QueryStatus | None = None) -> None:
+        """Removes all rows that are there now. What has to be waited for ends with ``status``."""
 
     def check_can_drop(self) -> None:  # noqa: B027  (most tables always can)
         """Raises what would make :meth:`drop` fail, while the table still works."""

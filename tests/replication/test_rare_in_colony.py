@@ -13,8 +13,9 @@ import pytest
 import engine.system_tables.replication as replication_tables
 from coordination.memory_keeper import Fault
 from engine.tables.table import InsertOptions, OptimizeOptions
-from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
+from parts.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
+from parts.query_status import QueryStatus
 from parts.reader import Part
 from tests.replication.colony import Colony, Node
 
@@ -285,6 +286,23 @@ def test_truncate_drops_partitions_that_its_zookeeper_server_has_not_seen_yet(ma
     two.call(lambda table: table.truncate())
     colony.settle()
     assert one.keys() == two.keys() == []
+
+
+def test_killed_truncate_waits_no_longer(make_colony: MakeColony) -> None:
+    """The drop is logged and will be carried out; who asked for it need not wait till then."""
+    colony = make_colony(1)
+    (one,) = colony
+    one.insert(1, [1])
+    one.is_frozen = True
+    status = QueryStatus()
+    colony.on_wait = status.stop
+    begun = colony.now
+    with pytest.raises(CancelledError):
+        one.call(lambda table: table.truncate(status))
+    assert colony.now - begun < 10
+    one.is_frozen = False
+    colony.settle()
+    assert one.keys() == []
 
 
 def insert_blocks(node: Node, blocks: list[list[int]], **options: object) -> int:

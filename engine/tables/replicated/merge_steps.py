@@ -15,6 +15,7 @@ from coordination.merge_selector import PartFacts, max_merge_bytes, select_merge
 from engine.tables.table import OptimizeOptions
 from parts.errors import ConflictError, PandoError, UserError
 from parts.part_name import PartName, merged_name
+from parts.query_status import QueryStatus
 
 if TYPE_CHECKING:
     from engine.tables.replicated.table import ReplicatedTable
@@ -195,10 +196,10 @@ class MergeSteps:
 
     # -- TRUNCATE -----------------------------------------------------------------------------------------------
 
-    def truncate(self) -> None:
+    def truncate(self, status: QueryStatus | None = None) -> None:
         """Drops the blocks there are now, on all replicas; returns when they are gone here."""
         table = self._table
         with table.working() as (keeper, _), table.releasing_numbers():
             keeper.sync(table.paths.root)  # a server that lags would not show the newest partitions
             drop_all_partitions(keeper, table.paths, table.replica.name, clock=table.services.clock)
-        table.sync(_OPTIMIZE_SECONDS)
+        table.sync(_OPTIMIZE_SECONDS, status)

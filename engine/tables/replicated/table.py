@@ -295,8 +295,8 @@ class ReplicatedTable(Table):
     def optimize(self, options: OptimizeOptions) -> None:
         self.merge_steps.optimize(options)
 
-    def truncate(self) -> None:
-        self.merge_steps.truncate()
+    def truncate(self, status: QueryStatus | None = None) -> None:
+        self.merge_steps.truncate(status)
 
     def allow(self, action: str, allowed: bool) -> None:
         if action == "fetches":
