@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 import threading
 import time
 import uuid
@@ -339,8 +338,17 @@ def _read_some(stream: BinaryIO, size: int) -> bytes:
     return read1(size)
 
 
+def _read_up_to(stream: BinaryIO, most: int) -> bytes:
+    """In pieces, because a decompressing stream sets aside at once what is asked for: ``most`` may be any number."""
+    pieces: list[bytes] = []
+    while most > 0 and (piece := stream.read(min(most, _MOST_AT_ONCE_BYTES))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
 def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
-    query = prefix + stream.read(min(max(0, limit + 1 - len(prefix)), sys.maxsize))
+    query = prefix + _read_up_to(stream, limit + 1 - len(prefix))
     if len(query) > limit:
         raise UserError(
             "SYNTAX_ERROR", f"Max query size exceeded: the query is longer than max_query_size = {limit} bytes"

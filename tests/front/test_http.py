@@ -18,6 +18,7 @@ import pytest
 import zstandard
 
 from engine.client.http_client import HttpClient
+from engine.http.compressed_blocks import frame
 from parts.errors import CorruptionError, PandoError, UserError
 from tests.front.conftest import RunningServer
 
@@ -152,6 +153,8 @@ def test_query_text_limit(http: httpx.Client) -> None:
     query = "SELECT 1" + " " * 300_000
     assert "max_query_size" in http.post("/", content=query).text
     assert http.post("/", params={"max_query_size": 1_000_000}, content=query).text == "1\n"
+    any_size = {"max_query_size": 2**64 - 1, "decompress": 1}
+    assert http.post("/", params=any_size, content=frame(query.encode())).text == "1\n"
 
 
 def test_query_that_is_not_utf8(http: httpx.Client) -> None:
