@@ -203,7 +203,7 @@ class ExpressionParser(PrimaryParser):
             stream.next()
             if stream.peek().kind == "number":
                 text = "-" + stream.next().text
-                return self._repeated("negate", times, self._postfix(number_literal(text)))
+                return self._repeated("negate", times, self._postfix(self.number(text)))
             if stream.peek().upper in ("INF", "INFINITY") and stream.peek(1).text not in ("(", "."):
                 stream.next()
                 return self._repeated("negate", times, Literal(float("-inf")))

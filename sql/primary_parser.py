@@ -87,8 +87,7 @@ class PrimaryParser:
         stream = self.stream
         token = stream.peek()
         if token.kind == "number":
-            stream.next()
-            return number_literal(token.text)
+            return self.number(stream.next().text)
         if token.kind == "string":
             return Literal(stream.next().value)
         if token.kind == "mark":
@@ -100,6 +99,10 @@ class PrimaryParser:
         if token.is_identifier:
             return self._name()
         return stream.fail("an expression")
+
+    def number(self, text: str) -> Literal:
+        """The number that was read; before ``::`` its text, which the conversion reads as it is written."""
+        return Literal(text) if self.stream.at("::") else number_literal(text)
 
     def _mark_primary(self, text: str) -> Node:
         stream = self.stream

@@ -31,6 +31,7 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
+from sql.integer_texts import constant_integer, integer_of_text
 from sql.ranges import clamped_date, clamped_instant
 from sql.type_mapping import engine_type
 from sql.typed import Typed, cast, text
@@ -126,7 +127,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
     goal = strip_nullable(target)
     match goal:
         case IntegerType():
-            return f"CAST(pando_integer_text({sql}, '{goal.name}') AS {engine_type(goal)})"
+            return _integer(value, sql, goal)
         case FloatType():
             return cast(sql, goal)
         case DecimalType(_, scale):  # further digits are cut off, not rounded
@@ -156,6 +157,14 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case IPv6Type():
             return f"pando_ipv6({sql})"
     return _unsupported(value, target)
+
+
+def _integer(value: Typed, sql: str, goal: IntegerType) -> str:
+    known = constant_integer(value.value, goal) if isinstance(value.value, str) else None
+    if known is not None:
+        return cast(str(known), goal)
+    is_padded = isinstance(strip_nullable(value.type), FixedStringType)
+    return integer_of_text(f"coalesce(nullif({sql}, ''), '0')" if is_padded else sql, goal)
 
 
 def _constant_day(value: Typed, goal: DataType) -> date | None:
@@ -258,8 +267,6 @@ MACROS = (
     r"""pando_to_fixed(t, n) AS CASE WHEN octet_length(encode(t)) > n
         THEN error('pando:131:String too long for type FixedString(' || n || ')')
         ELSE encode(t) || encode(repeat(chr(0), n - octet_length(encode(t)))) END""",
-    r"""pando_integer_text(t, name) AS CASE WHEN t IS NULL OR regexp_full_match(t, '[+-]?[0-9]+') THEN t
-        ELSE error('pando:6:Cannot parse string ''' || t || ''' as ' || name || ': syntax error') END""",
     # A day or month beyond its last one: days flow into the next month, a wrong month gives the first date.
     r"""pando_day_of(y, m, d) AS CASE WHEN m >= 1 AND m <= 12 AND d >= 1 AND d <= 31
         THEN make_date(y, m, 1::BIGINT) + CAST(d - 1 AS INTEGER) ELSE DATE '1900-01-01' END""",

@@ -32,6 +32,7 @@ from parts.types import (
 )
 from sql.casts import cast_to, from_zone, type_argument
 from sql.functions.registry import Call, define, function
+from sql.integer_texts import constant_integer, integer_or_null
 from sql.ranges import clamped_date, clamped_instant
 from sql.scope import default_sql
 from sql.type_inference import is_date_or_time, is_number, is_string
@@ -56,8 +57,14 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
         bare = strip_nullable(target)
         if isinstance(bare, FloatType) or bare.minimum <= value.value <= bare.maximum:  # type: ignore[attr-defined]
             return Typed(cast(str(int(value.value)), bare), target, value.value)
+    if isinstance(value.value, str) and isinstance(bare := strip_nullable(target), IntegerType):
+        known = constant_integer(value.value, bare)
+        if known is not None and (not target.is_nullable or known == int(value.value)):
+            return Typed(cast(str(known), bare), target, known)
     if isinstance(strip_nullable(target), DecimalType) and value.is_literal and call.node is not None:
         value = _written_decimal(call, value)
+    if target.is_nullable and strip_nullable(value.type) == STRING and isinstance(strip_nullable(target), _SPELLED):
+        return Typed(_parsed(call, strip_nullable(target), value), target)
     sql = cast_to(replace(value, type=value.type), target, call.environment.zone)
     if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
         failure = "error('pando:349:Cannot convert NULL value to non-Nullable type')"
@@ -179,7 +186,7 @@ def _parsed(call: Call, target: DataType, value: Typed) -> str:
     if isinstance(target, DecimalType):
         return f"TRY({cast_to(Typed(f'pando_float_spelling({sql})', STRING), target)})"
     if isinstance(target, IntegerType):
-        return f"(CASE WHEN regexp_full_match({sql}, '[+-]?[0-9]+') THEN TRY_CAST({sql} AS {engine_type(target)}) END)"
+        return integer_or_null(sql, target)
     if isinstance(target, UUIDType):
         return f"unhex(replace(CAST(TRY_CAST({sql} AS UUID) AS VARCHAR), '-', ''))"
     return f"TRY({cast_to(Typed(sql, STRING), target, call.environment.zone)})"
