@@ -26,40 +26,20 @@ from parts.types import (
     NothingType,
     StringType,
     TupleType,
+    UUIDType,
+    make_nullable,
     parse_type,
     strip_nullable,
 )
-from sql.ranges import clamped_date, clamped_seconds, wrapped_day, wrapped_instant
+from sql.ranges import wrapped_day, wrapped_seconds
 from sql.text_conversion import from_text, to_text
+from sql.time_casts import to_date, to_instant
 from sql.type_inference import is_date_or_time, is_number
 from sql.type_mapping import engine_type
-from sql.typed import IntervalType, Typed, cast, quoted, text
+from sql.typed import STRING, UINT32, UINT64, IntervalType, Typed, cast, quoted, text
+from sql.zones import SERVER_ZONE
 
-SERVER_ZONE = "UTC"
 _EPOCH = "TIMESTAMP '1970-01-01'"
-
-
-def local_time(value: Typed, zone: str) -> str:
-    """A TIMESTAMP that shows the wall clock of the value's zone (``zone`` when its type names none)."""
-    type_ = strip_nullable(value.type)
-    if isinstance(type_, (DateType, Date32Type)):
-        return f"CAST({value.sql} AS TIMESTAMP)"
-    name = type_.timezone or zone  # type: ignore[attr-defined]
-    return to_zone(value.sql, name)
-
-
-def to_zone(sql: str, zone: str) -> str:
-    """From a UTC instant to the wall clock of ``zone``."""
-    if zone in ("UTC", "Etc/UTC", "GMT"):
-        return sql
-    return f"timezone({text(zone)}, timezone('UTC', CAST({sql} AS TIMESTAMP)))"
-
-
-def from_zone(sql: str, zone: str) -> str:
-    """From the wall clock of ``zone`` to the UTC instant."""
-    if zone in ("UTC", "Etc/UTC", "GMT"):
-        return sql
-    return f"timezone('UTC', timezone({text(zone)}, CAST({sql} AS TIMESTAMP)))"
 
 
 def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
@@ -109,6 +89,8 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
     if isinstance(source, IntervalType):
         source = IntegerType(64, True)
     value = Typed(value.number, source, value.value, value.is_constant)
+    if isinstance(goal, FixedStringType) and isinstance(source, (BoolType, EnumType)):
+        value, source = Typed(to_text(value, zone), STRING), STRING
     if isinstance(goal, StringType):
         return to_text(value, zone)
     if isinstance(source, (StringType, FixedStringType)):
@@ -121,11 +103,27 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
     return sql
 
 
+def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
+    """As :func:`cast_to`; a wrong text is NULL in a Nullable type, a NULL is error 349 in one that is not."""
+    from sql.text_or_null import SPELLED, text_or_null
+
+    source, goal = strip_nullable(value.type), strip_nullable(target)
+    if target.is_nullable and isinstance(source, StringType) and isinstance(goal, SPELLED):
+        return text_or_null(Typed(value.number, source), goal, zone)
+    sql = cast_to(value, target, zone)
+    if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
+        failure = "error('pando:349:Cannot convert NULL value to non-Nullable type')"
+        return f"(CASE WHEN {value.sql} IS NULL THEN {failure} ELSE {sql} END)"
+    return sql
+
+
 def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -> str:
     if isinstance(source, ArrayType) and isinstance(goal, ArrayType):
         if isinstance(strip_nullable(source.inner), NothingType):
             return cast(value.sql, goal)
-        return f"list_transform({value.sql}, lambda x: {cast_to(Typed('x', source.inner), goal.inner, zone)})"
+        if isinstance(source.inner, ArrayType) and isinstance(goal.inner, StringType):
+            raise UserError("TYPE_MISMATCH", "CAST AS Array can only be performed between same-dimensional array types")
+        return f"list_transform({value.sql}, lambda x: {cast_checked(Typed('x', source.inner), goal.inner, zone)})"
     if isinstance(source, TupleType) and isinstance(goal, TupleType) and len(source.elements) == len(goal.elements):
         parts = []
         for position, ((name, inner), (new, wanted)) in enumerate(zip(source.elements, goal.elements, strict=True), 1):
@@ -136,8 +134,10 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
 
 
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
-    if isinstance(goal, BoolType) and is_number(source):
+    if isinstance(goal, BoolType) and (is_number(source) or isinstance(source, (EnumType, IPv4Type))):
         return f"({value.sql} <> 0)"
+    if isinstance(goal, BoolType) and isinstance(source, (UUIDType, IPv6Type)):
+        return f"({value.sql} <> unhex(repeat('00', 16)))"
     if isinstance(goal, BoolType) and isinstance(source, (DateType, Date32Type)):
         return f"({value.sql} <> DATE '1970-01-01')"
     if isinstance(goal, BoolType) and isinstance(source, (DateTimeType, DateTime64Type)):
@@ -146,17 +146,26 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> s
         return _to_integer(value, source, goal, zone)
     if isinstance(goal, (FloatType, DecimalType)):
         return _to_real(value, source, goal)
+    if isinstance(source, EnumType) and isinstance(goal, (DateType, Date32Type, DateTimeType)):
+        number = f"CAST({value.sql} AS BIGINT)"
+        return wrapped_seconds(number) if isinstance(goal, DateTimeType) else _day_of_number(number, goal)
     if isinstance(goal, (DateType, Date32Type)):
-        return _to_date(value, source, goal, zone)
+        return to_date(value, source, goal, zone)
     if isinstance(goal, (DateTimeType, DateTime64Type)):
-        return _to_instant(value, source, goal, zone)
+        return to_instant(value, source, goal, zone)
     if isinstance(goal, EnumType):
         return _to_enum(value, source, goal)
-    if isinstance(goal, IPv4Type) and isinstance(source, IntegerType):
+    if isinstance(goal, IPv4Type) and isinstance(source, BoolType):
         return cast(value.sql, goal)
+    if isinstance(goal, IPv4Type) and isinstance(source, IntegerType) and not source.signed:
+        return wrap_integer(value.sql, source, UINT32)
     if isinstance(goal, IPv6Type) and isinstance(source, IPv4Type):
         return f"unhex('00000000000000000000FFFF' || lpad(to_hex({value.sql}), 8, '0'))"
     return None
+
+
+def _day_of_number(number: str, goal: DataType) -> str:
+    return wrapped_day(number) if isinstance(goal, DateType) else f"(DATE '1970-01-01' + CAST({number} AS INTEGER))"
 
 
 def _to_enum(value: Typed, source: DataType, goal: EnumType) -> str | None:
@@ -165,7 +174,11 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> str | None:
         numbers = {names[name]: number for name, number in goal.values if name in names}
         arms = " ".join(f"WHEN {old} THEN {new}" for old, new in numbers.items())
         return cast(f"CASE {value.sql} {arms} ELSE error('pando:691:Unknown element of {_plain(goal.name)}') END", goal)
-    return cast(value.sql, goal) if isinstance(source, IntegerType) else None
+    if not isinstance(source, IntegerType):
+        return None
+    known = " ".join(f"WHEN {number} THEN {number}" for _, number in goal.values)
+    failure = f"error('pando:691:Unexpected value ' || {value.sql} || ' in enum')"
+    return cast(f"CASE {value.sql} {known} ELSE CASE WHEN {value.sql} IS NOT NULL THEN {failure} END END", goal)
 
 
 def _plain(name: str) -> str:
@@ -219,7 +232,7 @@ def _to_integer(value: Typed, source: DataType, goal: IntegerType, zone: str) ->
         case EnumType(bits):
             return wrap_integer(value.sql, IntegerType(bits, True), goal)
         case IPv4Type():
-            return wrap_integer(value.sql, IntegerType(32, False), goal)
+            return cast(value.sql, goal) if goal in (UINT32, UINT64) else None
     return None
 
 
@@ -238,13 +251,27 @@ def _to_real(value: Typed, source: DataType, goal: DataType) -> str | None:
         return cast(f"trunc({value.sql}, {goal.scale})", goal)
     if goal == FloatType(32) and source == FloatType(64):
         return f"pando_narrow_float({value.sql})"
-    if is_number(source) or isinstance(source, EnumType):
+    if is_number(source) or (isinstance(source, EnumType) and isinstance(goal, FloatType)):
         return cast(value.sql, goal)
+    if isinstance(source, DateTime64Type):
+        return _real_of_instant(value.sql, source, goal)
+    if is_date_or_time(source) and isinstance(goal, DecimalType):
+        raise UserError("ILLEGAL_COLUMN", f"Illegal column {source} of first argument of a conversion to {goal}")
     if isinstance(source, (DateType, Date32Type)):
         return cast(f"({value.sql} - DATE '1970-01-01')", goal)
-    if is_date_or_time(source):
-        return cast(f"(epoch_us({value.sql}) / 1000000.0)", goal)
-    return None
+    return cast(f"(epoch_us({value.sql}) // 1000000)", goal) if isinstance(source, DateTimeType) else None
+
+
+def _real_of_instant(sql: str, source: DateTime64Type, goal: DataType) -> str:
+    """Seconds since the epoch; digits behind a decimal's scale are cut off."""
+    digits = 9 if source.precision > 6 else 6
+    ticks = f"epoch_{'ns' if digits == 9 else 'us'}({sql})"
+    if isinstance(goal, FloatType):
+        return cast(f"({ticks} / 1e{digits})", goal)
+    unit = f"CAST({10.0**-digits:.{digits}f} AS DECIMAL({digits + 1}, {digits}))"
+    exact = f"CAST({ticks} AS DECIMAL(19, 0)) * {unit}"
+    scale = goal.scale  # type: ignore[attr-defined]
+    return cast(f"trunc({exact}, {scale})" if scale < digits else f"({exact})", goal)
 
 
 def _decimal_of_float(sql: str, source: FloatType, goal: DecimalType) -> str:
@@ -257,90 +284,14 @@ def _decimal_of_float(sql: str, source: FloatType, goal: DecimalType) -> str:
     return cast(f"(CAST({units} AS DECIMAL(22, 0)) * {unit})", goal)
 
 
-# Dates ----------------------------------------------------------------------------------------------------------------
-
-
-def _to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
-    if is_date_or_time(source):
-        return _day_of_time(value, source, goal, zone)
-    if isinstance(source, BoolType):
-        return f"(DATE '1970-01-01' + CAST({value.sql} AS INTEGER))"
-    if not isinstance(source, (IntegerType, FloatType)):
-        return None
-    number = f"pando_known({value.sql})" if isinstance(source, FloatType) else value.sql
-    if isinstance(goal, DateType):
-        seconds = to_zone(f"make_timestamp({clamped_seconds(number)} * 1000000)", zone)
-        day = f"DATE '1970-01-01' + CAST({clamped_seconds(number)} AS INTEGER)"
-        return f"(CASE WHEN {number} <= 65535 THEN {day} ELSE CAST({seconds} AS DATE) END)"
-    if isinstance(source, IntegerType) and source.bits <= 16:
-        return f"(DATE '1970-01-01' + CAST({value.sql} AS INTEGER))"
-    seconds = to_zone(f"make_timestamp(pando_clamped_moment({number}) * 1000000)", zone)
-    day = f"DATE '1970-01-01' + CAST(pando_clamped_moment({number}) AS INTEGER)"
-    return f"(CASE WHEN {number} < -719528 THEN DATE '0000-01-01' WHEN {number} < 2932897 THEN {day} " + (
-        f"ELSE CAST({seconds} AS DATE) END)"
-    )
-
-
-def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> str:
-    if isinstance(source, (DateType, Date32Type)):
-        is_narrowed = isinstance(source, Date32Type) and isinstance(goal, DateType)
-        return wrapped_day(f"{value.sql} - DATE '1970-01-01'") if is_narrowed else value.sql
-    day = f"CAST({local_time(value, zone)} AS DATE)"
-    if isinstance(goal, Date32Type):
-        return day
-    if isinstance(source, DateTime64Type):
-        return wrapped_day(f"{day} - DATE '1970-01-01'")
-    return day if day == f"CAST({value.sql} AS DATE)" else clamped_date(day)
-
-
-def _to_instant(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
-    target_zone = goal.timezone or zone  # type: ignore[attr-defined]
-    engine = engine_type(goal)
-    narrow = isinstance(goal, DateTimeType)
-    if isinstance(source, (DateType, Date32Type)):
-        midnight = from_zone(f"CAST({value.sql} AS TIMESTAMP)", target_zone)
-        return wrapped_instant(midnight) if narrow else f"CAST({midnight} AS {engine})"
-    if isinstance(source, (DateTimeType, DateTime64Type)):
-        if narrow:
-            return value.sql if isinstance(source, DateTimeType) else wrapped_instant(floored_second(value.sql, source))
-        return truncated_instant(value.sql, source, goal.precision, engine)  # type: ignore[attr-defined]
-    if isinstance(source, (IntegerType, FloatType, BoolType)) and narrow:
-        number = f"pando_known({value.sql})" if isinstance(source, FloatType) else value.sql
-        return f"make_timestamp({clamped_seconds(number)} * 1000000)"
-    if isinstance(source, IntegerType):
-        seconds = f"CAST({value.sql} AS BIGINT)" if source.bits < 64 else f"pando_clamped_moment({value.sql})"
-        return f"CAST(make_timestamp({seconds} * 1000000) AS {engine})"
-    if isinstance(source, (FloatType, DecimalType)):
-        return _fractional_instant(value.sql, source, goal, engine)
-    return None
-
-
-def floored_second(sql: str, source: DateTime64Type) -> str:
-    return f"date_trunc('second', {sql})" if source.precision else sql
-
-
-def _fractional_instant(sql: str, source: DataType, goal: DataType, engine: str) -> str:
-    precision = goal.precision if isinstance(goal, DateTime64Type) else 0
-    unit = 10 ** max(0, 6 - precision)
-    if isinstance(source, FloatType):
-        micros = f"pando_clamped_units({sql}, {1000000 // unit}, {unit})"
-    else:
-        micros = (
-            f"CAST(trunc(CAST({sql} AS DECIMAL(38, {min(source.scale, 6)})) * {1000000 // unit}) AS BIGINT) * {unit}"  # type: ignore[attr-defined]
-        )
-    return f"CAST(make_timestamp({micros}) AS {engine})"
-
-
-def truncated_instant(sql: str, source: DataType, precision: int, engine: str) -> str:
-    """An instant with at most ``precision`` digits of a second."""
-    have = source.precision if isinstance(source, DateTime64Type) else 0
-    if have > precision:
-        unit = {0: "second", 3: "millisecond", 6: "microsecond"}.get(precision)
-        if unit is None:
-            step = 10 ** (6 - precision)
-            return f"CAST(make_timestamp(epoch_us({sql}) // {step} * {step}) AS {engine})"
-        return f"CAST(date_trunc('{unit}', {sql}) AS {engine})"
-    return sql if engine == engine_type(source) else f"CAST({sql} AS {engine})"
+def zoned_as(target: DataType, source: DataType) -> DataType:
+    """A target that names no zone keeps the source's."""
+    zone = getattr(source, "timezone", None)
+    bare = strip_nullable(target)
+    if zone is None or getattr(bare, "timezone", "") is not None:
+        return target
+    zoned = DateTimeType(zone) if isinstance(bare, DateTimeType) else DateTime64Type(bare.precision, zone)  # type: ignore[attr-defined]
+    return make_nullable(zoned) if target.is_nullable else zoned
 
 
 def type_argument(value: Typed, function: str) -> DataType:

@@ -20,7 +20,7 @@ from pathlib import Path
 import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
-from sql import guards, integer_texts, ranges, text_conversion, typed
+from sql import guards, instant_texts, integer_texts, ranges, text_conversion, typed
 from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
 from sql.macro_weight import Shares, check_weight, shares_of
 
@@ -30,6 +30,7 @@ _MACROS = (
     *mathematics.MACROS,
     *integer_texts.MACROS,
     *text_conversion.MACROS,
+    *instant_texts.MACROS,
     *strings.MACROS,
     *strings_search.MACROS,
     *bits_and_hashes.MACROS,

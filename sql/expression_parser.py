@@ -9,7 +9,8 @@ Source: ClickHouse documentation, "Operators".
 
 from __future__ import annotations
 
-from sql.primary_parser import PrimaryParser, number_literal
+from sql.number_literals import number_literal
+from sql.primary_parser import PrimaryParser
 from sql.query_limits import CALL_LEVELS
 from sql.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, OrderItem, Star
 

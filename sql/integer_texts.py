@@ -31,7 +31,8 @@ def constant_integer(text: str, goal: IntegerType) -> int | None:
 
 def integer_or_null(sql: str, goal: IntegerType) -> str:
     """NULL where a VARCHAR spells no integer of ``goal``."""
-    return f"(CASE WHEN regexp_full_match({sql}, '{_pattern(goal).pattern}') THEN TRY_CAST({sql} AS {engine_type(goal)}) END)"
+    spelled = f"regexp_full_match({sql}, '{_pattern(goal).pattern}')"
+    return f"(CASE WHEN {spelled} THEN TRY_CAST({sql} AS {engine_type(goal)}) END)"
 
 
 def integer_of_text(sql: str, goal: IntegerType) -> str:
@@ -54,6 +55,6 @@ MACROS = (
         WHEN regexp_full_match(t, pattern) THEN pando_low_of_digits(t)
         WHEN t = '' THEN error('pando:32:Attempt to read after eof: Cannot parse ' || name || ' from an empty String')
         WHEN regexp_full_match(t, '-[0-9]+')
-        THEN error('pando:72:Unsigned type must not contain ''-'' symbol: Cannot parse ' || name || ' from ''' || t || '''')
+        THEN error('pando:72:Unsigned type must not contain ''-'' symbol: Cannot parse ' || name || ' from ' || t)
         ELSE error('pando:6:Cannot parse string ''' || t || ''' as ' || name || ': syntax error') END""",
 )

@@ -8,17 +8,16 @@ Source: ClickHouse documentation, "Syntax" and "Window functions".
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parts.errors import UserError
 from sql import syntax_tree as tree
 from sql.dialect import TokenStream
 from sql.expression_units import unit_name
 from sql.literal_lists import literal_list
+from sql.number_literals import number_literal
 from sql.query_limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
 from sql.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Parameter, Star, Subquery
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from sql.syntax_tree import Query, WindowSpec
 
 _COUNT = re.compile(r"[+-]?[0-9]+")
-_LONGEST_NUMBER = 300
 _TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
 _UNIT_FIRST = frozenset(
     {
@@ -478,25 +476,3 @@ def at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:
         found = stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT", ")")
     stream.position = start
     return found
-
-
-def number_literal(text: str) -> Literal:
-    """The value of a number: int if it is written as one and fits 64 bits, else float.
-
-    Raises 62 for what is longer than any number.
-    """
-    if len(text) > _LONGEST_NUMBER:
-        raise UserError("SYNTAX_ERROR", f"Syntax error: {text[:40]}… is no number: it has {len(text)} characters")
-    plain = text.replace("_", "")
-    sign = -1 if plain.startswith("-") else 1
-    digits = plain.lstrip("+-")
-    if digits[:2].lower() in ("0x", "0b"):
-        value = sign * int(digits[2:], 16 if digits[1] in "xX" else 2)
-    elif digits.isdecimal() and digits.isascii():
-        value = sign * int(digits)
-    else:
-        real = float(plain)
-        if math.isinf(real):
-            raise UserError("SYNTAX_ERROR", f"The number {text[:40]} is out of range of Float64")
-        return Literal(real, text)
-    return Literal(value if -(1 << 63) <= value < (1 << 64) else float(value), text)

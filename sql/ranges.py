@@ -75,9 +75,17 @@ MACROS = (
     r"""pando_clamped_moment(x) AS CASE WHEN x < -62167219200 THEN -62167219200::BIGINT
         WHEN x > 253402300799 THEN 253402300799::BIGINT ELSE CAST(trunc(x) AS BIGINT) END""",
     r"""pando_clamped_units(x, per_second, micros) AS CASE WHEN x < -62167219200 THEN -62167219200000000::BIGINT
-        WHEN isnan(x) OR isinf(x) THEN error('pando:70:Unexpected inf or nan to integer conversion')
+        WHEN isnan(x) OR isinf(x) THEN error('pando:407:Cannot convert infinity or NaN to DateTime64')
         WHEN x >= 253402300800 THEN 253402300800000000::BIGINT - micros
         ELSE CAST(trunc(x * per_second) AS BIGINT) * micros END""",
+    r"pando_clamped_day_number(n) AS CASE WHEN n < 0 THEN 0 WHEN n > 65535 THEN 65535 ELSE n END",
+    r"pando_time_of_day(l) AS (epoch_us(l) % 86400000000 + 86400000000) % 86400000000",
+    # Microseconds of seconds; the last moment has its fraction.
+    r"""pando_moment(x, fraction) AS CASE WHEN x < -62167219200 THEN -62167219200000000::BIGINT
+        WHEN x > 253402300799 THEN 253402300799000000::BIGINT + fraction ELSE CAST(x AS BIGINT) * 1000000 END""",
+    r"""pando_float_nanoseconds(x, per_second, step) AS make_timestamp_ns(CASE WHEN isnan(x) OR isinf(x)
+        THEN error('pando:407:Cannot convert infinity or NaN to DateTime64')
+        ELSE CAST(trunc(x * per_second) AS BIGINT) * step END)""",
     r"pando_low_unsigned_wide(x) AS x & 18446744073709551615::UHUGEINT",
     r"pando_slice_bound(x) AS CAST(greatest(least(x, 4294967296), -4294967296) AS BIGINT)",
     r"""pando_known(x) AS CASE WHEN isnan(x) OR isinf(x)

@@ -31,10 +31,11 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
+from sql.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.integer_texts import constant_integer, integer_of_text
 from sql.ranges import clamped_date, clamped_instant
-from sql.type_mapping import engine_type
 from sql.typed import Typed, cast, text
+from sql.zones import local_time
 
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DAYS: dict[type[DataType], tuple[date, date]] = {
@@ -76,8 +77,6 @@ def to_text(value: Typed, zone: str) -> str:
 
 
 def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> str:
-    from sql.casts import local_time
-
     local = local_time(value, zone)
     if isinstance(type_, DateTimeType) or type_.precision == 0:
         return f"CAST({local} AS VARCHAR)"
@@ -134,18 +133,16 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
             kept = r"'\.\d*', ''" if scale == 0 else rf"'(\.\d{{{scale}}})\d+', '\1'"
             return cast(f"regexp_replace({sql}, {kept})", goal)
         case BoolType():
-            return cast(sql, goal)
+            return f"pando_bool({sql})"
         case DateType():
             return clamped_date(f"pando_day({sql}, 'Date')")
         case Date32Type():
             return f"pando_day({sql}, 'Date32')"
         case DateTimeType():
-            return clamped_instant(f"date_trunc('second', {_instant(sql, goal.timezone or zone)})")
+            return clamped_instant(f"date_trunc('second', {instant_of_text(sql, goal.timezone or zone, fine=False)})")
         case DateTime64Type(precision, own):
-            if precision > 6:
-                utc = (own or zone) in ("UTC", "Etc/UTC", "GMT")
-                return f"CAST({sql} AS TIMESTAMP_NS)" if utc else _unsupported(value, target)
-            return f"date_trunc('microsecond', {_instant(sql, own or zone)})"
+            instant = instant_of_text(sql, own or zone, fine=True)
+            return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
         case FixedStringType(length):
             return f"pando_to_fixed({sql}, {length})"
         case UUIDType():
@@ -179,13 +176,10 @@ def _constant_day(value: Typed, goal: DataType) -> date | None:
     return day if first <= day <= last else None
 
 
-def _instant(sql: str, zone: str) -> str:
-    """The UTC instant of a text: a wall clock of ``zone``, unless it is a Unix time or ends in Z."""
-    from sql.casts import from_zone
-
-    read = f"pando_instant({sql})"
-    local = from_zone(read, zone)
-    return read if local == read else f"(CASE WHEN pando_is_utc({sql}) THEN {read} ELSE {local} END)"
+def cut_second(instant: str, precision: int) -> str:
+    """The digits of a second that the type has."""
+    step = 10 ** (6 - precision)
+    return instant if step == 1 else f"make_timestamp(epoch_us({instant}) // {step} * {step})"
 
 
 def _unsupported(value: Typed, target: DataType) -> str:
@@ -220,7 +214,7 @@ MACROS = (
             pando_ipv6_elided(pando_ipv6_words(h)), '^:([^:])', '\1'), '([^:]):$', '\1') END)[1]""",
     r"""pando_ipv6_hexadecimal(t) AS CASE WHEN contains(t, '.')
         THEN CASE WHEN contains(t, ':') THEN regexp_replace(t, '[^:]*$', '') ELSE '::ffff:' END
-            || list_transform([pando_ipv4(regexp_extract(t, '[^:]*$'))],
+            || list_transform([pando_try_ipv4(regexp_extract(t, '[^:]*$'))],
                 lambda v: to_hex(v >> 16) || ':' || to_hex(v & 65535))[1]
         ELSE t END""",
     r"pando_ipv6_groups(t) AS list_filter(string_split(t, ':'), lambda g: g <> '' OR contains(t, ':'))",
@@ -232,10 +226,11 @@ MACROS = (
     r"""pando_ipv6_packed(t, groups) AS CASE WHEN t IS NULL THEN NULL
         WHEN len(string_split(t, '::')) <= 2
             AND regexp_full_match(array_to_string(groups, ':'), '([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}')
-        THEN unhex(array_to_string(list_transform(groups, lambda g: lpad(g, 4, '0')), ''))
-        ELSE error('pando:676:Cannot parse IPv6 from ''' || t || '''') END""",
-    r"""pando_ipv6(t) AS list_transform([t], lambda s: list_transform([pando_ipv6_hexadecimal(s)], lambda n:
+        THEN unhex(array_to_string(list_transform(groups, lambda g: lpad(g, 4, '0')), '')) END""",
+    r"""pando_try_ipv6(t) AS list_transform([t], lambda s: list_transform([pando_ipv6_hexadecimal(s)], lambda n:
         list_transform([pando_ipv6_all(n)], lambda g: pando_ipv6_packed(n, g))[1])[1])[1]""",
+    r"""pando_ipv6(t) AS list_transform([t], lambda whole: coalesce(pando_try_ipv6(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:676:Cannot parse IPv6 from ''' || whole || '''') AS BLOB) END))[1]""",
     r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
     r"""pando_exponent(t) AS
         regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
@@ -273,31 +268,25 @@ MACROS = (
     r"""pando_split_day(t) AS CASE
         WHEN regexp_full_match(t, '[0-9]{8}') THEN pando_day_of(TRY_CAST(left(t, 4) AS BIGINT),
             TRY_CAST(substr(t, 5, 2) AS BIGINT), TRY_CAST(substr(t, 7, 2) AS BIGINT))
-        WHEN regexp_full_match(t, '[0-9]{4}[^0-9][0-9]{1,2}[^0-9][0-9]{1,2}(?:[ T].*)?') THEN pando_day_of(
+        WHEN regexp_full_match(t, '[0-9]{4}[^0-9][0-9]{1,2}[^0-9][0-9]{1,2}(?:[ T]([0-9]{2}:){2}[0-9]{2}([.][0-9]+)?)?')
+        THEN pando_day_of(
             TRY_CAST(left(t, 4) AS BIGINT), TRY_CAST(regexp_extract(t, '^.{5}([0-9]+)', 1) AS BIGINT),
             TRY_CAST(regexp_extract(t, '^.{5}[0-9]+.([0-9]+)', 1) AS BIGINT)) END""",
     r"""pando_try_day(t) AS CASE WHEN strlen(t) = 10 AND t[5] = '-'
         THEN coalesce(TRY_CAST(t AS DATE), pando_split_day(t)) ELSE pando_split_day(t) END""",
     r"""pando_day(t, name) AS CASE WHEN t IS NULL THEN NULL
         ELSE coalesce(pando_try_day(t), error('pando:38:Cannot parse ' || name || ' from ''' || t || '''')) END""",
-    r"""pando_try_wall_clock(t) AS CASE
-        WHEN regexp_full_match(t, '[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2})?')
-        THEN TRY_CAST(t AS TIMESTAMP) END""",
-    r"""pando_try_unix(t) AS CASE WHEN regexp_full_match(t, '[0-9]{5,}')
-        THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS DOUBLE)) * 1000000) END""",
     r"""pando_float_spelling(t) AS CASE
         WHEN regexp_full_match(t, '[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|(?i)[+-]?(inf|infinity|nan)')
         THEN t END""",
-    r"""pando_instant(t) AS CASE
-        WHEN t IS NULL OR regexp_full_match(t, '\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?Z?')
-        THEN CAST(rtrim(t, 'Z') AS TIMESTAMP)
-        WHEN regexp_full_match(t, '\d{5,10}') THEN make_timestamp(CAST(t AS BIGINT) * 1000000)
-        ELSE error('pando:41:Cannot parse DateTime from ''' || t || '''') END""",
-    r"pando_is_utc(t) AS regexp_full_match(t, '\d{5,10}') OR t LIKE '%Z'",
-    r"""pando_ipv4(t) AS CASE WHEN t IS NULL OR regexp_full_match(t, '(\d{1,3}\.){3}\d{1,3}')
-        THEN CAST(CAST(split_part(t, '.', 1) AS UTINYINT) AS UINTEGER) * 16777216
-           + CAST(CAST(split_part(t, '.', 2) AS UTINYINT) AS UINTEGER) * 65536
-           + CAST(CAST(split_part(t, '.', 3) AS UTINYINT) AS UINTEGER) * 256
-           + CAST(CAST(split_part(t, '.', 4) AS UTINYINT) AS UINTEGER)
-        ELSE error('pando:675:Cannot parse IPv4 from ''' || t || '''') END""",
+    r"""pando_try_ipv4(t) AS CASE
+        WHEN regexp_full_match(t, '(25[0-5]|2[0-4]\d|[01]?\d?\d)(\.(25[0-5]|2[0-4]\d|[01]?\d?\d)){3}')
+        THEN CAST(split_part(t, '.', 1) AS UINTEGER) * 16777216 + CAST(split_part(t, '.', 2) AS UINTEGER) * 65536
+           + CAST(split_part(t, '.', 3) AS UINTEGER) * 256 + CAST(split_part(t, '.', 4) AS UINTEGER) END""",
+    r"""pando_ipv4(t) AS list_transform([t], lambda whole: coalesce(pando_try_ipv4(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:675:Cannot parse IPv4 from ''' || whole || '''') AS UINTEGER) END))[1]""",
+    r"""pando_try_bool(t) AS CASE WHEN lower(t) IN ('1', 'true', 't', 'yes', 'y', 'on', 'enable', 'enabled') THEN true
+        WHEN lower(t) IN ('0', 'false', 'f', 'no', 'n', 'off', 'disable', 'disabled') THEN false END""",
+    r"""pando_bool(t) AS list_transform([t], lambda whole: coalesce(pando_try_bool(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:467:Cannot parse boolean value here: ' || whole) AS BOOLEAN) END))[1]""",
 )

@@ -1,6 +1,7 @@
 """The functions of queries, one family a module; importing this package fills the table of ``registry``."""
 
 from sql.functions import (
+    accurate_casts,
     aggregates,
     arithmetic,
     array_values,
@@ -21,6 +22,7 @@ from sql.functions import (
 from sql.functions.registry import function_names, function_traits
 
 __all__ = [
+    "accurate_casts",
     "aggregates",
     "arithmetic",
     "array_values",

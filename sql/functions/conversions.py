@@ -8,7 +8,6 @@ from dataclasses import replace
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
-    BoolType,
     DataType,
     Date32Type,
     DateTime64Type,
@@ -30,13 +29,12 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
-from sql.casts import cast_to, from_zone, type_argument
+from sql.casts import cast_checked, cast_to, type_argument, zoned_as
 from sql.functions.registry import Call, define, function
-from sql.integer_texts import constant_integer, integer_or_null
-from sql.ranges import clamped_date, clamped_instant
+from sql.integer_texts import constant_integer
 from sql.scope import default_sql
+from sql.text_or_null import text_or_null
 from sql.type_inference import is_date_or_time, is_number, is_string
-from sql.type_mapping import engine_type
 from sql.typed import BOOL, STRING, UINT32, IntervalType, Typed, cast, literal, text
 
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]
@@ -50,7 +48,7 @@ def cast_function(call: Call) -> Typed:
 
 
 def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
-    target = _with_zone(target, strip_nullable(value.type))
+    target = zoned_as(target, strip_nullable(value.type))
     if value.type == target:
         return value
     if isinstance(strip_nullable(target), (IntegerType, FloatType)) and isinstance(value.value, int):
@@ -63,23 +61,7 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
             return Typed(cast(str(known), bare), target, known)
     if isinstance(strip_nullable(target), DecimalType) and value.is_literal and call.node is not None:
         value = _written_decimal(call, value)
-    if target.is_nullable and strip_nullable(value.type) == STRING and isinstance(strip_nullable(target), _SPELLED):
-        return Typed(_parsed(call, strip_nullable(target), value), target)
-    sql = cast_to(replace(value, type=value.type), target, call.environment.zone)
-    if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
-        failure = "error('pando:349:Cannot convert NULL value to non-Nullable type')"
-        sql = f"(CASE WHEN {value.sql} IS NULL THEN {failure} ELSE {sql} END)"
-    return Typed(sql, target)
-
-
-def _with_zone(target: DataType, source: DataType) -> DataType:
-    """A target that names no zone keeps the source's."""
-    zone = getattr(source, "timezone", None)
-    bare = strip_nullable(target)
-    if zone is None or getattr(bare, "timezone", "") is not None:
-        return target
-    zoned = DateTimeType(zone) if isinstance(bare, DateTimeType) else DateTime64Type(bare.precision, zone)  # type: ignore[attr-defined]
-    return make_nullable(zoned) if target.is_nullable else zoned
+    return Typed(cast_checked(value, target, call.environment.zone), target)
 
 
 def _written_decimal(call: Call, value: Typed) -> Typed:
@@ -90,53 +72,6 @@ def _written_decimal(call: Call, value: Typed) -> Typed:
     if isinstance(node, Literal) and node.text and isinstance(node.value, float) and "e" not in node.text.lower():
         return Typed(text(node.text.replace("_", "")), STRING, node.text, True)
     return value
-
-
-@function("accurateCastOrNull", 2, nulls=False)
-def accurate_cast_or_null(call: Call) -> Typed:
-    target = type_argument(call.args[1], call.name)
-    if isinstance(target, LowCardinalityType):
-        raise UserError("NOT_IMPLEMENTED", f"accurateCastOrNull to {target} is not supported")
-    return Typed(accurate(call, call.args[0], strip_nullable(target)), make_nullable(target))
-
-
-def accurate(call: Call, value: Typed, target: DataType) -> str:
-    """The value in ``target``, NULL where it is not exactly that."""
-    source = strip_nullable(value.type)
-    value = Typed(value.number, source)
-    if is_string(source) and isinstance(target, _SPELLED):
-        return _parsed(call, target, value)
-    if is_number(source) and is_number(target):
-        return _accurate_number(call, value, target)
-    if is_number(source) and isinstance(target, (DateType, DateTimeType)):
-        return f"(CASE WHEN {value.sql} >= 0 THEN {cast_to(value, target, call.environment.zone)} END)"
-    return cast_to(value, target, call.environment.zone)
-
-
-_SPELLED = (
-    IntegerType, FloatType, DecimalType, BoolType, DateType, Date32Type, DateTimeType, DateTime64Type, UUIDType,
-    IPv4Type, IPv6Type,
-)  # fmt: skip
-
-
-def _accurate_number(call: Call, value: Typed, target: DataType) -> str:
-    source, sql, engine = value.type, value.sql, engine_type(target)
-    match source, target:
-        case FloatType(), IntegerType():
-            return f"(CASE WHEN {sql} = trunc({sql}) THEN TRY_CAST({sql} AS {engine}) END)"
-        case FloatType(64), FloatType(32):
-            return f"(CASE WHEN CAST(TRY_CAST({sql} AS FLOAT) AS DOUBLE) = {sql} THEN TRY_CAST({sql} AS FLOAT) END)"
-        case ((IntegerType() | BoolType()), IntegerType()):
-            return f"TRY_CAST({sql} AS {engine})"
-        case IntegerType(), FloatType():
-            real = cast(sql, target)
-            return f"(CASE WHEN TRY_CAST({real} AS HUGEINT) = CAST({sql} AS HUGEINT) THEN {real} END)"
-        case DecimalType(), IntegerType():
-            whole = f"CAST(trunc({sql}) AS HUGEINT)"
-            return cast(f"pando_checked({whole}, {target.minimum}::HUGEINT, {target.maximum}::HUGEINT)", target)
-        case _, DecimalType():
-            return f"TRY({cast_to(value, target, call.environment.zone)})"
-    return cast_to(value, target, call.environment.zone)
 
 
 @function("toString", (1, 2))
@@ -171,35 +106,12 @@ def _to(target: DataType) -> Callable[[Call], Typed]:
     return build
 
 
-def _parsed(call: Call, target: DataType, value: Typed) -> str:
-    """What a String spells, or NULL."""
-    sql = f"decode({value.sql})" if isinstance(value.type, FixedStringType) else value.sql
-    if isinstance(target, DateType):
-        return clamped_date(f"pando_try_day({sql})")
-    if isinstance(target, Date32Type):
-        return f"pando_try_day({sql})"
-    if isinstance(target, DateTimeType):
-        clock = from_zone(f"pando_try_wall_clock({sql})", target.timezone or call.environment.zone)
-        return f"coalesce({clamped_instant(clock)}, pando_try_unix({sql}))"
-    if isinstance(target, FloatType):
-        return f"TRY_CAST(pando_float_spelling({sql}) AS {engine_type(target)})"
-    if isinstance(target, DecimalType):
-        return f"TRY({cast_to(Typed(f'pando_float_spelling({sql})', STRING), target)})"
-    if isinstance(target, IntegerType):
-        return integer_or_null(sql, target)
-    if isinstance(target, UUIDType):
-        return f"unhex(replace(CAST(TRY_CAST({sql} AS UUID) AS VARCHAR), '-', ''))"
-    return f"TRY({cast_to(Typed(sql, STRING), target, call.environment.zone)})"
-
-
 def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
-        if kind == "Default":
-            return _or_default(call, target)
         if not is_string(value.type):
             raise call.wrong_type(0, "String")
-        parsed = _parsed(call, target, value)
+        parsed = text_or_null(value, target, call.environment.zone, basic=True)
         if kind == "Null":
             return Typed(parsed, make_nullable(target))
         default = "DATE '1900-01-01'" if isinstance(target, Date32Type) else default_sql(target)
@@ -208,29 +120,17 @@ def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
     return build
 
 
-def _or_default(call: Call, target: DataType) -> Typed:
-    """Also of numbers: the default where the value is not exactly one of the type."""
-    default = default_sql(target)
-    if len(call.args) > 1:
-        if call.args[1].type != target:
-            raise UserError(
-                "BAD_ARGUMENTS",
-                f"{call.name}: the default must be {target} like the result, not {call.args[1].type}: convert it",
-            )
-        default = call.args[1].sql
-    return Typed(f"coalesce({accurate(call, call.args[0], target)}, {default})", target)
-
-
 for _type in [*_INTEGERS, FloatType(32), FloatType(64)]:
     define(f"to{_type.name}", _to(_type), 1)
     for _kind in ("Zero", "Null"):
         define(f"to{_type.name}Or{_kind}", _or(_type, _kind), 1)
-    define(f"to{_type.name}OrDefault", _or(_type, "Default"), (1, 2), nulls=False)
 for _type, _name in (
     (DateType(), "Date"),
     (UUIDType(), "UUID"),
     (Date32Type(), "Date32"),
     (DateTimeType(), "DateTime"),
+    (IPv4Type(), "IPv4"),
+    (IPv6Type(), "IPv6"),
 ):
     for _kind in ("Zero", "Null"):
         define(f"to{_name}Or{_kind}", _or(_type, _kind), 1)
@@ -252,16 +152,28 @@ def to_date_time(call: Call) -> Typed:
     return Typed(cast_to(value, type_, call.environment.zone), type_)
 
 
+def _date_time64_or(kind: str) -> Callable[[Call], Typed]:
+    return lambda call: _or(DateTime64Type(_precision(call), call.constant_zone(2)), kind)(call)
+
+
+def _precision(call: Call) -> int:
+    precision = call.constant_int(1)
+    if not 0 <= precision <= 9:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {precision} of DateTime64 must be from 0 to 9")
+    return precision
+
+
+for _kind in ("Zero", "Null"):
+    define(f"toDateTime64Or{_kind}", _date_time64_or(_kind), (2, 3))
+
+
 @function("toDateTime64", (2, 3))
 def to_date_time64(call: Call) -> Typed:
     zone = call.constant_zone(2)
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
-    precision = call.constant_int(1)
-    if not 0 <= precision <= 9:
-        raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {precision} of DateTime64 must be from 0 to 9")
-    type_ = DateTime64Type(precision, zone)
+    type_ = DateTime64Type(_precision(call), zone)
     return Typed(cast_to(value, type_, call.environment.zone), type_)
 
 

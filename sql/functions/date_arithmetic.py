@@ -5,9 +5,7 @@ clock unit becomes a DateTime."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
-from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
 from parts.types import (
@@ -16,15 +14,17 @@ from parts.types import (
     DateTime64Type,
     DateTimeType,
     DateType,
+    DecimalType,
     FloatType,
     strip_nullable,
 )
-from sql.casts import cast_to, from_zone, local_time
+from sql.casts import cast_to, wrap_integer
 from sql.expression_units import normalized_unit
 from sql.functions.registry import Call, define, function
 from sql.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
 from sql.type_inference import is_date_or_time, is_number, is_string
 from sql.typed import INT32, INT64, IntervalType, Typed, cast
+from sql.zones import epoch_offset, from_zone, local_time, to_zone
 
 _MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
 _DAYS = {"Day": 1, "Week": 7}
@@ -40,6 +40,8 @@ def zone_of(value: Typed, call: Call) -> str:
 
 def add_number(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
     """``date + n`` days, ``time + n`` seconds."""
+    if isinstance(number.type, DecimalType):
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"A {number.type} cannot be added to a {value.type}: convert it")
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
     return add_units(call, value, whole(number), unit, sign)
 
@@ -92,6 +94,10 @@ def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
     type_: DataType = value.type
     step = f"to_microseconds({count} * {_MICROS[unit]})"
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)
+    if fine and isinstance(type_, (DateType, Date32Type)):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name} cannot be used with {type_}: it has no {unit.lower()}s"
+        )
     if isinstance(type_, (DateType, Date32Type)):
         target = DateTimeType() if isinstance(type_, DateType) and not fine else DateTime64Type(fine)
         value = Typed(cast_to(value, target, call.environment.zone), target)
@@ -112,13 +118,24 @@ def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: str, nanosecond
 
 
 def difference(call: Call, left: Typed, right: Typed) -> Typed:
-    """``a - b``: days between dates, seconds between times."""
-    dates = (DateType, Date32Type)
-    if isinstance(left.type, dates) and isinstance(right.type, dates):
+    """``a - b``: days between dates, seconds between times; those of DateTime wrap around as Int32."""
+    if isinstance(left.type, DateType) and isinstance(right.type, DateType):
         return Typed(cast(f"({left.sql} - {right.sql})", INT32), INT32)
+    times = (DateTimeType, DateTime64Type)
+    if not isinstance(left.type, times) or not isinstance(right.type, times):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT",
+            f"Illegal types {left.type} and {right.type} of arguments of function minus: use dateDiff",
+        )
     if isinstance(left.type, DateTimeType) and isinstance(right.type, DateTimeType):
-        return Typed(cast(f"((epoch_us({left.sql}) - epoch_us({right.sql})) // 1000000)", INT32), INT32)
-    raise UserError("NOT_IMPLEMENTED", f"Difference of {left.type} and {right.type} is not supported: use dateDiff")
+        seconds = f"((epoch_us({left.sql}) - epoch_us({right.sql})) // 1000000)"
+        return Typed(wrap_integer(seconds, INT64, INT32), INT32)
+    fine = max(getattr(side.type, "precision", 0) for side in (left, right))
+    digits, clock = (9, "epoch_ns") if fine > 6 else (6, "epoch_us")
+    unit = f"CAST({10.0**-digits:.{digits}f} AS DECIMAL({digits + 1}, {digits}))"
+    type_ = DecimalType(18, fine)
+    sides = (f"CAST({clock}({side.sql}) AS HUGEINT)" for side in (left, right))
+    return Typed(cast(f"(CAST(({' - '.join(sides)}) AS DECIMAL(20, 0)) * {unit})", type_), type_)
 
 
 # Functions ------------------------------------------------------------------------------------------------------------
@@ -126,7 +143,7 @@ def difference(call: Call, left: Typed, right: Typed) -> Typed:
 
 def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value = _as_time(call, 0)
+        value = _as_time(call, 0, reads_text=True)
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
         return add_units(call, value, whole(call.args[1]), unit, sign)
@@ -134,9 +151,9 @@ def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
     return build
 
 
-def _as_time(call: Call, position: int) -> Typed:
+def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
     value = call.args[position]
-    if is_string(value.type):
+    if reads_text and is_string(value.type):
         type_ = DateTime64Type(3)
         return Typed(cast_to(value, type_, call.environment.zone), type_)
     if not is_date_or_time(value.type):
@@ -205,24 +222,41 @@ def _stable_micros(call: Call, position: int, zone: str | None) -> str:
     return f"(epoch_us({_instant(call, position)}) - {epoch_offset(own) * 1000000})"
 
 
-def epoch_offset(zone: str) -> int:
-    """Seconds between UTC and the zone's clock when the epoch began."""
-    shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()
-    return int(shift.total_seconds())
+# Of a wall clock: the number of the unit, and how far in it is.
+_AGES = {
+    "Year": ("year({clock})", "month({clock}) * 32 + day({clock})"),
+    "Quarter": ("year({clock}) * 4 + quarter({clock})", "(month({clock}) - 1) % 3 * 32 + day({clock})"),
+    "Month": ("year({clock}) * 12 + month({clock})", "day({clock})"),
+    "Week": ("(CAST(date_trunc('week', {clock}) AS DATE) - DATE '1970-01-05') // 7", "0"),
+    "Day": ("(CAST({clock} AS DATE) - DATE '1970-01-01')", "0"),
+}
 
 
 @function("age", (3, 4))
 def age(call: Call) -> Typed:
+    """Whole units between two times: the borders between their wall clocks, but for a last unit that is not full."""
     unit = _unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
         later, earlier = (_stable_micros(call, position, zone) for position in (2, 1))
         return Typed(f"CAST(trunc(({later} - {earlier}) / 3600000000.0) AS BIGINT)", INT64)
-    if unit in _MICROS:
-        first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
-    else:
-        first, second = (_local(call, position, zone) for position in (1, 2))
-    return Typed(f"CAST(date_sub('{unit.lower()}', {first}, {second}) AS BIGINT)", INT64)
+    first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
+    if unit not in _AGES:
+        return Typed(f"CAST(date_sub('{unit.lower()}', {first}, {second}) AS BIGINT)", INT64)
+    clocks = (f"CAST({_local(call, position, zone)} AS TIMESTAMP)" for position in (1, 2))
+    bound = f"struct_pack(i := {first}, j := {second}, l := {next(clocks)}, m := {next(clocks)})"
+    return Typed(f"list_transform([{bound}], lambda p: {_age_of_bound(unit)})[1]", INT64)
+
+
+def _age_of_bound(unit: str) -> str:
+    """From the instants ``p.i`` and ``p.j`` and their wall clocks ``p.l`` and ``p.m``."""
+    number, rest = _AGES[unit]
+    left, right = (f"(({rest.format(clock=c)}) * 86400000000 + pando_time_of_day({c}))" for c in ("p.l", "p.m"))
+    not_full = f"CASE WHEN p.i <= p.j THEN {left} > {right} ELSE {right} > {left} END"
+    if unit == "Week":  # ClickHouse compares the weekdays in the order of the arguments
+        not_full = f"(isodow(p.l) > isodow(p.m) OR (isodow(p.l) = isodow(p.m) AND {not_full}))"
+    borders = f"({number.format(clock='p.m')}) - ({number.format(clock='p.l')})"
+    return f"CAST({borders} + CASE WHEN NOT {not_full} THEN 0 WHEN p.i <= p.j THEN -1 ELSE 1 END AS BIGINT)"
 
 
 def _instant(call: Call, position: int) -> str:
@@ -308,7 +342,7 @@ def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None =
     is_date = isinstance(value.type, (DateType, Date32Type))
     zone = zone or zone_of(value, call)
     own = getattr(value.type, "timezone", None)
-    local = local_time(value, zone) if is_date or own else from_or_to(value, zone)
+    local = local_time(value, zone) if is_date else to_zone(value.sql, zone)
     if unit in _MONTHS or unit == "Week":
         return Typed(_start_of_calendar(local, unit, count), DateType())
     if is_date and unit == "Day" and count == 1:
@@ -324,12 +358,6 @@ def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None =
         type_ = DateTimeType(own)
         return Typed(cast(from_zone(start, zone), type_), type_)
     return _start_of_clock(value, local, unit, count, zone)
-
-
-def from_or_to(value: Typed, zone: str) -> str:
-    from sql.casts import to_zone
-
-    return to_zone(value.sql, zone)
 
 
 def _start_of_calendar(local: str, unit: str, count: int) -> str:

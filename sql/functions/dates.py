@@ -13,23 +13,40 @@ from parts.types import (
     DateTimeType,
     DateType,
     FloatType,
-    IntegerType,
 )
-from sql.casts import cast_to, from_zone, local_time
-from sql.functions.date_arithmetic import clamped, epoch_offset, is_aligned_unit, truncate, zone_of
+from sql.casts import cast_to
+from sql.functions.date_arithmetic import clamped, is_aligned_unit, truncate, zone_of
 from sql.functions.registry import Call, define, function
-from sql.ranges import clamped_instant
+from sql.ranges import clamped_date, clamped_instant
 from sql.type_inference import is_date_or_time, is_number, is_string
 from sql.typed import INT64, STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
+from sql.zones import epoch_offset, from_zone, local_time
+
+_READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
 
 
 def _time(call: Call, position: int = 0) -> Typed:
     value = call.args[position]
-    if is_string(value.type):
+    if is_string(value.type) and call.name in _READS_TEXT:
         value = Typed(cast_to(value, DateTimeType(), call.environment.zone), DateTimeType())
     if not is_date_or_time(value.type):
         raise call.wrong_type(position, "Date or DateTime")
     return value
+
+
+def _clock(call: Call, position: int = 0) -> Typed:
+    """A value with a time of day."""
+    value = _time(call, position)
+    if isinstance(value.type, (DateType, Date32Type)):
+        raise call.wrong_type(position, "DateTime or DateTime64: a date has no time of day")
+    return value
+
+
+def _check_zone(call: Call, value: Typed) -> None:
+    if len(call.args) > 1 and isinstance(call.args[-1].value, str) and isinstance(value.type, (DateType, Date32Type)):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a time zone goes with DateTime and DateTime64, not {value.type}"
+        )
 
 
 def _local(call: Call) -> str:
@@ -46,9 +63,14 @@ def _local(call: Call) -> str:
 
 def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
+        if call.name in _CLOCK_PARTS:
+            _clock(call)
         return Typed(cast(expression.format(_local(call)), type_), type_)
 
     return build
+
+
+_CLOCK_PARTS = frozenset({"toHour", "toMinute", "toSecond", "toMillisecond"})
 
 
 for _names, _expression, _type in (
@@ -71,10 +93,17 @@ for _names, _expression, _type in (
     ("toRelativeYearNum", "year({0})", UINT16),
     ("toRelativeMonthNum", "(year({0}) * 12 + month({0}))", UINT32),
     ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
-    ("toRelativeDayNum", "pando_clamped_seconds(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
-    ("toDaysSinceYearZero TO_DAYS", "(CAST({0} AS DATE) - DATE '0000-01-01')", UINT32),
+    ("toRelativeDayNum", "pando_clamped_day_number(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
 ):  # fmt: skip
     define(_names, _part(_expression, _type), (1, 2), any_case=_names.split()[-1].isupper())
+
+
+@function("toDaysSinceYearZero TO_DAYS", (1, 2), any_case=True)
+def to_days_since_year_zero(call: Call) -> Typed:
+    """ClickHouse takes the day of an instant in UTC, whatever its zone and the one that is given."""
+    call.constant_zone(1)
+    day = f"CAST({_time(call).sql} AS DATE)"
+    return Typed(cast(f"({day} - DATE '0000-01-01')", UINT32), UINT32)
 
 
 def _relative(seconds: int) -> Callable[[Call], Typed]:
@@ -83,7 +112,8 @@ def _relative(seconds: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = _time(call)
         if isinstance(value.type, (DateType, Date32Type)):
-            value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
+            zone = call.constant_zone(1) or call.environment.zone
+            value = Typed(cast_to(value, DateTime64Type(0), zone), DateTime64Type(0))
         moved = epoch_offset(call.constant_zone(1) or zone_of(value, call))
         shift = 86400 - moved if moved % 3600 and seconds == 3600 else 0
         ticks = f"(epoch_us({value.sql}) + {shift * 1000000})" if shift else f"epoch_us({value.sql})"
@@ -127,8 +157,10 @@ def to_week(call: Call) -> Typed:
 
 def _start(unit: str, count: int = 1) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value = _time(call)
-        if isinstance(value.type, (DateType, Date32Type)) and unit in ("Second", "Minute", "Hour", "Day"):
+        value = _clock(call) if unit in ("Minute", "Hour") else _time(call)
+        if unit != "Day":
+            _check_zone(call, value)
+        if isinstance(value.type, (DateType, Date32Type)) and unit == "Day":
             value = Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
         zone = call.constant_zone(1)
         is_aligned = is_aligned_unit(unit, zone or zone_of(value, call))
@@ -159,7 +191,9 @@ def to_start_of_second(call: Call) -> Typed:
 
 @function("toStartOfISOYear", (1, 2))
 def to_start_of_iso_year(call: Call) -> Typed:
-    fourth = f"make_date(isoyear({_local(call)}), 1, 4)"
+    _check_zone(call, _time(call))
+    day = clamped_date(f"CAST({_local(call)} AS DATE)")
+    fourth = f"make_date(isoyear({day}), 1, 4)"
     return clamped(Typed(f"CAST(date_trunc('week', {fourth}) AS DATE)", DateType()), Date32Type())
 
 
@@ -173,6 +207,7 @@ def to_start_of_week(call: Call) -> Typed:
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2), any_case=True)
 def to_last_day_of_month(call: Call) -> Typed:
+    _check_zone(call, _time(call))
     return clamped(Typed(f"last_day({_local(call)})", DateType()), Date32Type())
 
 
@@ -188,7 +223,8 @@ def to_time_zone(call: Call) -> Typed:
 
 @function("timeZoneOf timezoneOf", 1)
 def time_zone_of(call: Call) -> Typed:
-    return literal(getattr(call.args[0].type, "timezone", None) or call.environment.zone)
+    value = _clock(call)
+    return literal(value.type.timezone or call.environment.zone)  # type: ignore[attr-defined]
 
 
 @function("fromUnixTimestamp FROM_UNIXTIME", (1, 3), any_case=True)
@@ -210,8 +246,21 @@ def _from_unix(scale: int) -> Callable[[Call], Typed]:
 
 define("fromUnixTimestamp64Milli", _from_unix(3), (1, 2))
 define("fromUnixTimestamp64Micro", _from_unix(6), (1, 2))
-define("toUnixTimestamp64Milli", lambda c: Typed(f"(epoch_us({c.args[0].sql}) // 1000)", IntegerType(64, True)), 1)
-define("toUnixTimestamp64Micro", lambda c: Typed(f"epoch_us({c.args[0].sql})", IntegerType(64, True)), 1)
+
+
+def _to_unix(step: int) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if not isinstance(value.type, DateTime64Type):
+            raise call.wrong_type(0, "DateTime64")
+        micros = f"(epoch_ns({value.sql}) // 1000)" if value.type.precision > 6 else f"epoch_us({value.sql})"
+        return Typed(f"({micros} // {step})" if step > 1 else micros, INT64)
+
+    return build
+
+
+define("toUnixTimestamp64Milli", _to_unix(1000), 1)
+define("toUnixTimestamp64Micro", _to_unix(1), 1)
 
 
 @function("makeDate MAKEDATE", (2, 3), any_case=True)
@@ -295,9 +344,9 @@ def _translated(call: Call, pattern: str, table: dict[str, str]) -> str:
     return "".join(result)
 
 
-@function("formatDateTime DATE_FORMAT", (1, 3), any_case=True)
+@function("formatDateTime DATE_FORMAT", (2, 3), any_case=True)
 def format_date_time(call: Call) -> Typed:
-    pattern = _translated(call, call.constant_text(1), _FORMAT) if len(call.args) > 1 else "%Y-%m-%d %H:%M:%S"
+    pattern = _translated(call, call.constant_text(1), _FORMAT)
     value = _time(call)
     if len(call.args) > 2:
         zone = call.constant_zone(2)
@@ -317,11 +366,14 @@ def date_name(call: Call) -> Typed:
         pattern = "%A"
     if pattern is None:
         raise UserError("NOT_IMPLEMENTED", f"dateName of {call.args[0].value!r} is not supported")
-    return Typed(f"strftime({local_time(_time(call, 1), call.environment.zone)}, {text(pattern)})", STRING)
+    value = _clock(call, 1) if unit in ("Hour", "Minute", "Second") else _time(call, 1)
+    return Typed(f"strftime({local_time(value, call.environment.zone)}, {text(pattern)})", STRING)
 
 
 @function("monthName", 1, any_case=True)
 def month_name(call: Call) -> Typed:
+    if isinstance(call.args[0].type, Date32Type):
+        raise call.wrong_type(0, "Date, DateTime or DateTime64")
     return Typed(f"monthname({_local(call)})", STRING)
 
 

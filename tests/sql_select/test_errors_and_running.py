@@ -38,7 +38,10 @@ def rows(query: str, **options: object) -> list[tuple[object, ...]]:
     ("query", "code", "words"),
     [
         ("SELECT", 62, "position"), ("SELECT a FROM", 62, "Expected"), ("SELECT (1", 62, "position 10"),
-        ("SELECT 1 1", 62, ""),
+        ("SELECT 1 1", 62, ""), ("SELECT 1e400", 62, "1e400"),
+        ("SELECT -1::UInt8", 72, "-1"), ("SELECT 1.5::Int32", 6, "1.5"), ("SELECT toUInt8('')", 32, "UInt8"),
+        ("SELECT accurateCast(300, 'UInt8')", 70, "UInt8"), ("SELECT CAST(5 AS Enum8('a' = 1))", 691, "5"),
+        ("SELECT toHour(toDate('2020-01-01'))", 43, "time of day"), ("SELECT toDateTime('12345')", 41, "12345"),
         ("SELECT a FROM t WHERE", 62, ""), ("SELECT nope FROM t", 47, "nope"), ("SELECT nope(1)", 46, "nope"),
         ("SELECT lenght(s) FROM t", 46, "length"), ("SELECT a FROM missing", 60, "missing"),
         ("SELECT length(1)", 43, "length"), ("SELECT length()", 42, "length"), ("SELECT 'a' + 1", 43, "String"),
