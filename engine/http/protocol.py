@@ -12,6 +12,7 @@ A request tells its connection other time-outs through ``scope["state"]["connect
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from http import HTTPStatus
@@ -229,7 +230,8 @@ class Connection(HttpToolsProtocol):
         logger.info("a request is refused: %s", error)
         self.transport.write(refusal(status, error))
         if self.transport.can_write_eof():
-            self.transport.write_eof()
+            with contextlib.suppress(OSError):  # the client has gone meanwhile
+                self.transport.write_eof()
         # The rest is read and dropped for a moment: closed at once, the client might lose the answer.
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
