@@ -62,6 +62,12 @@ def join_row(opener: str, texts: Sequence[pa.Array], separator: str, closer: str
     return pc.binary_join_element_wise(*pieces, "")
 
 
+def let_go(texts: list[pa.Array]) -> None:
+    """Freed one by one: tens of thousands at once would hold the interpreter."""
+    while texts:
+        texts.pop()
+
+
 # TabSeparated and CSV -------------------------------------------------------------------------------------------------
 
 
@@ -84,6 +90,7 @@ def write_tsv(
     for batch in slices(batches):
         texts = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
         yield raw_bytes(join_row("", texts, "\t", "\n"))
+        let_go(texts)
 
 
 def tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:
@@ -106,6 +113,7 @@ def write_csv(
         arrays = flat_arrays([batch.column(i) for i in range(batch.num_columns)], [type_ for _, type_ in original])
         texts = [_csv_texts(array, type_, options) for array, (_, type_) in zip(arrays, columns, strict=True)]
         yield raw_bytes(join_row("", texts, separator, "\n"))
+        let_go(texts)
 
 
 def flat_columns(columns: Columns) -> list[tuple[str, DataType]]:
@@ -149,8 +157,8 @@ def write_values(
     first = True
     for batch in slices(batches):
         texts = [render_quoted(batch.column(i), type_, options) for i, (_, type_) in enumerate(columns)]
-        rows = raw_bytes(join_row(",(", texts, ",", ")"))
-        yield rows[1:] if first else rows
+        yield raw_bytes(join_row(",(", texts, ",", ")"), skip=int(first))
+        let_go(texts)
         first = False
 
 
