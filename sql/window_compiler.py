@@ -46,8 +46,9 @@ def compile_window(compiler: ExpressionCompiler, node: Function) -> Typed:
     if name in _SHIFTS:
         return _shift(compiler, node, args, spec, over)
     if name in _PICKS:
-        position = f", {args[1].sql}" if name == "nth_value" else ""
-        return _with_default(Typed(f"{name}({args[0].sql}{position}){over}", strip_low(args[0])))
+        # ClickHouse's are any and anyLast, which pass over NULL; nth_value counts it.
+        beside = f", {args[1].sql}" if name == "nth_value" else " IGNORE NULLS" if args[0].type.is_nullable else ""
+        return _with_default(Typed(f"{name}({args[0].sql}{beside}){over}", strip_low(args[0])))
     if find_combined(name) is None:
         raise UserError("UNKNOWN_FUNCTION", f"Unknown window function {name}")
     return compile_aggregate(compiler, replace(node, window=None), empty_possible=True, over=over)

@@ -167,7 +167,7 @@ def _group_array_sorted(call: Call) -> Typed:
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "groupArraySorted needs a parameter: groupArraySorted(n)(x)"
         )
-    items = f"list_sort(list_filter(list({call.args[0].sql}){F}, lambda x: x IS NOT NULL))"
+    items = f"list_sort(list_filter(list({D}{call.args[0].sql}){F}, lambda x: x IS NOT NULL))"
     return Typed(f"{items}[1:{size}]", ArrayType(_element(call.args[0].type)))
 
 
@@ -175,7 +175,7 @@ def _group_array_sorted(call: Call) -> Typed:
 def _top_k(call: Call) -> Typed:
     value, size = call.args[0], _size(call) or 10
     pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
-    counted = f"list_transform(map_entries(histogram({value.sql}){F}), lambda e: {pair})"
+    counted = f"list_transform(map_entries(histogram({D}{value.sql}){F}), lambda e: {pair})"
     top = f"list_transform(list_sort({counted})[1:{size}], lambda e: e.v)"
     return Typed(top, ArrayType(value.type))
 
@@ -201,7 +201,10 @@ def _bits(name: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not isinstance(value.type, IntegerType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name} takes an integer, not {value.type}")
-        return Typed(cast(f"{name}({value.sql}){F}", value.type), value.type)
+        bits = f"{name}({D}{value.sql}){F}"
+        if name == "bit_and":  # of nothing: all bits
+            bits = f"coalesce({bits}, {-1 if value.type.signed else value.type.maximum})"
+        return Typed(cast(bits, value.type), value.type)
 
     return build
 
@@ -216,7 +219,7 @@ for _name, _engine in (("groupBitAnd", "bit_and"), ("groupBitOr", "bit_or"), ("g
 def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         values = ", ".join(cast(_number(call, position).sql, FLOAT64) for position in range(arity))
-        return Typed(f"{name}({values}){F}", FLOAT64)
+        return Typed(f"{name}({D}{values}){F}", FLOAT64)
 
     return build
 
@@ -245,21 +248,21 @@ def _level(call: Call, position: int = 0) -> float:
 def _interpolated(value: Typed, level: float) -> Typed:
     """Linear interpolation between the two nearest values; of dates and times in their own units."""
     if isinstance(value.type, DateType):
-        days = f"quantile_cont(CAST({value.sql} - DATE '1970-01-01' AS DOUBLE), {level!r}){F}"
+        days = f"quantile_cont({D}CAST({value.sql} - DATE '1970-01-01' AS DOUBLE), {level!r}){F}"
         return Typed(f"(DATE '1970-01-01' + CAST(trunc({days}) AS INTEGER))", value.type)
     if is_date_or_time(value.type):
-        seconds = f"quantile_cont(CAST(epoch_us({value.sql}) AS DOUBLE), {level!r}){F}"
+        seconds = f"quantile_cont({D}CAST(epoch_us({value.sql}) AS DOUBLE), {level!r}){F}"
         return Typed(f"make_timestamp(CAST(trunc({seconds} / 1000000) AS BIGINT) * 1000000)", value.type)
     if isinstance(value.type, DecimalType):
-        return Typed(cast(f"quantile_cont({value.sql}, {level!r}){F}", value.type), value.type)
+        return Typed(cast(f"quantile_cont({D}{value.sql}, {level!r}){F}", value.type), value.type)
     if not is_number(value.type):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for a quantile")
-    return Typed(f"quantile_cont({cast(value.sql, FLOAT64)}, {level!r}){F}", FLOAT64)
+    return Typed(f"quantile_cont({D}{cast(value.sql, FLOAT64)}, {level!r}){F}", FLOAT64)
 
 
 def _exact(value: Typed, level: float) -> Typed:
     """The value at the position level * n of the sorted ones."""
-    items = f"list_sort(list({value.sql}){F})"
+    items = f"list_sort(list({D}{value.sql}){F})"
     position = f"least(CAST(floor({level!r} * len({items})) AS BIGINT), len({items}) - 1) + 1"
     return Typed(f"list_extract({items}, {position})", value.type)
 

@@ -1,9 +1,12 @@
 """``+ - * / %`` and their kin: ClickHouse's widening result types, with wrap-around at 64 bits.
 
 Below 64 bits the result type always has room. At 64 bits DuckDB would refuse an overflow, so the fast operation is
-tried and, where it fails, the low 64 bits of the exact 128-bit result are taken."""
+taken for numbers that are small enough, and for others the low 64 bits of the exact 128-bit result. (To try the fast
+one and to catch its error costs some hundred times as much: DuckDB then goes through the vector row by row.)"""
 
 from __future__ import annotations
+
+from math import isqrt
 
 from parts.errors import UserError
 from parts.types import (
@@ -36,35 +39,59 @@ def _is_integer(type_: DataType) -> bool:
     return isinstance(type_, (IntegerType, BoolType))
 
 
-_LONGEST_WRITTEN_TWICE = 500
+_LONGEST_WRITTEN_THRICE = 500
 _MOST_SUMMANDS = 64
 
 
-def wrapped(operator: str, left: str, right: str, type_: IntegerType, *, may_overflow: bool) -> str:
-    """``left operator right`` in ``type_``, wrapping around if it can overflow."""
-    fast = f"({cast(left, type_)} {operator} {cast(right, type_)})"
-    if not may_overflow:
-        return fast
-    wide = "HUGEINT" if type_.signed or operator != "*" else "UHUGEINT"
-    exact = f"(CAST({left} AS {wide}) {operator} CAST({right} AS {wide}))"
-    if wide == "UHUGEINT":
-        slow = f"CAST({exact} & 18446744073709551615::UHUGEINT AS UBIGINT)"
+def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> str:
+    """``left operator right`` in ``type_`` of 64 bits, wrapping around where it overflows."""
+    fast = f"({cast(left.sql, type_)} {operator} {cast(right.sql, type_)})"
+    wide = [f"CAST({value.sql} AS HUGEINT)" for value in (left, right)]
+    sizes = [_magnitude(value) or 2**64 for value in (left, right)]
+    if operator == "*" and not type_.signed and min(sizes) >= 2**63:
+        slow = f"pando_product({wide[0]}, {wide[1]})"
     else:
-        slow = wrap_64(exact, type_)
-    if len(fast) > _LONGEST_WRITTEN_TWICE:  # a sum of sums would double with every operand
+        slow = wrap_64(f"({wide[0]} {operator} {wide[1]})", type_)
+    bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
+    if None in bounds or len(fast) > _LONGEST_WRITTEN_THRICE:  # a sum of sums would grow threefold with every operand
         return slow
     if any(word in fast for word in ("SELECT", "random()", "uuid()", "OVER (", "error(")):
         return slow
-    return f"coalesce(TRY({fast}), {slow})"
+    conditions = " AND ".join(bound for bound in bounds if bound)
+    return f"(CASE WHEN {conditions} THEN {fast} ELSE {slow} END)" if conditions else slow
+
+
+def _magnitude(value: Typed) -> int | None:
+    """The most that the value can be, or its opposite; None for a column of 64 bits."""
+    if value.is_literal and isinstance(value.value, int):
+        return abs(value.value)
+    type_ = as_integer(value.type)
+    return None if type_.bits == 64 else max(-type_.minimum, type_.maximum)
+
+
+def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> str | None:
+    """The condition under which the operation cannot overflow for ``own``; "" for always, None for never."""
+    given, beside = _magnitude(own), _magnitude(other)
+    if given is not None:
+        return "" if given <= type_.maximum else None
+    if operator == "*":
+        most = isqrt(type_.maximum) if beside is None else type_.maximum // max(beside, 1)
+    else:
+        most = type_.maximum // 2 if beside is None else type_.maximum - beside
+    if most < 0:
+        return None
+    return f"{own.sql} BETWEEN -{most} AND {most}" if as_integer(own.type).signed else f"{own.sql} <= {most}::UBIGINT"
 
 
 def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     left, right = call.args
     summands = () if operator == "*" else (*_summands(left), *_summands(right, operator))
-    if summands and type_.bits == 64 and len(left.sql) + len(right.sql) > _LONGEST_WRITTEN_TWICE:
+    if summands and type_.bits == 64 and len(left.sql) + len(right.sql) > _LONGEST_WRITTEN_THRICE:
         return _long_sum(summands, type_)
-    widths = max(as_integer(left.type).bits, as_integer(right.type).bits)
-    sql = wrapped(operator, left.sql, right.sql, type_, may_overflow=widths == 64)
+    if max(as_integer(left.type).bits, as_integer(right.type).bits) == 64:
+        sql = _wrapped(operator, left, right, type_)
+    else:
+        sql = f"({cast(left.sql, type_)} {operator} {cast(right.sql, type_)})"
     return Typed(sql, type_, summands=(sql, summands))
 
 
@@ -232,13 +259,12 @@ def int_div_or_zero(call: Call) -> Typed:
 def _int_div(call: Call, zero: str) -> Typed:
     left, right = call.args
     kind = _kinds(call)
-    if kind == "other" or (kind == "decimal" and not _is_integer(right.type)):
+    if kind == "other":
         raise _illegal(call)
-    if kind == "float":
-        quotient = f"pando_float_quotient({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})"
-        return Typed(cast(quotient, INT64), INT64)
-    if kind == "decimal":
-        raise UserError("NOT_IMPLEMENTED", "intDiv of decimals is not supported")
+    if kind != "integer":
+        type_ = IntegerType(_bits(left.type), True)
+        quotient = _float_quotient(call, zero, type_) if kind == "float" else _decimal_quotient(call, zero)
+        return Typed(cast(quotient, type_), type_)
     a, b = as_integer(left.type), as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
     divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
@@ -246,12 +272,53 @@ def _int_div(call: Call, zero: str) -> Typed:
     if not a.signed and not b.signed:
         wide = "UBIGINT"
     dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
+    if zero == "zero" and type_.signed and not right.is_literal:
+        divisor = _no_least_by_minus_one(dividend, divisor, type_)
     quotient = f"(CAST({dividend} AS {wide}) // CAST({divisor} AS {wide}))"
     if wide == "HUGEINT":
         sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
     else:
         sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
     return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+
+
+def _no_least_by_minus_one(dividend: str, divisor: str, type_: IntegerType) -> str:
+    """The divisor, or NULL where the quotient of the least number and -1 has no room."""
+    return f"(CASE WHEN {dividend} = ({type_.minimum + 1} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)"
+
+
+def _bits(type_: DataType) -> int:
+    if isinstance(type_, FloatType):
+        return type_.bits
+    if isinstance(type_, DecimalType):
+        return 32 if type_.precision <= 9 else 64
+    return as_integer(type_).bits
+
+
+def _float_quotient(call: Call, zero: str, type_: IntegerType) -> str:
+    left, right = (cast(arg.sql, FLOAT64) for arg in call.args)
+    quotient = f"pando_float_quotient({left}, {right}, {float(type_.maximum)!r})"
+    return quotient if zero == "error" else f"(CASE WHEN {right} = 0 THEN 0 ELSE {quotient} END)"
+
+
+def _decimal_quotient(call: Call, zero: str) -> str:
+    """Of Decimals (or one and an integer) by their units; HUGEINT."""
+    scales = []
+    for value in call.args:
+        if isinstance(value.type, DecimalType) and value.type.precision > 18:
+            raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
+        scales.append(value.type.scale if isinstance(value.type, DecimalType) else 0)
+    units = [
+        f"CAST(CAST({value.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT)"
+        if scale
+        else f"CAST({value.sql} AS HUGEINT)"
+        for value, scale in zip(call.args, scales, strict=True)
+    ]
+    scale = max(scales)
+    dividend, divisor = (f"{unit} * {10 ** (scale - own)}" for unit, own in zip(units, scales, strict=True))
+    if zero == "zero":
+        return f"(CASE WHEN {call.args[1].sql} = 0 THEN 0 ELSE ({dividend}) // nullif({divisor}, 0) END)"
+    return f"(({dividend}) // {_nonzero(Typed(f'({divisor})', INT64))})"
 
 
 def _as_signed(sql: str, own: IntegerType, other: IntegerType) -> str:
@@ -280,6 +347,8 @@ def _modulo(call: Call, zero: str) -> Typed:
         left = Typed(cast_to(left, days, call.environment.zone), days)
         call = Call(call.name, (left, right), call.environment)
     kind = _kinds(call)
+    if zero == "zero" and any(isinstance(type_, DecimalType) for type_ in call.types):
+        raise _illegal(call)
     if kind == "float":
         return Typed(f"pando_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
     if kind != "integer":
@@ -299,7 +368,10 @@ def _modulo(call: Call, zero: str) -> Typed:
 @function("positiveModulo positive_modulo pmod", 2)
 def positive_modulo(call: Call) -> Typed:
     left, right = call.args
-    if _kinds(call) != "integer":
+    kind = _kinds(call)
+    if kind == "float":
+        return Typed(f"pando_positive_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
+    if kind != "integer":
         raise _illegal(call)
     type_ = IntegerType(as_integer(right.type).bits, False)
     a, b = f"CAST({left.sql} AS HUGEINT)", f"abs(CAST({_nonzero(right)} AS HUGEINT))"
@@ -357,12 +429,17 @@ def _common_divisor(call: Call, name: str) -> Typed:
 
 
 MACROS = (
+    # The low 64 bits of a product of 128, which HUGEINT has no room for: one factor goes in halves.
+    """pando_product(a, b) AS pando_low_unsigned((a & 4294967295) * b
+        + (((a >> 32) * b) & 4294967295) * 4294967296)""",
     "pando_divide(a, b) AS a / b",
-    r"""pando_float_quotient(a, b) AS CASE WHEN b = 0
+    r"""pando_float_quotient(a, b, most) AS CASE WHEN b = 0 OR abs(trunc(a / b)) > most
         THEN error('pando:153:Cannot perform integer division, because it will produce infinite or too large number')
         WHEN isnan(a) OR isnan(b) OR abs(a) >= 9223372036854775808.0 OR abs(b) >= 9223372036854775808.0
         THEN error('pando:153:Cannot perform integer division on infinite or too large floating point numbers')
         ELSE trunc(a / b) END""",
     # ClickHouse's rule, which differs from C's fmod where the quotient has more digits than a float.
     "pando_float_modulo(a, b) AS a - trunc(a / b) * b",
+    r"""pando_positive_float_modulo(a, b) AS CASE WHEN pando_float_modulo(a, b) < 0
+        THEN pando_float_modulo(a, b) + abs(b) ELSE pando_float_modulo(a, b) END""",
 )

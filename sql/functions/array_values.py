@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parts.types import ArrayType, FloatType, NullableType, strip_nullable
+from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
+from sql.casts import wrap_64
 from sql.functions.arrays import Mapped, array_type, or_default
 from sql.functions.registry import Call, define, function
 from sql.type_inference import as_integer, difference_type, is_integer, is_number, sum_result
@@ -54,7 +55,8 @@ def _values(call: Call) -> Typed:
 def array_sum(call: Call) -> Typed:
     values = _values(call)
     type_ = sum_result(strip_nullable(values.type.inner))  # type: ignore[attr-defined]
-    return Typed(cast(f"coalesce(list_sum({values.sql}), 0)", type_), type_)
+    total = f"coalesce(list_sum({values.sql}), 0)"
+    return Typed(wrap_64(total, type_) if isinstance(type_, IntegerType) else cast(total, type_), type_)
 
 
 @function("arrayAvg", (1, None), nulls=False)
@@ -73,14 +75,19 @@ def array_product(call: Call) -> Typed:
     if not is_number(inner):
         raise call.wrong_type(0, "an array of numbers")
     if not is_integer(inner):
-        return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN list_product({values.sql}) ELSE 0.0::DOUBLE END)", FLOAT64)
+        product = f"list_product({values.sql})"
+        if isinstance(inner, DecimalType):  # which has no zero below zero
+            product += " + 0.0::DOUBLE"
+        return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN {product} ELSE 0.0::DOUBLE END)", FLOAT64)
     signed = as_integer(inner).signed
     wide, low = ("HUGEINT", "signed") if signed else ("UHUGEINT", "unsigned_wide")
     product = (
         f"list_reduce(list_transform({values.sql}, lambda q: CAST(q AS {wide})), "
         f"lambda p, q: CAST(pando_low_{low}(p * q) AS {wide}))"
     )
-    return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN CAST({product} AS DOUBLE) ELSE 0.0::DOUBLE END)", FLOAT64)
+    narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
+    product = f"CAST(CAST({product} AS {narrow}) AS DOUBLE)"
+    return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN {product} ELSE 0.0::DOUBLE END)", FLOAT64)
 
 
 def _list_extreme(name: str) -> Callable[[Call], Typed]:

@@ -82,20 +82,36 @@ def has(call: Call) -> Typed:
 
 @function("hasAll", 2)
 def has_all(call: Call) -> Typed:
-    first, second = _two_arrays(call)
-    return Typed(f"list_has_all({first}, {second})", UINT8, is_condition=True)
+    """NULL is found by NULL, NaN by nothing."""
+    first, second, inner = _two_arrays(call)
+    found = f"list_has_all({first}, {second})"
+    if isinstance(strip_nullable(inner), FloatType):
+        found += f" AND len(list_filter({second}, lambda q: isnan(q))) = 0"
+    if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
+        found += f" AND ({_has_null(first)} OR NOT {_has_null(second)})"
+    return Typed(f"({found})", UINT8, is_condition=True)
+
+
+def _has_null(array: str) -> str:
+    return f"(list_count({array}) < len({array}))"
 
 
 @function("hasAny", 2)
 def has_any(call: Call) -> Typed:
-    first, second = _two_arrays(call)
-    return Typed(f"list_has_any({first}, {second})", UINT8, is_condition=True)
+    """NULL is found by NULL, NaN by nothing."""
+    first, second, inner = _two_arrays(call)
+    known = f"list_filter({second}, lambda q: NOT isnan(q))" if isinstance(strip_nullable(inner), FloatType) else second
+    found = f"list_has_any({first}, {known})"
+    if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
+        found = f"({found} OR ({_has_null(first)} AND {_has_null(second)}))"
+    return Typed(found, UINT8, is_condition=True)
 
 
-def _two_arrays(call: Call) -> tuple[str, str]:
+def _two_arrays(call: Call) -> tuple[str, str, DataType]:
     common = supertype([array_type(call, 0), array_type(call, 1)])
     zone = call.environment.zone
-    return convert(call.args[0], common, zone), convert(call.args[1], common, zone)
+    assert isinstance(common, ArrayType)
+    return convert(call.args[0], common, zone), convert(call.args[1], common, zone), common.inner
 
 
 @function("indexOf", 2, nulls=False)

@@ -34,6 +34,7 @@ class Combined:
     conditional: bool = False
     distinct: bool = False
     or_null: bool = False
+    or_default: bool = False
 
 
 def find_combined(name: str) -> Combined | None:
@@ -50,6 +51,7 @@ def find_combined(name: str) -> Combined | None:
                     inner.conditional or suffix == "If",
                     inner.distinct or suffix == "Distinct",
                     inner.or_null or suffix == "OrNull",
+                    inner.or_default or suffix == "OrDefault",
                 )
     for suffix in _UNSUPPORTED:
         if name.endswith(suffix) and find_combined(name[: -len(suffix)]) is not None:
@@ -82,6 +84,7 @@ def compile_aggregate(rows: ExpressionCompiler, node: Function, *, empty_possibl
         filters=filters,
         distinct=distinct,
         or_null=combined.or_null,
+        or_default=combined.or_default,
         empty_possible=empty_possible,
         over=over,
     )
@@ -96,6 +99,7 @@ def build_aggregate(
     filters: Sequence[str] = (),
     distinct: bool = False,
     or_null: bool = False,
+    or_default: bool = False,
     empty_possible: bool = False,
     over: str = "",
 ) -> Typed:
@@ -104,7 +108,7 @@ def build_aggregate(
     if any(strip_nullable(arg.type) == NOTHING for arg in plain):
         if rule.name in ("count", "uniq", "uniqExact"):
             return Typed("CAST(0 AS UBIGINT)", find_aggregate("count").build(Call("count", (), rows.environment)).type)  # type: ignore[union-attr]
-        return literal(None)
+        return Typed(f"any_value(NULL){over}", literal(None).type)
     nullable = any(arg.type.is_nullable for arg in plain)
     bare = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in plain)
     if rule.name == "uniqExact":
@@ -112,6 +116,8 @@ def build_aggregate(
         if len(bare) > 1:  # DuckDB counts a row of NULLs, ClickHouse none with a NULL in it
             own = (f"{arg.sql} IS NOT NULL" for arg, given in zip(bare, plain, strict=True) if given.type.is_nullable)
             filters = [*filters, *own]
+    if rule.name == "anyLast" and nullable:
+        filters = [*filters, f"{plain[0].sql} IS NOT NULL"]
     value = rule.build(Call(rule.name, bare, rows.environment, params))
     condition = f" FILTER (WHERE {' AND '.join(filters)})" if filters else ""
     sql = value.sql.replace(DISTINCT_MARK, "DISTINCT " if distinct else "").replace(FILTER_MARK, condition + over)
@@ -120,6 +126,8 @@ def build_aggregate(
         type_ = make_nullable(type_)
     composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
-        default = "CAST('nan' AS DOUBLE)" if rule.empty_nan and type_ == FLOAT64 else default_sql(type_)
+        default = (
+            "CAST('nan' AS DOUBLE)" if rule.empty_nan and not or_default and type_ == FLOAT64 else default_sql(type_)
+        )
         sql = f"coalesce({sql}, {default})"
     return Typed(sql, type_)

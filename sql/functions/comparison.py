@@ -6,16 +6,24 @@ constant string beside another type is read as a value of that type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from parts.errors import UserError
-from parts.types import BoolType, DataType, FixedStringType, FloatType, strip_nullable
+from parts.types import (
+    BoolType,
+    DataType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    make_nullable,
+    strip_nullable,
+)
 from sql.casts import convert
 from sql.constant_text import constant_text_as
 from sql.functions.registry import Call, define, function
 from sql.text_conversion import to_text
-from sql.type_inference import is_number, is_string, supertype
-from sql.typed import UINT8, Typed
+from sql.type_inference import decimal_width, is_number, is_string, supertype
+from sql.typed import FLOAT64, UINT8, Typed
 
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
@@ -133,8 +141,24 @@ def least(call: Call) -> Typed:
     return _pick(call, "least")
 
 
+def _picked_type(types: Sequence[DataType]) -> DataType:
+    """A Decimal stays what it is beside an integer, and is a float beside one; a Bool is a number."""
+    bare = [strip_nullable(type_) for type_ in types]
+    decimals = [type_ for type_ in bare if isinstance(type_, DecimalType)]
+    if decimals and any(isinstance(type_, FloatType) for type_ in bare):
+        picked: DataType = FLOAT64
+    elif decimals and all(is_number(type_) for type_ in bare):
+        width = decimal_width(max(type_.precision for type_ in decimals))
+        picked = DecimalType(width, max(type_.scale for type_ in decimals))
+    elif all(isinstance(type_, BoolType) for type_ in bare):
+        picked = UINT8
+    else:
+        return supertype(types)
+    return make_nullable(picked) if any(type_.is_nullable for type_ in types) else picked
+
+
 def _pick(call: Call, name: str) -> Typed:
-    type_ = supertype(call.types)
+    type_ = _picked_type(call.types)
     zone = call.environment.zone
     values = [convert(arg, type_, zone) for arg in call.args]
     # NULLs are passed over, in both engines.

@@ -55,9 +55,6 @@ def sign(call: Call) -> Typed:
 # Rounding -------------------------------------------------------------------------------------------------------------
 
 
-_MOST_FLOAT_DIGITS = 300
-
-
 def _digits(call: Call) -> int:
     digits = call.constant_int(1, 0)
     if not -32768 <= digits <= 32767:
@@ -65,54 +62,84 @@ def _digits(call: Call) -> int:
     return digits
 
 
-def _rounding(integer: str, real: Callable[[str, int], str]) -> Callable[[Call], Typed]:
-    """``integer`` rounds a HUGEINT ``{0}`` to the unit ``{1}``; ``real`` rounds a float or decimal to digits."""
+def _rounding(function: str, integer: str, decimal: str) -> Callable[[Call], Typed]:
+    """``integer`` rounds ``{x}`` to the unit ``{unit}`` as ClickHouse does, ``decimal`` a HUGEINT ``{0}`` to ``{1}``;
+    ``function`` rounds a float to a whole number."""
 
     def build(call: Call) -> Typed:
         value, digits = call.args[0], _digits(call)
         if isinstance(value.type, (IntegerType, BoolType)):
-            type_ = as_integer(value.type)
-            if digits >= 0:
-                return Typed(value.sql, value.type)
-            unit = 10**-digits if digits > -19 else 10**19
-            rounded = wrap_64(integer.format(f"CAST({value.sql} AS HUGEINT)", unit), IntegerType(64, type_.signed))
-            sql = wrap_integer(rounded, IntegerType(64, type_.signed), type_)
-            return Typed(f"({sql} <> 0)" if isinstance(value.type, BoolType) else sql, value.type)
+            return value if digits >= 0 else _rounded_integer(integer, value, 10**-digits)
         if isinstance(value.type, DecimalType):
             if digits >= value.type.scale:
                 return value
             if digits < value.type.scale - 38:
                 return Typed(cast(f"({value.sql} * 0)", value.type), value.type)
-            return Typed(cast(_decimal(call, value, digits), value.type), value.type)
+            return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
-        if digits > _MOST_FLOAT_DIGITS:
-            return value
-        return Typed(cast(real(value.sql, max(digits, -_MOST_FLOAT_DIGITS)), value.type), value.type)
-
-    def _decimal(call: Call, value: Typed, digits: int) -> str:
-        assert isinstance(value.type, DecimalType)
-        shift = min(value.type.scale - digits, 38)
-        unscaled = f"CAST({value.sql} * {10**value.type.scale} AS HUGEINT)"
-        rounded = integer.format(unscaled, 10**shift)
-        scale = value.type.scale
-        unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
-        return f"(CAST({rounded} AS DECIMAL({37 - scale}, 0)) * {unit})"
+        return Typed(cast(_rounded_float(function, value.sql, digits), value.type), value.type)
 
     return build
 
 
-def _scaled(function: str) -> Callable[[str, int], str]:
-    def real(sql: str, digits: int) -> str:
-        if digits == 0:
-            return f"{function}({sql})"
-        unit = float(10 ** min(abs(digits), 308))
-        return (
-            f"({function}({sql} * {unit!r}) / {unit!r})" if digits > 0 else f"({function}({sql} / {unit!r}) * {unit!r})"
+def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
+    """In the value's own type, wrapping around at its limits; C++ computes narrow numbers as Int32."""
+    type_ = as_integer(value.type)
+    if unit > type_.maximum:
+        return Typed(
+            f"({value.sql} <> {value.sql})" if isinstance(value.type, BoolType) else f"({value.sql} * 0)", value.type
         )
+    wide = IntegerType(64, True)
 
-    return real
+    def wrap(sql: str, goal: IntegerType) -> str:
+        if goal.bits == 64:
+            return f"CAST({wrap_64(sql, goal)} AS HUGEINT)"
+        return cast(wrap_integer(sql, wide, goal), wide)
 
+    own = f"CAST({value.sql} AS {'HUGEINT' if type_.bits == 64 else 'BIGINT'})"
+    shifted = wrap(f"({own} - {unit})", type_) if type_.signed else own
+    half_up = wrap(
+        f"(CASE WHEN {own} < 0 THEN {shifted} ELSE {own} END + {unit // 2})",
+        type_ if type_.bits >= 32 else IntegerType(32, True),
+    )
+    down = f"CASE WHEN {own} < 0 THEN {wrap(f'({own} - {unit - 1})', type_)} ELSE {own} END" if type_.signed else own
+    up = f"CASE WHEN {own} > 0 THEN {wrap(f'({own} + {unit - 1})', type_)} ELSE {own} END"
+    rounded = template.format(x=own, unit=unit, half_up=half_up, down=down, up=up)
+    if type_.bits == 64:
+        sql = wrap_64(rounded, type_)
+    else:
+        sql = wrap_integer(rounded, wide, type_)
+    return Typed(f"({sql} <> 0)" if isinstance(value.type, BoolType) else sql, value.type)
+
+
+def _rounded_decimal(template: str, value: Typed, digits: int) -> str:
+    assert isinstance(value.type, DecimalType)
+    scale = value.type.scale
+    rounded = template.format(
+        f"CAST(CAST({value.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT)", 10 ** min(scale - digits, 38)
+    )
+    unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
+    return f"(CAST({rounded} AS DECIMAL({37 - scale}, 0)) * {unit})"
+
+
+def _rounded_float(function: str, sql: str, digits: int) -> str:
+    """ClickHouse's powers of ten end at the greatest UInt64."""
+    unit = float(min(10 ** abs(digits), 2**64 - 1))
+    if digits == 0:
+        return f"{function}({sql})"
+    return f"({function}({sql} * {unit!r}) / {unit!r})" if digits > 0 else f"({function}({sql} / {unit!r}) * {unit!r})"
+
+
+_TRUNC_INTEGER = "(({x}) // {unit} * {unit})"
+_FLOOR_INTEGER = "(({down}) // {unit} * {unit})"
+_CEIL_INTEGER = "(({up}) // {unit} * {unit})"
+_HALF_AWAY_INTEGER = "({half_up} // {unit} * {unit})"
+_HALF_EVEN_INTEGER = (
+    "(CASE WHEN {half_up} % {unit} = 0 "
+    "THEN (({half_up} // {unit} + CASE WHEN {x} < 0 THEN 1 ELSE 0 END) & -2) * {unit} "
+    "ELSE {half_up} // {unit} * {unit} END)"
+)
 
 _HALF_AWAY = "(CASE WHEN {0} < 0 THEN -((-{0} + {1} // 2) // {1}) ELSE ({0} + {1} // 2) // {1} END * {1})"
 _HALF_EVEN = (
@@ -123,11 +150,11 @@ _FLOOR = "(CASE WHEN {0} < 0 AND {0} % {1} <> 0 THEN {0} // {1} - 1 ELSE {0} // 
 _CEIL = "(CASE WHEN {0} > 0 AND {0} % {1} <> 0 THEN {0} // {1} + 1 ELSE {0} // {1} END * {1})"
 _TRUNC = "({0} // {1} * {1})"
 
-define("round", _rounding(_HALF_AWAY, _scaled("pando_rint")), (1, 2), any_case=True)
-define("roundBankers", _rounding(_HALF_EVEN, _scaled("pando_rint")), (1, 2))
-define("floor", _rounding(_FLOOR, _scaled("floor")), (1, 2), any_case=True)
-define("ceil ceiling", _rounding(_CEIL, _scaled("ceil")), (1, 2), any_case=True)
-define("trunc truncate", _rounding(_TRUNC, _scaled("trunc")), (1, 2), any_case=True)
+define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY), (1, 2), any_case=True)
+define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN), (1, 2))
+define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR), (1, 2), any_case=True)
+define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL), (1, 2), any_case=True)
+define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC), (1, 2), any_case=True)
 
 
 @function("roundToExp2", 1)

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
-from parts.types import ArrayType, FixedStringType, StringType, strip_nullable
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DateTimeType,
+    DateType,
+    FixedStringType,
+    IntegerType,
+    StringType,
+    strip_nullable,
+)
 from sql import guards
 from sql.functions.registry import Call, define, function
 from sql.text_conversion import to_text
@@ -282,27 +291,36 @@ def ascii_code(call: Call) -> Typed:
 
 @function("hex", 1, any_case=True)
 def hexadecimal(call: Call) -> Typed:
-    from parts.types import IntegerType
+    value = call.args[0]
+    if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
+        return Typed(f"hex({value.sql if isinstance(value.type, FixedStringType) else f'encode({value.sql})'})", STRING)
+    if (number := _as_unsigned(call)) is not None:
+        return Typed(f"pando_even_hex(upper(to_hex({number})))", STRING)
+    raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
+
+
+def _as_unsigned(call: Call) -> str | None:
+    """The bits of a number, day or second as UBIGINT."""
+    from sql.casts import cast_to, wrap_integer
 
     value = call.args[0]
     if isinstance(value.type, IntegerType):
-        if value.type.signed:
-            from sql.casts import wrap_integer
-
-            value = Typed(wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False)), value.type)
-        return Typed(f"pando_even_hex(upper(to_hex(CAST({value.sql} AS UBIGINT))))", STRING)
-    if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
-        return Typed(f"hex({value.sql if isinstance(value.type, FixedStringType) else f'encode({value.sql})'})", STRING)
-    raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
+        bits = wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False))
+        return f"CAST({bits} AS UBIGINT)"
+    if isinstance(value.type, (BoolType, DateType, DateTimeType)):
+        return cast_to(value, UINT64, call.environment.zone)
+    return None
 
 
 @function("bin", 1, any_case=True)
 def binary(call: Call) -> Typed:
-    from parts.types import IntegerType
-
-    if not isinstance(call.args[0].type, IntegerType) or call.args[0].type.signed:
-        raise UserError("NOT_IMPLEMENTED", f"bin of {call.args[0].type} is not supported")
-    digits = f"to_binary(CAST({call.args[0].sql} AS UBIGINT))"
+    """A number, day or second without leading zero bytes; a text byte by byte."""
+    value = call.args[0]
+    if isinstance(value.type, StringType):
+        return Typed(f"bin({value.sql})", STRING)
+    if (number := _as_unsigned(call)) is None:
+        raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
+    digits = f"to_binary({number})"
     return Typed(f"lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", STRING)
 
 

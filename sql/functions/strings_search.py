@@ -159,7 +159,12 @@ def count_substrings(call: Call) -> Typed:
 
 @function("countMatches", 2)
 def count_matches(call: Call) -> Typed:
-    return Typed(cast(f"len(regexp_extract_all({string(call, 0)}, {string(call, 1)}))", UINT64), UINT64)
+    """An empty match is none."""
+    pattern = call.constant_text(1)
+    found = f"regexp_extract_all({string(call, 0)}, {text(pattern)}, 0, 's')"
+    if not pattern or set(pattern) & set(r"*?^$|\\({"):
+        found = f"list_filter({found}, lambda m: m <> '')"
+    return Typed(cast(f"len({found})", UINT64), UINT64)
 
 
 def _multi(call: Call) -> list[str]:
@@ -267,7 +272,8 @@ def json_extract_bool(call: Call) -> Typed:
     return _json_value(
         call,
         lambda json, plain: Typed(
-            f"coalesce(json_type({json}) <> 'VARCHAR' AND TRY_CAST({plain} AS BOOLEAN), false)",
+            f"coalesce(CASE json_type({json}) WHEN 'BOOLEAN' THEN {plain} = 'true' "
+            f"WHEN 'BIGINT' THEN {plain} <> '0' WHEN 'UBIGINT' THEN {plain} <> '0' END, false)",
             UINT8,
             is_condition=True,
         ),

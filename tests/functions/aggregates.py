@@ -14,7 +14,7 @@ def aggregate_queries() -> dict[str, list[str]]:
         for name in names:
             queries = result.setdefault(name, {})
             for call in [call for template in own for call in expanded(template.replace("@", name))]:
-                queries[f"SELECT {call} AS r FROM t GROUP BY su8 % 4 ORDER BY su8 % 4"] = None
+                queries[f"SELECT {call} AS r FROM t GROUP BY toUInt16(su8 % 4) ORDER BY toUInt16(su8 % 4)"] = None
                 queries[f"SELECT {call} AS r FROM t WHERE id > 4000000000"] = None
     return {name: list(queries) for name, queries in result.items()}
 

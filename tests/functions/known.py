@@ -1,12 +1,15 @@
 """The list of known differences: a reason (``# …``) above lines of ``kind<TAB>query``.
 
-``python -m tests.functions.known`` writes it anew (some minutes)."""
+A kind is that over few rows and over many; where they differ both stand there, as ``few/many``: ``same/differs`` is a
+difference only over many rows. ``python -m tests.functions.known`` writes the list anew over few rows (some minutes),
+``… known 200000`` over many, and ``… known 300 round floor`` for some functions only."""
 
 from __future__ import annotations
 
 import re
 import sys
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -41,14 +44,26 @@ _REASONS = (
 )
 
 
+Found = dict[str, tuple[str, str]]
+"""From a query that was compared to its kind, ``same`` too, and to Pando's message."""
+
+
 @cache
-def known_differences() -> dict[str, str]:
-    """From a query to the kind of its difference."""
-    result = {}
+def known_differences(many: bool = False) -> dict[str, str]:
+    """From a query to the kind of its difference, over few rows or over many."""
+    return {query: kinds[many] for query, (kinds, _) in _listed().items() if kinds[many] != "same"}
+
+
+def _listed() -> dict[str, tuple[tuple[str, str], str]]:
+    """From a query to its kinds over few rows and over many, and to the reason above it."""
+    result, reason = {}, ""
     for line in _PATH.read_text().splitlines() if _PATH.exists() else []:
-        if line and not line.startswith("#"):
-            kind, query = line.split("\t", 1)
-            result[query] = kind
+        if line.startswith("# "):
+            reason = line[2:].rpartition(" (")[0]
+        elif line:
+            kinds, query = line.split("\t", 1)
+            few, _, many = kinds.partition("/")
+            result[query] = ((few, many or few), reason)
     return result
 
 
@@ -59,31 +74,54 @@ def _reason(kind: str, query: str, message: str) -> str:
     raise ValueError(kind)
 
 
-def write(differences: list[tuple[str, str, str]]) -> None:
-    """(kind, query, Pando's message) of all differences."""
+def merged(old: tuple[str, str], kind: str, many: bool) -> tuple[str, str]:
+    """The kinds when a query was compared again: the same over many rows is so over few; what was never different
+    between them is not now."""
+    few, more = old
+    if many:
+        return ("same" if kind == "same" else few, kind)
+    return (kind, kind if few == more else more)
+
+
+def write(found: Found, many: bool, queries: set[str]) -> None:
+    """Brings the list up to date: what was not compared stays, and what is not among ``queries`` goes."""
     groups: dict[str, list[str]] = {reason: [] for *_, reason in _REASONS}
-    for kind, query, message in differences:
-        groups[_reason(kind, query, message)].append(f"{kind}\t{query}")
+    listed = {query: entry for query, entry in _listed().items() if query in queries}
+    for query in {**listed, **found}:
+        kinds, reason = listed.get(query, (("same", "same"), ""))
+        if query in found:
+            kind, message = found[query]
+            kinds = merged(kinds, kind, many)
+            different = [kind for kind in kinds if kind != "same"]
+            if different and (message or not reason):
+                reason = _reason(different[0], query, message)
+        if kinds != ("same", "same"):
+            groups[reason].append(f"{kinds[0] if kinds[0] == kinds[1] else '/'.join(kinds)}\t{query}")
     lines = [line for reason, own in groups.items() if own for line in (f"# {reason} ({len(own)})", *sorted(own))]
     _PATH.write_text("\n".join(lines) + "\n")
 
 
-def main(rows: int) -> None:
-    from tests.functions.compare import Engines, kind_of, verdict
+def main(rows: int, names: list[str]) -> None:
+    """Prints every difference, and how long each function took."""
+    from tests.functions.compare import Engines, kind_of
     from tests.functions.queries import all_queries, ulps_of
 
-    differences = []
+    found: Found = {}
     with tempfile.TemporaryDirectory() as directory:
         engines = Engines(Path(directory), rows)
         for name, queries in all_queries().items():
+            if names and name not in names:
+                continue
+            began = time.monotonic()
             for query in queries:
-                theirs, ours = engines.clickhouse(query), engines.pando(query)
-                kind = kind_of(verdict(theirs, ours, ulps_of(name)))
-                if kind != "same":
-                    differences.append((kind, query, ours.message))
+                compared = engines.compared(query, ulps_of(name))
+                found[query] = (kind_of(compared.verdict), compared.message)
+                if found[query][0] != "same":
+                    print(f"{compared.verdict}: {query}: {compared.detail}", flush=True)
+            print(f"# {name}: {len(queries)} calls, {time.monotonic() - began:.1f} s", flush=True)
         engines.close()
-    write(differences)
+    write(found, rows > QUICK_ROWS, {query for queries in all_queries().values() for query in queries})
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else QUICK_ROWS)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else QUICK_ROWS, sys.argv[2:])

@@ -40,3 +40,13 @@ SELECT floor(1.7), floor(-1.7), floor(15, -1), floor(-15, -1), ceil(1.2), ceil(-
 SELECT round(f64 / 3, 2), round(dec / 7, 2), floor(dec, 1), ceil(dec18), trunc(dec, 2), round(f32, 1), round(i32, -2), floor(i32, -3) FROM types ORDER BY id
 SELECT sqrt(16), pow(2, 10), exp(1), ln(10), log(2), log2(8), log10(1000), cbrt(27), pi(), e(), sin(1), cos(1), tan(1), asin(0.5), acos(0.5), atan(1), atan2(1, 2), hypot(3, 4), degrees(pi()), radians(180)
 SELECT sqrt(-1), log(0), log(-1), exp(1000), pow(0, 0), 1 / 0, -1 / 0, 0 / 0
+
+-- Sums and products that pass 64 bits wrap around, and quickly
+SELECT materialize(9223372036854775807) + number, materialize(toUInt64(18446744073709551615)) + number, toInt64(-9223372036854775807) - number * 2 FROM numbers(4)
+SELECT materialize(toUInt64(18446744073709551557)) * (18446744073709551533 - number), materialize(toUInt64(9223372036854775808)) * 31, toInt64(4611686018427387904) * (number - 2) FROM numbers(5)
+SELECT sum(intHash64(number) * 31 + number), sum(toInt64(number) * -9223372036854775807) FROM numbers(100000)
+-- Quotients and remainders of floats and Decimals
+SELECT intDiv(toInt32(-7), 2.2), intDiv(toDecimal32(-7.5, 2), toDecimal32(3, 1)), intDivOrZero(toDecimal64(9, 4), 0), positiveModulo(-5.5, 3), positiveModulo(5.5, -3.0), intDivOrZero(materialize(toInt8(-128)), materialize(toInt8(-1)))
+-- Rounding integers at the limits of their types
+SELECT round(toInt8(arrayJoin([127, -128, 5, -5, 15])), -1), roundBankers(toUInt8(255), -1), ceil(toUInt8(251), -1), floor(toInt16(-32768), -1), trunc(toUInt64(18446744073709551615), -19), round(toInt32(5), -40)
+SELECT round(toDecimal64(materialize(9999999999999.5), 4), 1), least(toDecimal32(1.25, 2), 1.2), greatest(toDecimal32(1.25, 2), toInt32(7)), least(true, false)

@@ -90,3 +90,10 @@ SELECT any(x) AS a FROM (SELECT 5 AS x) WHERE x = 5
 -- IPv6
 SELECT arrayJoin(['::1', '::', '2001:db8::1', '1:2:3:4:5:6:7:8', '1:0:0:2:0:0:0:3', '1:0:0:0:2:0:0:0', 'fe80::a:0:0:b', '::ffff:1.2.3.4', '1.2.3.4', '1::', '0:0:1::', 'ABCD:EF01:2345:6789:abcd:ef01:2345:6789', '1:0:2:0:3:0:4:0']) AS t, toIPv6(t) AS a, toString(a), a = '2001:db8::1', a IN ('::', '1::'), a < '2001:db8::', IPv6NumToString(IPv6StringToNum(t)) ORDER BY t
 SELECT toIPv6(toIPv4('10.1.2.3')), CAST('::2' AS IPv6), toIPv6(NULL), max(a), toTypeName(any(a)) FROM (SELECT toIPv6(concat('2001:db8::', toString(u8))) AS a FROM types)
+
+-- Aggregates of nothing, and of NULL
+SELECT groupBitAnd(number), groupBitOr(number), avgOrDefault(number), any(NULL), avg(NULL) FROM numbers(0)
+SELECT groupBitXor(DISTINCT number % 3), varPop(DISTINCT number % 3), median(DISTINCT number % 3) FROM numbers(10)
+SELECT anyLast(if(number > 5, NULL, number)), any(if(number < 5, NULL, number)) FROM numbers(9)
+SELECT number, first_value(if(number < 2, NULL, number)) OVER (ORDER BY number), last_value(if(number > 2, NULL, number)) OVER (ORDER BY number) FROM numbers(5) ORDER BY number
+SELECT hasAny([1, NULL], [NULL]), hasAll([1.5], [1.5, nan]), hasAny([nan], [nan]), countMatches('a\nb', '.'), countMatches('axxb', 'x*'), JSONExtractBool('{"a":5}', 'a'), bin('ab'), hex(true), arraySum([9223372036854775807, 1])
