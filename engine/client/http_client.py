@@ -158,7 +158,9 @@ class HttpClient:
                     raise _error_of(response)
                 yield Stream(response)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise UnavailableError("NETWORK_ERROR", f"Cannot connect to {self.host}:{self.port}: {error}") from None
+            hint = " (is a server running there?)" if "refused" in str(error) else ""
+            problem = f"Cannot connect to {self.host}:{self.port}: {error}{hint}"
+            raise UnavailableError("NETWORK_ERROR", problem) from None
         except httpx.TransportError as error:
             raise _lost(error) from None
 

@@ -29,7 +29,7 @@ from sql.formats.options import FormatOptions
 from sql.formats.row_binary_read import read_row_binary
 from sql.formats.row_binary_write import write_row_binary
 from sql.formats.text_write import Statistics
-from sql.settings import DEFAULT_SETTINGS, Settings
+from sql.settings import DEFAULT_SETTINGS, Settings, nearest_names
 
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
 Writer = Callable[
@@ -173,7 +173,8 @@ def find_format(name: str) -> Format:
     """The format of that name (aliases and any case, as in ClickHouse). Raises 73 (UNKNOWN_FORMAT)."""
     entry = _BY_LOWER.get(name.lower())
     if entry is None:
-        raise UserError("UNKNOWN_FORMAT", f"Unknown format {name}; the formats are: {', '.join(sorted(FORMATS))}")
+        near = nearest_names(name, [*FORMATS, *FORMAT_ALIASES])
+        raise UserError("UNKNOWN_FORMAT", f"Unknown format {name}{near}. The formats are: {', '.join(sorted(FORMATS))}")
     return entry
 
 

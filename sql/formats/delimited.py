@@ -125,7 +125,7 @@ def _header(
             raise UserError("INCORRECT_DATA", f"Column {name!r} is twice in the {dialect.name} header")
         fields.append(known.get(name))
     if not any(fields):
-        raise none_is_asked_for(dialect.name, names)
+        raise none_is_asked_for(dialect.name, names, known)
     if types:
         line, rest = _header_line(stream, rest, dialect)
         _check_types(_split_header(line, dialect), fields, names)

@@ -81,7 +81,7 @@ def _header(
     if len(set(names)) < len(names):
         raise UserError("INCORRECT_DATA", f"A column is twice in the JSONCompactEachRow header: {', '.join(names)}")
     if len(unknown) == len(names):
-        raise none_is_asked_for("JSONCompactEachRow", names)
+        raise none_is_asked_for("JSONCompactEachRow", names, known)
     if header > 1:
         _check_types(names, lines[1], known)
     return [known.get(name) for name in names], rest

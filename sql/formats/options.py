@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from parts.errors import UserError
@@ -102,10 +102,11 @@ def out_of_range(index: int, text: str, type_: DataType) -> BadValueError:
     )
 
 
-def none_is_asked_for(format_name: str, names: Sequence[str]) -> UserError:
+def none_is_asked_for(format_name: str, names: Sequence[str], asked: Iterable[str]) -> UserError:
     """For a header of unknown columns alone: a typo, or another delimiter. Its rows would be lost."""
     return UserError(
-        "THERE_IS_NO_COLUMN", f"None of the {format_name} header's columns ({', '.join(names)[:300]}) is asked for"
+        "THERE_IS_NO_COLUMN",
+        f"None of the {format_name} header's columns ({', '.join(names)[:300]}) is one of {', '.join(asked)[:300]}",
     )
 
 

@@ -64,7 +64,7 @@ def _header(source: ByteSource, columns: Sequence[Column], header: int, options:
     if unknown and (types is None or not options.skip_unknown_fields):
         raise UserError("INCORRECT_DATA", f"Unknown field found in RowBinary header: {unknown[0]!r}")
     if len(unknown) == len(names):
-        raise none_is_asked_for("RowBinary", names)
+        raise none_is_asked_for("RowBinary", names, known)
     return [(name, types[index] if types else known[name]) for index, name in enumerate(names)]
 
 

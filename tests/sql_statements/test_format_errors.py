@@ -50,7 +50,7 @@ CASES: list[tuple[str, dict[str, str], bytes, int, list[str]]] = [
     ("JSONEachRow", AB, b'[{"a":1},{"a":x}', 27, ["row 2"]),
     ("JSONStringsEachRow", AB, b'[{"a":"1"}', 27, ["']' at the end"]),
     ("JSONEachRow", AB, b'{"a":1}]', 27, ["row 2"]),
-    ("CSVWithNames", AB, b"a;b\n1;x\n", 8, ["a;b"]),
+    ("CSVWithNames", AB, b"a;b\n1;x\n", 8, ["(a;b) is one of a, b"]),
     ("JSONCompactEachRowWithNames", AB, b'["A"]\n[1]\n', 8, ["(A)"]),
     ("Values", AB, b"(1,'x'),('abc','y')", 27, ["'abc'", "row 2, column a"]),
     ("Values", AB, b"(1,'x'),(300,'y')", 321, ["row 2, column a"]),
@@ -80,6 +80,7 @@ CASES: list[tuple[str, dict[str, str], bytes, int, list[str]]] = [
     ("ArrowStream", AB, b"nonsense", 117, ["Arrow"]),
     ("Pretty", AB, b"", 73, ["only for output"]),
     ("Nonsense", AB, b"", 73, ["Unknown format Nonsense"]),
+    ("JSONEachRows", AB, b"", 73, ["Maybe you meant JSONEachRow"]),
 ]  # fmt: skip
 
 
