@@ -14,7 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parts.types import BoolType, DataType, FloatType, IntegerType, NothingType, NullableType, StringType
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    MapType,
+    NothingType,
+    NullableType,
+    StringType,
+    TupleType,
+)
 from sql.type_mapping import engine_type
 
 NOT_LITERAL: Any = object()
@@ -47,6 +59,20 @@ class IntervalType(DataType):
     @property
     def arrow(self) -> Any:
         return INT64.arrow
+
+
+def holds_interval(type_: DataType) -> bool:
+    """Whether values of the type are intervals or have some inside: there is no way to store or write them."""
+    match type_:
+        case IntervalType():
+            return True
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return holds_interval(inner)
+        case MapType(key, value):
+            return holds_interval(key) or holds_interval(value)
+        case TupleType(elements):
+            return any(holds_interval(inner) for _, inner in elements)
+    return False
 
 
 @dataclass(frozen=True, slots=True)

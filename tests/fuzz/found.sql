@@ -4,3 +4,4 @@ OPTIMIZE TABLE parted PARTITION arrayJoin([1, 2])
 OPTIMIZE TABLE parted PARTITION arrayJoin([])
 SELECT toLowCardinality((1, 'a')), toLowCardinality([1]) FROM t
 SELECT * FROM values((1, 2, 3), (300, 3))
+SELECT tuple(toIntervalDay(1), 1), [INTERVAL 1 DAY], map(1, INTERVAL 1 DAY) FROM t
