@@ -232,6 +232,8 @@ class ConditionBuilder:
 
     def _set(self, node: Function) -> Condition:
         left, right = node.args
+        if isinstance(right, LiteralList) and right.is_of_tuples:
+            return self._listed_tuples(left, right)
         if isinstance(right, LiteralList):
             if len(right.values) > MOST_WRITTEN:
                 least, greatest = bounds(right)
@@ -251,6 +253,14 @@ class ConditionBuilder:
             if term is not None:
                 terms.append(term)
         return Both(tuple(terms)) if terms else Unknown()
+
+    def _listed_tuples(self, left: Node, right: LiteralList) -> Condition:
+        """As :meth:`_tuple_set`."""
+        columns = right.values.flatten()
+        if not isinstance(left, Function) or left.name != "tuple" or len(left.args) != len(columns):
+            return Unknown()
+        parts = zip(left.args, columns, strict=True)
+        return Both((*(self._safe(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown()))
 
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
         column = _column(left)

@@ -16,7 +16,7 @@ from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import ArrayType, DataType
 from sql.scope import Source, SourceColumn, column_sql
-from sql.syntax_tree import Literal, LiteralList, Node
+from sql.syntax_tree import Function, Literal, LiteralList, Node
 from sql.type_inference import supertype
 from sql.typed import FLOAT64, STRING, Typed, literal
 
@@ -44,8 +44,11 @@ def is_written(compiler: ExpressionCompiler, node: LiteralList) -> bool:
     return len(node.values) <= MOST_WRITTEN or compiler.query is None or bool(compiler.names.lambdas)
 
 
-def members(node: LiteralList) -> tuple[Literal, ...]:
+def members(node: LiteralList) -> tuple[Node, ...]:
     """The list as a tree."""
+    if node.is_of_tuples:
+        rows = zip(*(column.to_pylist() for column in node.values.flatten()), strict=True)
+        return tuple([Function("tuple", tuple([Literal(value) for value in row])) for row in rows])
     return tuple([Literal(value) for value in node.values.to_pylist()])
 
 
@@ -62,10 +65,10 @@ def compile_list(compiler: ExpressionCompiler, node: LiteralList) -> Typed:
 
         if len(node.values) > MOST_WRITTEN:
             raise UserError("TOO_BIG_AST", f"A tuple of {len(node.values)} elements is too large")
-        return make_tuple([literal(member.value) for member in members(node)])
+        return make_tuple([compiler.compile(member) for member in members(node)])
     type_ = ArrayType(element_type(node))
     if is_written(compiler, node):
-        elements = tuple([literal(member.value) for member in members(node)])
+        elements = tuple([literal(value) for value in node.values.to_pylist()])
         return replace(compiler.call("array", elements), elements=elements, is_constant=True)
     offsets = pa.array([0, len(node.values)], pa.int32())
     rows = pa.ListArray.from_arrays(offsets, node.values.cast(type_.inner.arrow))

@@ -65,6 +65,10 @@ def canonical(node: Node) -> str:
     match node:
         case Literal():
             return _literal(node)
+        case LiteralList(values) if node.is_of_tuples:
+            rows = zip(*(column.to_pylist() for column in values.flatten()), strict=True)
+            tuples = ["(" + ", ".join([_literal(Literal(value)) for value in row]) + ")" for row in rows]
+            return f"({', '.join(tuples)})"
         case LiteralList(values, is_array):
             inner = ", ".join([_literal(Literal(value)) for value in values.to_pylist()])
             return f"[{inner}]" if is_array else f"({inner})"

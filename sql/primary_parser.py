@@ -20,6 +20,7 @@ from sql.literal_lists import literal_list
 from sql.number_literals import number_literal
 from sql.query_limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
 from sql.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Parameter, Star, Subquery
+from sql.tuple_lists import tuple_list
 
 if TYPE_CHECKING:
     from sql.syntax_tree import Query, WindowSpec
@@ -142,7 +143,7 @@ class PrimaryParser:
             query = self._parse_query(stream)
             stream.expect(")")
             return Subquery(query)
-        listed = literal_list(stream, ")")
+        listed = literal_list(stream, ")") or tuple_list(stream)
         if listed is not None:
             return listed
         if stream.accept(")"):

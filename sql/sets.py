@@ -7,14 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from parts.errors import UserError
-from parts.types import ArrayType, DataType, LowCardinalityType, NothingType, TupleType, make_nullable, strip_nullable
+from parts.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LowCardinalityType,
+    NothingType,
+    StringType,
+    TupleType,
+    make_nullable,
+    strip_nullable,
+)
 from sql.casts import convert
 from sql.constant_text import check_constant_text, constant_text_as
-from sql.literal_list_compiler import is_written, member_column, members
+from sql.literal_list_compiler import is_written, member_column, members, scan
 from sql.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.type_inference import is_date_or_time, is_number, is_string, supertype
-from sql.typed import UINT8, Typed, literal
+from sql.typed import INT64, UINT8, Typed, literal
 
 if TYPE_CHECKING:
     from sql.expression_compiler import ExpressionCompiler
@@ -45,6 +58,11 @@ def _membership(compiler: ExpressionCompiler, left: Typed, right: Node) -> str:
             right = named
     if isinstance(right, Subquery):
         return _in_subquery(compiler, left, right)
+    if isinstance(right, LiteralList) and right.is_of_tuples:
+        among = _in_tuples(compiler, left, right)
+        if among is not None:
+            return among
+        right = Function("tuple", members(right))
     if isinstance(right, LiteralList):
         if not isinstance(strip_nullable(left.type), TupleType) and not is_written(compiler, right):
             return _in_column(compiler, left, right)
@@ -67,6 +85,34 @@ def _in_column(compiler: ExpressionCompiler, left: Typed, right: LiteralList) ->
             check_constant_text(value.as_py(), left.type)
     tested = _comparable(compiler, left, member)
     return f"({left.sql} IN (SELECT {tested} FROM {table}))"
+
+
+def _in_tuples(compiler: ExpressionCompiler, left: Typed, right: LiteralList) -> str | None:
+    """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
+    bare = strip_nullable(left.type)
+    columns = right.values.flatten()
+    if compiler.query is None or compiler.names.lambdas or not isinstance(bare, TupleType):
+        return None
+    if len(bare.elements) != len(columns):
+        return None
+    rows = pa.table(columns, names=[str(position) for position in range(len(columns))])
+    types: list[DataType] = []
+    for name, (_, element) in zip(rows.column_names, bare.elements, strict=True):
+        goal, column = strip_nullable(element), rows[name]
+        is_text = pa.types.is_string(column.type)
+        if isinstance(goal, IntegerType) and not is_text:  # what the type cannot hold is equal to none of its values
+            low, high = max(goal.minimum, INT64.minimum), min(goal.maximum, INT64.maximum)
+            rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+            types.append(goal)
+        elif is_text and isinstance(goal, StringType):
+            types.append(goal)
+        else:
+            return None
+    type_ = TupleType(tuple((None, given) for given in types))
+    fields = list(type_.arrow)
+    arrays = [column.combine_chunks().cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]
+    name, table = scan(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
+    return f"({left.sql} IN (SELECT {_comparable(compiler, left, Typed(name, type_))} FROM {table}))"
 
 
 def _named_set(compiler: ExpressionCompiler, right: Identifier) -> Node | None:

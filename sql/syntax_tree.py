@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -35,11 +37,15 @@ class Literal(Node):
 
 @dataclass(frozen=True, slots=True)
 class LiteralList(Node):
-    """A long list of numbers or of strings: an array if it was in square brackets, else a tuple."""
+    """A long list of numbers, of strings or of tuples of them: an array if it was in square brackets, else a tuple."""
 
     values: Any = field(hash=False)
-    """A ``pyarrow.Array`` of int64, uint64, float64 or string, without NULL."""
+    """A ``pyarrow.Array`` of int64, uint64, float64, string, or a struct of int64 and string; without NULL."""
     is_array: bool = False
+
+    @property
+    def is_of_tuples(self) -> bool:
+        return isinstance(self.values.type, pa.StructType)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,43 @@ def test_a_list_that_is_a_scan_means_the_same(engines: Engines) -> None:
     assert engines.pando(query)[2] == engines.clickhouse(query)[2]
 
 
+@pytest.mark.parametrize("count", [LEAST_LITERALS - 1, 1000])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("(u8, i8)", "({n} % 300, {n} % 90 - 60)"),
+        ("(u64, i64)", "({n} * 7919000055433, -123456789 * {n})"),
+        ("(id, s)", "({n}, 'str{m}')"),
+        ("(s, lc)", "('str{m} Über', 'lc{k}')"),
+        ("(ni, id)", "({n} - 20, {n})"),
+        ("(ns, lcn)", "('n{m}', 'lcn{k}')"),
+        ("(u8, id, i16)", "({n}, {n}, {n} - 50)"),
+        ("t", "({n}, 't{k}')"),
+    ],
+)
+def test_lists_of_tuples_mean_the_same(engines: Engines, left: str, right: str, count: int) -> None:
+    def evaluated(text: str) -> str:
+        return re.sub(r"-?\d[\d %*-]*[%*-][\d %*-]*\d", lambda found: str(eval(found.group())), text)
+
+    tuples = []
+    for n in range(count):
+        text = right.format(n=n, m=n % 13, k=n % 3)
+        tuples.append(evaluated(text))
+    listed = ", ".join(tuples)
+    query = f"SELECT count(), sum({left} IN ({listed})), sum({left} NOT IN ({listed})) FROM types"
+    assert engines.pando(query)[2] == engines.clickhouse(query)[2]
+    query = f"SELECT id FROM types WHERE {left} IN ({listed}) ORDER BY id"
+    assert engines.pando(query)[2] == engines.clickhouse(query)[2]
+
+
+def test_a_hundred_thousand_tuples_are_compiled_quickly() -> None:
+    listed = ", ".join(f"({n}, {n + 1})" for n in range(100_000))
+    query = f"SELECT count() FROM numbers(200000) WHERE (number, number + 1) IN ({listed})"
+    started = time.thread_time()
+    assert rows(query, max_query_size=10_000_000) == [(100_000,)]
+    assert time.thread_time() - started < 3
+
+
 def test_a_million_in_a_set_is_compiled_quickly() -> None:
     query = f"SELECT count() FROM numbers(10) WHERE number IN ({','.join(map(str, range(1_000_000)))})"
     started = time.thread_time()
