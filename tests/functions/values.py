@@ -37,7 +37,14 @@ def first_difference(a: pa.Array, b: pa.Array, ulps: int = 0) -> tuple[int, obje
         middle = (low + high) // 2
         differs = not same(_rows(a, low, middle), _rows(b, low, middle), ulps)
         low, high = (low, middle) if differs else (middle, high)
-    return low, a[low].as_py(), b[low].as_py()
+    return low, _shown(a[low]), _shown(b[low])
+
+
+def _shown(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):  # a date that Python has not
+        return f"{value.type} beyond what Python has"
 
 
 def _rows(array: pa.Array, start: int, end: int) -> pa.Array:
