@@ -221,7 +221,7 @@ def _retyped(value: Typed, type_: DataType) -> Typed:
 
 _HIDES_NULL = (
     "coalesce(", "CASE ", "list_transform(", "greatest(", "least(", "concat_ws(", "list_append(",
-    "pando_position_from(", "pando_character_from(", "pando_pad_length(", "pando_hypot(",
+    "pando_position_from(", "pando_character_from(", "pando_pad_length(", "pando_hypot(", "pando_log(",
 )  # fmt: skip
 
 

@@ -97,3 +97,6 @@ SELECT groupBitXor(DISTINCT number % 3), varPop(DISTINCT number % 3), median(DIS
 SELECT anyLast(if(number > 5, NULL, number)), any(if(number < 5, NULL, number)) FROM numbers(9)
 SELECT number, first_value(if(number < 2, NULL, number)) OVER (ORDER BY number), last_value(if(number > 2, NULL, number)) OVER (ORDER BY number) FROM numbers(5) ORDER BY number
 SELECT hasAny([1, NULL], [NULL]), hasAll([1.5], [1.5, nan]), hasAny([nan], [nan]), countMatches('a\nb', '.'), countMatches('axxb', 'x*'), JSONExtractBool('{"a":5}', 'a'), bin('ab'), hex(true), arraySum([9223372036854775807, 1])
+
+-- The logarithm of NULL
+SELECT log(if(number = 1, NULL, number)), log2(if(number = 1, NULL, number)), log10(if(number = 1, NULL, toInt32(number))) FROM numbers(3)
