@@ -45,6 +45,8 @@ def as_objects(chunk: bytes, keys: Sequence[str]) -> bytes | None:
     places = np.column_stack([begins, commas.reshape(rows, width - 1)])
     is_between = depths == 0
     is_between[ends] = False
+    if (places[:, 1:2] < places[:, :1]).any():
+        return None  # a row has more values, another fewer
     if (places[:, -1] >= ends).any() or (begins[1:] <= ends[:-1]).any() or not _WHITE[data[is_between]].all():
         return None
     return _with_keys(data, places.reshape(-1), ends, keys)
