@@ -111,7 +111,7 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
 
 def _check_constant(name: str, default: CompiledExpression, type_: DataType | None) -> None:
     """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
-    if type_ is None or default.columns:
+    if type_ is None or isinstance(type_, NothingType) or default.columns:
         return
     values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
     try:

@@ -18,7 +18,7 @@ from sql.scope import Scope, collect_aliases
 from sql.stars import expand_stars
 from sql.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.two_steps import two_steps
-from sql.typed import Typed, holds_interval
+from sql.typed import Typed, is_only_inside
 
 _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
 """Begins with plain text: that is found ten times as fast as a word's beginning."""
@@ -101,10 +101,10 @@ class SelectCompiler:
 
     def _output(self, node: Node, current: ExpressionCompiler) -> Typed:
         value = current.compile(node).plain
-        if holds_interval(value.type):
-            raise not_implemented(f"A column of type {value.type} in a result")
         if value.apply is not None:
             raise UserError("BAD_ARGUMENTS", "A lambda is not allowed as a column of the result")
+        if is_only_inside(value.type):
+            raise not_implemented(f"A column of type {value.type} in a result")
         return value
 
     # Rows and groups --------------------------------------------------------------------------------------------------

@@ -61,17 +61,17 @@ class IntervalType(DataType):
         return INT64.arrow
 
 
-def holds_interval(type_: DataType) -> bool:
-    """Whether values of the type are intervals or have some inside: there is no way to store or write them."""
+def is_only_inside(type_: DataType) -> bool:
+    """Whether values of the type are intervals or lambdas, or have some inside: they cannot be stored or written."""
     match type_:
-        case IntervalType():
+        case IntervalType() | LambdaType():
             return True
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
-            return holds_interval(inner)
+            return is_only_inside(inner)
         case MapType(key, value):
-            return holds_interval(key) or holds_interval(value)
+            return is_only_inside(key) or is_only_inside(value)
         case TupleType(elements):
-            return any(holds_interval(inner) for _, inner in elements)
+            return any(is_only_inside(inner) for _, inner in elements)
     return False
 
 

@@ -5,3 +5,5 @@ OPTIMIZE TABLE parted PARTITION arrayJoin([])
 SELECT toLowCardinality((1, 'a')), toLowCardinality([1]) FROM t
 SELECT * FROM values((1, 2, 3), (300, 3))
 SELECT tuple(toIntervalDay(1), 1), [INTERVAL 1 DAY], map(1, INTERVAL 1 DAY) FROM t
+SELECT ((k, v) -> (k, v + 1), 1) FROM t
+CREATE TABLE made (a UInt8, g Nothing ALIAS 'UTC') ENGINE = MergeTree ORDER BY a
