@@ -158,6 +158,8 @@ def _comparable(compiler: ExpressionCompiler, left: Typed, member: Typed) -> str
             raise UserError(
                 "TYPE_MISMATCH", f"Tuples of different sizes in IN: {left.type} on the left, {member.type} in the set"
             )
+        if any(map(_is_outside, member.elements or (), (type_ for _, type_ in goal.elements))):
+            return None
         return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
         return convert(member, goal, zone)
@@ -166,6 +168,14 @@ def _comparable(compiler: ExpressionCompiler, left: Typed, member: Typed) -> str
     if is_date_or_time(goal) and is_date_or_time(source):
         return _cast(member, goal, zone)
     raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
+
+
+def _is_outside(member: Typed, type_: DataType) -> bool:
+    """Whether the member is a number that no value of the type is equal to."""
+    goal = strip_nullable(type_)
+    if not isinstance(goal, IntegerType) or not isinstance(member.value, int):
+        return False
+    return not goal.minimum <= member.value <= goal.maximum
 
 
 def _convertible(goal: TupleType, source: TupleType) -> bool:

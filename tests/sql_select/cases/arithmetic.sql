@@ -26,6 +26,7 @@ SELECT x = x, x < 1, x > 1, x <= 1.5, x >= 1.5, x != x, isNaN(x), isFinite(x), i
 SELECT u8 BETWEEN 3 AND 9, i32 NOT BETWEEN -10 AND 10000, s BETWEEN 'str1' AND 'str3' FROM types ORDER BY id
 SELECT u8 IN (1, 2, 300), i32 NOT IN (5, -50000), s IN ('str1', 'str2'), d IN ('2020-01-01', '2019-12-25'), ni IN (1, 2, NULL), ni NOT IN (1, 2) FROM types ORDER BY id
 SELECT (u8, s) IN ((1, 'str1'), (2, 'str2')), u8 IN (SELECT toUInt8(number) FROM numbers(5)), e IN ('red', 'blue'), lc IN ('lc1') FROM types ORDER BY id
+SELECT (u8, s) IN ((-1, 'str1'), (2, 'str2')), (u8, 1) IN ((300, 1)), (u8, 1) NOT IN ((-1, 1), (3, 1)) FROM types ORDER BY id
 SELECT count() FROM types WHERE (u8, i32) IN (SELECT u8, i32 FROM types WHERE id < 7)
 SELECT (1, 2) = (1, 2), (1, 'a') < (1, 'b'), [1, 2] = [1, 2], [1] < [2], tuple(1) = tuple(2), 1 <=> NULL, NULL <=> NULL
 SELECT ni IS DISTINCT FROM 5, ni IS NOT DISTINCT FROM NULL FROM types ORDER BY id LIMIT 5
