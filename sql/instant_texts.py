@@ -6,12 +6,14 @@ nanoseconds since the epoch. *Basic* (the OrNull and OrZero kinds): ``YYYY-MM-DD
 digits and more for seconds. Left out are the free spellings that ask the clock (a day without a month, a time without
 a day).
 
-``YYYY-MM-DD hh:mm:ss`` costs one comparison and one cast; only other texts reach the macros, where the text is bound
-once. All macros give the wall clock that is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
+``YYYY-MM-DD`` and ``YYYY-MM-DD hh:mm:ss`` cost a comparison and a cast, and are far enough inside DateTime's range to
+be so in every zone; only other texts reach the macros, where they are bound once. All macros give the wall clock that
+is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
 """
 
 from __future__ import annotations
 
+from sql.ranges import clamped_instant
 from sql.zones import from_zone
 
 _TIME = (
@@ -28,20 +30,23 @@ _NAMED = "['%d %b %Y', '%b %d %Y', '%d %B %Y', '%B %d %Y', '%d %b %Y %H:%M:%S', 
 
 
 def instant_of_text(sql: str, zone: str, *, fine: bool) -> str:
-    """The UTC instant of a VARCHAR, read freely; error 41 where there is none. ``fine``: with parts of a second."""
-    return f"coalesce({_free(sql, zone, fine)}, list_transform([{sql}], lambda spelled: pando_no_instant(spelled))[1])"
+    """The UTC instant of a VARCHAR, read freely; error 41 where there is none.
+
+    ``fine``: for DateTime64, with parts of a second; else whole seconds within DateTime's range.
+    """
+    return _with_fallback(sql, zone, f"coalesce({_free(zone, fine)}, pando_no_instant(spelled))", fine)
 
 
 def instant_or_null(sql: str, zone: str, *, fine: bool) -> str:
     """As :func:`instant_of_text`, NULL where there is none."""
-    return _free(sql, zone, fine)
+    return _with_fallback(sql, zone, _free(zone, fine), fine)
 
 
 def basic_instant_or_null(sql: str, zone: str, *, fine: bool) -> str:
     """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
-    rest = f"pando_basic_clock(spelled, {str(fine).lower()})"
+    clock = f"pando_basic_clock(spelled, {str(fine).lower()})"
     seconds = f"pando_basic_unix(spelled, {str(fine).lower()})"
-    return _with_fallback(sql, zone, f"coalesce({from_zone(rest, zone)}, {seconds})")
+    return _with_fallback(sql, zone, f"coalesce({from_zone(clock, zone)}, {seconds})", fine)
 
 
 def nanoseconds_of_text(sql: str, instant: str) -> str:
@@ -49,21 +54,28 @@ def nanoseconds_of_text(sql: str, instant: str) -> str:
     return f"pando_nanoseconds({instant}, {sql})"
 
 
-def _free(sql: str, zone: str, fine: bool) -> str:
+def _free(zone: str, fine: bool) -> str:
     read = f"pando_any_clock(spelled, {str(fine).lower()})"
     local = from_zone(read, zone)
-    if local != read:
-        local = f"CASE WHEN pando_is_utc(spelled) THEN {read} ELSE {local} END"
-    return _with_fallback(sql, zone, local)
+    return read if local == read else f"CASE WHEN pando_is_utc(spelled) THEN {read} ELSE {local} END"
 
 
-def _with_fallback(sql: str, zone: str, rest: str) -> str:
-    plain = from_zone(f"pando_plain_clock({sql})", zone)
-    return f"coalesce({plain}, list_transform([{sql}], lambda spelled: {rest})[1])"
+def _with_fallback(sql: str, zone: str, rest: str, fine: bool) -> str:
+    """``rest`` reads ``spelled``."""
+    plain = from_zone(f"{'pando_plain_clock' if fine else 'pando_plain_second'}({sql})", zone)
+    read = f"list_transform([{sql}], lambda spelled: {rest})[1]"
+    if not fine:
+        whole = clamped_instant("date_trunc('second', moment)")
+        read = f"list_transform([{read}], lambda moment: {whole})[1]"
+    return f"coalesce({plain}, {read})"
 
 
 MACROS = (
-    r"""pando_plain_clock(t) AS CASE WHEN t LIKE '____-__-__ __:__:__' THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_plain_second(t) AS CASE WHEN (t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__')
+        AND t >= '1970-01-02' AND t <= '2106-02-06' THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_plain_clock(t) AS CASE WHEN t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__'
+        OR (t LIKE '____-__-__ __:__:__.%' AND regexp_full_match(t, '.{20}[0-9]{1,6}'))
+        THEN TRY_CAST(t AS TIMESTAMP) END""",
     r"""pando_part(t) AS coalesce(TRY_CAST(t AS BIGINT), 0)""",
     # Hours, minutes and seconds beyond their last one flow over.
     r"""pando_clock_of(day, p) AS CAST(day AS TIMESTAMP) + to_microseconds(

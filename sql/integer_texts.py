@@ -1,8 +1,8 @@
 """Integers that texts spell, by ClickHouse's rules: an optional sign and digits, nothing else.
 
 A conversion keeps the low bits of what does not fit its type; the ``…OrNull`` kinds give NULL instead. No unsigned type
-takes a minus. Most texts fit: they cost one match and one cast; only the others reach the macros, where the text is
-bound once.
+takes a minus. Most texts fit: they cost one match and one cast; what fits 64 bits costs as much again; only the others
+reach the macros, where the text is bound once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 from parts.types import IntegerType
 from sql.type_mapping import engine_type
-from sql.typed import UINT64
+from sql.typed import INT64, UINT64
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED = re.compile(r"\+?[0-9]+")
@@ -31,16 +31,24 @@ def constant_integer(text: str, goal: IntegerType) -> int | None:
 
 def integer_or_null(sql: str, goal: IntegerType) -> str:
     """NULL where a VARCHAR spells no integer of ``goal``."""
+    return _spelled(sql, goal, goal)
+
+
+def _spelled(sql: str, goal: IntegerType, read: IntegerType) -> str:
     spelled = f"regexp_full_match({sql}, '{_pattern(goal).pattern}')"
-    return f"(CASE WHEN {spelled} THEN TRY_CAST({sql} AS {engine_type(goal)}) END)"
+    return f"(CASE WHEN {spelled} THEN TRY_CAST({sql} AS {engine_type(read)}) END)"
 
 
 def integer_of_text(sql: str, goal: IntegerType) -> str:
     """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
     from sql.casts import wrap_integer
 
+    tiers = [integer_or_null(sql, goal)]
+    if goal.bits < INT64.bits:
+        low = wrap_integer("low", INT64, goal)
+        tiers.append(f"list_transform([{_spelled(sql, goal, INT64)}], lambda low: {low})[1]")
     wrapped = wrap_integer(f"pando_low_digits(digits, '{_pattern(goal).pattern}', '{goal.name}')", UINT64, goal)
-    return f"coalesce({integer_or_null(sql, goal)}, list_transform([{sql}], lambda digits: {wrapped})[1])"
+    return f"coalesce({', '.join(tiers)}, list_transform([{sql}], lambda digits: {wrapped})[1])"
 
 
 MACROS = (

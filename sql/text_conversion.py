@@ -33,7 +33,7 @@ from parts.types import (
 )
 from sql.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.integer_texts import constant_integer, integer_of_text
-from sql.ranges import clamped_date, clamped_instant
+from sql.ranges import clamped_date
 from sql.typed import Typed, cast, text
 from sql.zones import local_time
 
@@ -135,11 +135,11 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case BoolType():
             return f"pando_bool({sql})"
         case DateType():
-            return clamped_date(f"pando_day({sql}, 'Date')")
+            return date_of_text(sql, "pando_day(spelled, 'Date')")
         case Date32Type():
-            return f"pando_day({sql}, 'Date32')"
+            return date32_of_text(sql, "pando_day(spelled, 'Date32')")
         case DateTimeType():
-            return clamped_instant(f"date_trunc('second', {instant_of_text(sql, goal.timezone or zone, fine=False)})")
+            return instant_of_text(sql, goal.timezone or zone, fine=False)
         case DateTime64Type(precision, own):
             instant = instant_of_text(sql, own or zone, fine=True)
             return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
@@ -154,6 +154,17 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case IPv6Type():
             return f"pando_ipv6({sql})"
     return _unsupported(value, target)
+
+
+def date_of_text(sql: str, rest: str) -> str:
+    """The day of a VARCHAR, within Date's range: ISO days at once, others by ``rest``, which reads ``spelled``."""
+    read = f"list_transform([{sql}], lambda spelled: {rest})[1]"
+    return f"coalesce(pando_plain_date({sql}), list_transform([{read}], lambda day: {clamped_date('day')})[1])"
+
+
+def date32_of_text(sql: str, rest: str) -> str:
+    """As :func:`date_of_text`, with all days that DuckDB has."""
+    return f"coalesce(pando_plain_date32({sql}), list_transform([{sql}], lambda spelled: {rest})[1])"
 
 
 def _integer(value: Typed, sql: str, goal: IntegerType) -> str:
@@ -272,6 +283,9 @@ MACROS = (
         THEN pando_day_of(
             TRY_CAST(left(t, 4) AS BIGINT), TRY_CAST(regexp_extract(t, '^.{5}([0-9]+)', 1) AS BIGINT),
             TRY_CAST(regexp_extract(t, '^.{5}[0-9]+.([0-9]+)', 1) AS BIGINT)) END""",
+    r"""pando_plain_date(t) AS CASE WHEN t LIKE '____-__-__' AND t >= '1970-01-01' AND t <= '2149-06-06'
+        THEN TRY_CAST(t AS DATE) END""",
+    "pando_plain_date32(t) AS CASE WHEN t LIKE '____-__-__' THEN TRY_CAST(t AS DATE) END",
     r"""pando_try_day(t) AS CASE WHEN strlen(t) = 10 AND t[5] = '-'
         THEN coalesce(TRY_CAST(t AS DATE), pando_split_day(t)) ELSE pando_split_day(t) END""",
     r"""pando_day(t, name) AS CASE WHEN t IS NULL THEN NULL

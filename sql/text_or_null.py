@@ -20,8 +20,7 @@ from parts.types import (
 from sql.casts import cast_to
 from sql.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.integer_texts import integer_or_null
-from sql.ranges import clamped_date, clamped_instant
-from sql.text_conversion import cut_second
+from sql.text_conversion import cut_second, date32_of_text, date_of_text
 from sql.type_mapping import engine_type
 from sql.typed import STRING, Typed
 
@@ -41,9 +40,9 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
             sql = f"coalesce(nullif({sql}, ''), '0')"
     match target:
         case DateType():
-            return clamped_date(f"pando_try_day({sql})")
+            return date_of_text(sql, "pando_try_day(spelled)")
         case Date32Type():
-            return f"pando_try_day({sql})"
+            return date32_of_text(sql, "pando_try_day(spelled)")
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():
@@ -68,5 +67,5 @@ def _instant(sql: str, target: DateTimeType | DateTime64Type, zone: str, *, basi
     fine = isinstance(target, DateTime64Type)
     instant = read(sql, target.timezone or zone, fine=fine)
     if isinstance(target, DateTimeType):
-        return clamped_instant(f"date_trunc('second', {instant})")
+        return instant
     return nanoseconds_of_text(sql, instant) if target.precision > 6 else cut_second(instant, target.precision)
