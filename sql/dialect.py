@@ -270,6 +270,7 @@ def not_implemented(what: str) -> UserError:
 
 def unquote_string(text: str) -> str:
     """The content of a literal ``'…'`` with backslash escapes and doubled quotes resolved."""
+    _check_text(text)
     body = text[1:-1]
     if "\\" not in body and "''" not in body:
         return body
@@ -277,7 +278,18 @@ def unquote_string(text: str) -> str:
 
 
 def unquote_identifier(text: str) -> str:
+    _check_text(text)
     return _unescape(text[1:-1], text[0])
+
+
+def _check_text(text: str) -> None:
+    """Raises 117 for a literal or a name that is not UTF-8: no column could have it as its value or as its name."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the statement: {shown[:100]}") from None
 
 
 def _unescape(body: str, quote: str) -> str:

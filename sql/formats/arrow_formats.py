@@ -24,7 +24,7 @@ from parts.types import DataType
 from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch, largest_in_dictionaries
 from sql.formats.ipc_messages import CheckedStream, check_file
 from sql.formats.options import BadValueError, FormatOptions, shorten
-from sql.formats.wire import from_wire, to_wire, wire_type
+from sql.formats.wire import from_wire, to_wire, wire_field
 
 READ_ROWS = 1 << 16
 _SPOOL_BYTES = 64 << 20
@@ -196,7 +196,7 @@ class PieceSink(io.RawIOBase):
 def write_arrow_like(
     kind: str, columns: Sequence[tuple[str, DataType]], batches: Iterator[pa.RecordBatch], options: FormatOptions
 ) -> Iterator[bytes]:
-    schema = pa.schema([pa.field(name, wire_type(type_), type_.is_nullable) for name, type_ in columns])
+    schema = pa.schema([wire_field(name, type_) for name, type_ in columns])
     sink = PieceSink()
     if kind == "Parquet":
         try:

@@ -23,6 +23,7 @@ from parts.types import (
     IPv4Type,
     LowCardinalityType,
     MapType,
+    NothingType,
     NullableType,
     TupleType,
 )
@@ -42,13 +43,19 @@ def wire_type(type_: DataType) -> pa.DataType:
     if isinstance(type_, DateTime64Type):
         return pa.timestamp(type_.unit, type_.timezone or "UTC")
     if isinstance(type_, ArrayType):
-        return pa.list_(pa.field("item", wire_type(type_.inner), type_.inner.is_nullable))
+        return pa.list_(wire_field("item", type_.inner))
     if isinstance(type_, MapType):
-        return pa.map_(wire_type(type_.key), pa.field("value", wire_type(type_.value), type_.value.is_nullable))
+        return pa.map_(wire_type(type_.key), wire_field("value", type_.value))
     if isinstance(type_, TupleType):
-        fields = zip(type_.arrow, type_.elements, strict=True)
-        return pa.struct([pa.field(field.name, wire_type(inner), field.nullable) for field, (_, inner) in fields])
+        return pa.struct(
+            [wire_field(field.name, inner) for field, (_, inner) in zip(type_.arrow, type_.elements, strict=True)]
+        )
     return type_.arrow
+
+
+def wire_field(name: str, type_: DataType) -> pa.Field:
+    """Arrow's nulls are always nullable."""
+    return pa.field(name, wire_type(type_), type_.is_nullable or isinstance(type_, NothingType))
 
 
 def to_wire(array: pa.Array, type_: DataType) -> pa.Array:

@@ -7,3 +7,4 @@ SELECT * FROM values((1, 2, 3), (300, 3))
 SELECT tuple(toIntervalDay(1), 1), [INTERVAL 1 DAY], map(1, INTERVAL 1 DAY) FROM t
 SELECT ((k, v) -> (k, v + 1), 1) FROM t
 CREATE TABLE made (a UInt8, g Nothing ALIAS 'UTC') ENGINE = MergeTree ORDER BY a
+SELECT arraySort(x -> -x, []), map(1, []), tuple([]) FROM t FORMAT Arrow

@@ -272,3 +272,15 @@ def test_escapes_mean_the_same_in_whatever_company(sequences: list[str]) -> None
 
 def test_a_long_text_is_unescaped_in_pieces() -> None:
     assert unquote_string("'" + r"\n\\\\d''" * 100_000 + "'") == "\n\\\\d'" * 100_000
+
+
+@pytest.mark.parametrize("text", [b"DROP TABLE `a\xff`", b"SET log_comment = '\xc3''\xff'", b'DROP TABLE "\xff"'])
+def test_names_and_literals_are_text(text: bytes) -> None:
+    with pytest.raises(UserError, match="Invalid UTF-8 in the statement") as caught:
+        parse_statement(text.decode("utf-8", "surrogateescape"))
+    assert caught.value.code == 117
+
+
+def test_comments_need_not_be_text() -> None:
+    parsed = parse_statement(b"DROP TABLE t -- \xff".decode("utf-8", "surrogateescape"))
+    assert parsed == parse_statement("DROP TABLE t")
