@@ -30,7 +30,7 @@ from sql.scope import Scope, Source, SourceColumn, column_sql
 from sql.storage_arrays import storage_table
 from sql.syntax_tree import Alias, Function, Identifier, Node
 from sql.type_mapping import output_cast
-from sql.typed import Typed
+from sql.typed import Typed, is_only_inside
 
 Evaluate = Callable[[pa.Table], pa.ChunkedArray]
 __all__ = ["CompiledExpression", "compile_expressions", "compile_key", "evaluate_together", "quote_identifier"]
@@ -88,6 +88,8 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
     value = ExpressionCompiler(Scope([source]), Environment(zone, now=time.time())).compile(node).plain
     if value.apply is not None:
         raise UserError("BAD_ARGUMENTS", f"{canonical(node)} is a lambda, not a value")
+    if is_only_inside(value.type):
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{canonical(node)} is of type {value.type}, which no column holds")
     columns = tuple(source.used)
     direct = _direct(node, schema, zone)
     evaluate = direct or _Evaluator(value, source, columns)

@@ -118,7 +118,8 @@ def map_from_arrays(call: Call) -> Typed:
 @function("mapFilter", 2)
 def map_filter(call: Call) -> Typed:
     type_ = map_type(call, 1)
-    assert call.args[0].apply is not None
+    if call.args[0].apply is None:
+        raise call.wrong_type(0, "a lambda")
     _, body = call.args[0].apply([Typed("e.key", type_.key), Typed("e.value", type_.value)])
     return Typed(f"map_from_entries(list_filter(map_entries({call.args[1].sql}), lambda e: {body.condition}))", type_)
 
@@ -126,7 +127,8 @@ def map_filter(call: Call) -> Typed:
 @function("mapApply", 2)
 def map_apply(call: Call) -> Typed:
     type_ = map_type(call, 1)
-    assert call.args[0].apply is not None
+    if call.args[0].apply is None:
+        raise call.wrong_type(0, "a lambda")
     _, body = call.args[0].apply([Typed("e.key", type_.key), Typed("e.value", type_.value)])
     if not isinstance(body.type, TupleType) or len(body.type.elements) != 2 or body.elements is None:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "The lambda of mapApply must give a tuple (key, value)")
