@@ -188,7 +188,7 @@ class TestKazooFaults:
     def test_server_that_goes_and_comes_back(self, tmp_path: object) -> None:
         server = EmbeddedZooKeeper(str(tmp_path)).start()
         states: list[SessionState] = []
-        keeper = KazooKeeper(server.hosts, 6.0, "/root", read_retry_seconds=0.5, write_connect_wait_seconds=0.2)
+        keeper = KazooKeeper(server.hosts, 30.0, "/root", read_retry_seconds=0.5, write_connect_wait_seconds=0.2)
         try:
             keeper.add_listener(states.append)
             keeper.create("/e", ephemeral=True)
