@@ -44,7 +44,7 @@ test: check-tools $(VENV)/.dev lint ## Lint, types, layering, then every test
 test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark and not clients"
 
-sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (about half an hour of one core)
+sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (an hour or more, 10 GB)
 	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/functions
 
 test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (some minutes)
