@@ -121,7 +121,7 @@ def pull_log(
         for packet in packets(entries, lambda entry: len(entry.to_bytes())):
             version = _pull_batch(keeper, replica, queue, index, packet, version)
             index += len(packet)
-        size = min(4 * size, _BATCH)
+        size = min(2 * size, _BATCH)
     if index < end:
         raise LogTrimmedError(replica, index)
     cursor.position, cursor.expected = (index, version), max(1, index - known[0])
