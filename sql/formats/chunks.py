@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.pool import THREADS, submit
-from parts.query_status import MemoryTracker, QueryStatus
+from parts.query_status import QueryStatus
 
 CHUNK_BYTES = 2 << 20
 """Small enough to stay in the caches of a core, and for the first to be parsed while the rest still arrives."""
@@ -24,7 +24,7 @@ _CUT_MEMORY = 8
 _PARSE_INLINE_BYTES = 128 << 10
 _MOST_IN_FLIGHT = THREADS + 1
 
-Cut = Callable[[bytes], int]
+Cut = Callable[[bytearray], int]
 Parse = Callable[[bytes, int], pa.Table]
 
 
@@ -33,29 +33,36 @@ def row_chunks(
 ) -> Iterator[bytes]:
     """Chunks that end where a row ends, the last one at the end of the stream.
 
-    ``cut(data)`` gives the length of the leading whole rows of ``data``, 0 if there is none. Raises 117 when a row is
-    longer than :data:`MAX_ROW_BYTES`, before more of it is read.
+    ``cut(data)`` gives the length of the leading whole rows of ``data``, 0 if there is none; a row ends in a line end.
+    Raises 117 when a row is longer than :data:`MAX_ROW_BYTES`, before more of it is read. A long row is read in pieces,
+    and not searched until a line end has come: all of it at once would hold the interpreter for a tenth of a second.
     """
-    memory = status.memory if status is not None else MemoryTracker("for query")
-    rest = first
+    status = status or QueryStatus()
+    rest = bytearray(first)
     wanted = size
+    has_line_end = b"\n" in rest
     while True:
-        if status is not None:
-            status.check()
         # Looking for the end of a long row takes some times its bytes.
-        with memory.holding(_CUT_MEMORY * wanted if wanted > size else 0, "reading a long row"):
-            data = stream.read(max(wanted - len(rest), 1 << 16))
-            rest += data
-            end = cut(rest) if data and len(rest) >= wanted else 0
-        if not data:
+        with status.memory.holding(_CUT_MEMORY * wanted if wanted > size else 0, "reading a long row"):
+            while len(rest) < wanted:
+                status.check()
+                data = stream.read(min(max(wanted - len(rest), 1 << 16), CHUNK_BYTES))
+                if not data:
+                    break
+                has_line_end = has_line_end or b"\n" in data
+                rest += data
+            is_last = len(rest) < wanted
+            end = cut(rest) if has_line_end and not is_last else 0
+        if is_last:
             break
         if end:
-            yield rest[:end]
-            rest, wanted = rest[end:], size
-        elif len(rest) >= wanted:
+            yield bytes(memoryview(rest)[:end])
+            del rest[:end]
+            wanted, has_line_end = size, b"\n" in rest
+        else:
             wanted = next_read(len(rest), size)
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def next_read(held: int, size: int = CHUNK_BYTES) -> int:

@@ -31,7 +31,7 @@ _QUOTE, _LINE_FEED, _RETURN = 34, 10, 13
 class CsvRules:
     """``cut`` and ``clean`` are those of :class:`sql.formats.delimited.Dialect`."""
 
-    cut: Callable[[bytes], int]
+    cut: Callable[[bytearray], int]
     clean: Callable[[bytes], bytes]
     check: Callable[[bytes, int, int], None]
     """``check(chunk, number of its first row, fields of a row)`` raises 27 or 117 for rows that are no CSV."""
@@ -42,7 +42,7 @@ def csv_rules(delimiter: str) -> CsvRules:
     marks = _Marks.of(delimiter)
     grammar = _Grammar.of(delimiter)
 
-    def cut(data: bytes) -> int:
+    def cut(data: bytearray) -> int:
         if b'"' not in data:
             return data.rfind(b"\n") + 1
         buffer = np.frombuffer(data, np.uint8)

@@ -38,7 +38,7 @@ class _Dialect:
     name: str
     delimiter: str
     quote: str | bool
-    cut: Callable[[bytes], int]
+    cut: Callable[[bytearray], int]
     clean: Callable[[bytes], bytes]
     check: Callable[[bytes, int, int], None]
     escaped: bool
@@ -300,14 +300,14 @@ def _shape_error(
 # The two dialects -----------------------------------------------------------------------------------------------------
 
 
-def _cut_tsv(data: bytes) -> int:
+def _cut_tsv(data: bytearray) -> int:
     end = data.rfind(b"\n")
     while end > 0 and _ends_in_backslash(data, end):
         end = data.rfind(b"\n", 0, end)
     return end + 1
 
 
-def _ends_in_backslash(data: bytes, end: int) -> bool:
+def _ends_in_backslash(data: bytearray, end: int) -> bool:
     count = 0
     while count < end and data[end - 1 - count] == 0x5C:
         count += 1

@@ -10,6 +10,7 @@ A missing key and, where the column is not Nullable, an explicit ``null`` come o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -39,6 +40,8 @@ from sql.formats.wire import from_wire
 _NUMBERS = (IntegerType, FloatType)
 _SAMPLE_ROWS = 3
 _BETWEEN = b" \t\r\n;"
+_OPENING = re.compile(rb"\s*+\{")
+_ROW_OPENING = re.compile(rb"[ ,]*+\{")
 
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
@@ -71,18 +74,17 @@ def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
         )
 
 
-def row_end(data: bytes) -> int:
+def row_end(data: bytearray) -> int:
     """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``_read_python``.)"""
     for ending in (b"}\n", b"}\r\n", b"},\n"):
         end = data.rfind(ending)
-        if end >= 0 and (data.rfind(b"\n{", 0, end) >= 0 or data.lstrip()[:1] == b"{") and _line_is_row(data, end):
+        if end >= 0 and (data.rfind(b"\n{", 0, end) >= 0 or _OPENING.match(data)) and _line_is_row(data, end):
             return end + len(ending)
     return 0
 
 
-def _line_is_row(data: bytes, end: int) -> bool:
-    start = data.rfind(b"\n", 0, end) + 1
-    return data[start : start + 1] in (b"{", b" ", b",") and data[start:end].lstrip(b" ,")[:1] == b"{"
+def _line_is_row(data: bytearray, end: int) -> bool:
+    return _ROW_OPENING.match(data, data.rfind(b"\n", 0, end) + 1, end) is not None
 
 
 def _needs_python(columns: Sequence[Column]) -> bool:

@@ -105,7 +105,7 @@ def _texts_of(line: bytes) -> list[str]:
     return values
 
 
-def _array_end(data: bytes) -> int:
+def _array_end(data: bytearray) -> int:
     """Rows end in ``]`` and a line end; the next begins with ``[``. Line ends inside a row are never between these."""
     end = max(data.rfind(b"]\n["), data.rfind(b"]\r\n["))
     return data.index(b"[", end) if end >= 0 else 0

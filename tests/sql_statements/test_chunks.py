@@ -163,3 +163,23 @@ def test_blocks_end_at_rows_or_bytes(max_rows: int, max_bytes: int, blocks: list
 def test_chunks_end_where_rows_end() -> None:
     stream = io.BytesIO(b"aa\nbb\ncc")
     assert list(row_chunks(stream, lambda data: data.rfind(b"\n") + 1, size=4)) == [b"aa\nbb\n", b"cc"]
+
+
+def test_a_long_row_is_read_in_pieces_and_searched_only_behind_a_line_end() -> None:
+    asked: list[int] = []
+    searched: list[int] = []
+
+    class Stream(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            asked.append(size or -1)
+            return super().read(size)
+
+    def cut(data: bytearray) -> int:
+        searched.append(len(data))
+        return data.rfind(b"\n") + 1
+
+    row = b"a" * (20 << 20)
+    found = list(row_chunks(Stream(row + b"\n" + b"b\n"), cut))
+    assert b"".join(found) == row + b"\nb\n"
+    assert max(asked) <= chunks.CHUNK_BYTES
+    assert not [size for size in searched if size < len(row)]
