@@ -7,6 +7,7 @@ difference only over many rows. ``python -m tests.functions.known`` writes the l
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 QUICK_ROWS = 300
+_FUNCTIONS_A_PROCESS = 20
 _PATH = Path(__file__).with_name("known_differences.txt")
 _MATHEMATICS = (
     "exp|exp2|exp10|log|log2|log10|log1p|sin|cos|tan|asin|acos|atan|sinh|cosh|tanh|asinh|acosh|atanh|lgamma|tgamma|pow|"
@@ -102,26 +104,40 @@ def write(found: Found, many: bool, queries: set[str]) -> None:
 
 
 def main(rows: int, names: list[str]) -> None:
-    """Prints every difference, and how long each function took."""
+    """Prints every difference, and how long each function took; the list is up to date behind each."""
     from tests.functions.compare import Engines, kind_of
     from tests.functions.queries import all_queries, ulps_of
 
-    found: Found = {}
+    every = all_queries()
+    asked = {query for queries in every.values() for query in queries}
     with tempfile.TemporaryDirectory() as directory:
         engines = Engines(Path(directory), rows)
-        for name, queries in all_queries().items():
-            if names and name not in names:
-                continue
+        for name in names:
             began = time.monotonic()
-            for query in queries:
+            found: Found = {}
+            for query in every[name]:
                 compared = engines.compared(query, ulps_of(name))
                 found[query] = (kind_of(compared.verdict), compared.message)
                 if found[query][0] != "same":
                     print(f"{compared.verdict}: {query}: {compared.detail}", flush=True)
-            print(f"# {name}: {len(queries)} calls, {time.monotonic() - began:.1f} s", flush=True)
+            write(found, rows > QUICK_ROWS, asked)
+            print(f"# {name}: {len(found)} calls, {time.monotonic() - began:.1f} s", flush=True)
         engines.close()
-    write(found, rows > QUICK_ROWS, {query for queries in all_queries().values() for query in queries})
+
+
+def in_processes(rows: int) -> None:
+    """Every function; what a call over many rows has taken, a process gives back only when it ends."""
+    from tests.functions.queries import all_queries
+
+    names = list(all_queries())
+    for start in range(0, len(names), _FUNCTIONS_A_PROCESS):
+        batch = names[start : start + _FUNCTIONS_A_PROCESS]
+        subprocess.run([sys.executable, "-m", "tests.functions.known", str(rows), *batch], check=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else QUICK_ROWS, sys.argv[2:])
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else QUICK_ROWS
+    if sys.argv[2:]:
+        main(rows, sys.argv[2:])
+    else:
+        in_processes(rows)
