@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -43,8 +44,8 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
     columns: list[tuple[str, Node]] = []
     seen: set[str] = set()
     if len(scope.sources) > 2:  # with three tables and more every repeated name is qualified
-        names = [name for source in scope.sources for name, column in source.columns.items() if not column.hidden]
-        seen = {name for name in names if names.count(name) > 1}
+        names = (name for source in scope.sources for name, column in source.columns.items() if not column.hidden)
+        seen = {name for name, count in Counter(names).items() if count > 1}
     for source in sources:
         for name, column in source.columns.items():
             if column.hidden or (chosen is not None and name not in chosen):
