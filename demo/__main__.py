@@ -20,7 +20,7 @@ from rich.table import Table
 
 from demo import spark_part
 from demo.flights import CREATE_TABLE, blocks, load_flights
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
 from parts.errors import PandoError
 

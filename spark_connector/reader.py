@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from engine.client.http.errors import RefusedError
 from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError, error_from_code
 from parts.types import parse_type
 from spark_connector.options import Options
 from spark_connector.schema import check_read_schema
-from spark_connector.transport import RefusedError, Transport
+from spark_connector.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from parts.errors import PandoError
 from sql.statements import Insert, ParsedStatement, SetSettings, Use
 
 if TYPE_CHECKING:
-    from engine.client.http_client import HttpClient
+    from engine.client.http.client import HttpClient
     from engine.engine import Engine
     from engine.session import Session
 

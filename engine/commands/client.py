@@ -45,7 +45,7 @@ def command(
     Without --query the statements come from standard input, or from you if it is a terminal.
     """
     from engine.client.backend import HttpBackend
-    from engine.client.http_client import HttpClient
+    from engine.client.http.client import HttpClient
     from engine.client.runner import Runner
 
     settings, parameters = split_extra(extra)

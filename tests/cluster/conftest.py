@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
 from parts.errors import PandoError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.config import Config
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coordination.embedded_zookeeper import is_serving
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.cluster.state import free_ports
 from tests.front.conftest import RunningServer
 

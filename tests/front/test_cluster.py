@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
 from engine.cluster.processes import ProcessId, identify, start_time, wait_until
 from engine.cluster.state import ClusterState, Member, free_ports, load_state, save_state

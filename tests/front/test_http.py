@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.http.compressed_blocks import frame
 from parts.errors import CorruptionError, PandoError, UserError
 from tests.front.conftest import RunningServer

@@ -5,11 +5,14 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from engine.client.http_client import HttpClient, parse_error
+from engine.client.http.client import HttpClient
+from engine.client.http.connections import AnswerFile, Connections
+from engine.client.http.errors import RefusedError, answer_error, parse_error
+from engine.client.http.retry import try_servers
 from engine.http.errors import as_pando_error, error_text, exception_trailer, http_status
 from engine.http.sessions import SessionStore
 from engine.session import Session
@@ -114,6 +117,59 @@ def test_data_that_looks_like_a_trailer_is_data() -> None:
 def test_lost_connection_is_an_unknown_outcome(answer: bytes) -> None:
     with _scripted(answer) as client, pytest.raises(UnknownOutcomeError, match="connection was lost"):
         client.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "code"),
+    [
+        (
+            503,
+            "Code: 60. DB::Exception: no table (UNKNOWN_TABLE) (version 24.3.1 (official build))\n",
+            RefusedError,
+            60,
+        ),
+        (500, "Code: 252. DB::Exception: many parts (TOO_MANY_PARTS)\n", RefusedError, 252),
+        (500, "Code: 319. DB::Exception: who knows (UNKNOWN_STATUS_OF_INSERT)\n", UnknownOutcomeError, 319),
+        (502, "<html>Bad Gateway</html>", RefusedError, 210),
+        (404, "<html>Not Found</html>", PandoError, 210),
+    ],
+)
+def test_what_an_answer_means_for_trying_again(status: int, text: str, kind: type[PandoError], code: int) -> None:
+    error = answer_error(text, status, "http://h:1", "http://h:1")
+    assert (type(error), error.code) == (kind, code)
+    assert error.message.startswith("http://h:1 answered") or error.message.endswith("(from http://h:1)")
+
+
+def test_a_file_of_an_answer_ends_with_the_servers_error() -> None:
+    """Also when little came before the connection broke."""
+    tag = "abcdefghijklmnop"
+    trailer = exception_trailer(CorruptionError("bad bytes"), tag)
+    with _scripted(_HEAD + _chunk(b"rows" * 50_000) + _chunk(trailer)) as client:
+        connections = Connections(timeout_seconds=10, names_servers=True)
+        with connections.post(f"http://127.0.0.1:{client.port}", "/", b"SELECT 1") as answer:
+            file = AnswerFile(answer)
+            assert file.read(100_000) == b"rows" * 25_000
+            error = file.failure(OSError("not Arrow"))
+        connections.close()
+    assert isinstance(error, CorruptionError)
+    assert f"bad bytes (from http://127.0.0.1:{client.port})" in error.message
+
+
+@pytest.mark.parametrize(("is_idempotent", "asked"), [(True, ["a", "b", "a", "b"]), (False, ["a", "b"])])
+def test_servers_are_tried_in_turn(is_idempotent: bool, asked: list[str]) -> None:
+    urls: list[str] = []
+    pauses: list[float] = []
+
+    def ask(url: str) -> str:
+        urls.append(url)
+        if len(urls) < 4:
+            raise (RefusedError if len(urls) == 1 else UnknownOutcomeError)("NETWORK_ERROR", "away")
+        return url
+
+    with nullcontext() if is_idempotent else pytest.raises(UnknownOutcomeError):
+        assert try_servers(("a", "b"), ask, retries=3, is_idempotent=is_idempotent, sleep=pauses.append) == "b"
+    assert urls == asked
+    assert len(pauses) == len(asked) // 2 - 1
 
 
 # -- sessions -------------------------------------------------------------------------------------------------------

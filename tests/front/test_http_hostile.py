@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.config import Config
 from engine.http.listener import most_connections
 from parts.errors import PandoError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.config import Config
 from engine.engine import Engine
 from engine.http.server import HttpServer

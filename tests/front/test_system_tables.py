@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from parts.errors import PandoError
 
 SYSTEM = (

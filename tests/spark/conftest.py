@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from engine.client.http_client import HttpClient
+from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
 from spark_connector.options import Options, parse_options
 

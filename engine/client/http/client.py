@@ -8,24 +8,21 @@ statement whose answer never came raises ``UnknownOutcomeError``.
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import httpx
+from engine.client.http.connections import Answer, Connections
 
-from parts.errors import PandoError, UnavailableError, UnknownOutcomeError, error_from_code
+if TYPE_CHECKING:
+    import httpx
 
 Data = bytes | BinaryIO | Iterable[bytes]
 
 _READ_BYTES = 1 << 20
-_HELD_BYTES = 64 << 10
-"""The end of a streamed answer is held back until it is sure that it is not an error's trailer."""
-_ERROR = re.compile(r"Code: (\d+)\. DB::Exception: (.*) \((\w+)\)(?: \(version [^)]*\))?\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -61,30 +58,15 @@ class Response:
 class Stream:
     """An answer as it arrives. ``summary`` is what the headers told."""
 
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-        self.format = response.headers.get("x-clickhouse-format", "")
-        self.query_id = response.headers.get("x-clickhouse-query-id", "")
-        self.summary = Summary.parse(response.headers.get("x-clickhouse-summary", ""))
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.format = answer.headers.get("x-clickhouse-format", "")
+        self.query_id = answer.headers.get("x-clickhouse-query-id", "")
+        self.summary = Summary.parse(answer.headers.get("x-clickhouse-summary", ""))
 
     def __iter__(self) -> Iterator[bytes]:
         """Raises the server's error if the answer ends with one."""
-        tag = self._response.headers.get("x-clickhouse-exception-tag", "")
-        if not tag:
-            yield from self._response.iter_bytes()
-            return
-        held = b""
-        try:
-            for chunk in self._response.iter_bytes():
-                held += chunk
-                if len(held) > 2 * _HELD_BYTES:
-                    yield held[:-_HELD_BYTES]
-                    held = held[-_HELD_BYTES:]
-        except httpx.TransportError as error:
-            data, problem = _split_trailer(held, tag)
-            yield data
-            raise problem or _lost(error) from None
-        yield held
+        return iter(self._answer)
 
 
 class HttpClient:
@@ -106,18 +88,8 @@ class HttpClient:
         self.user = user
         self.database = database
         self.settings = dict(settings or {})
-        self._client = httpx.Client(
-            base_url=f"http://{f'[{host}]' if ':' in host else host}:{port}",
-            headers={
-                "X-ClickHouse-User": user,
-                "X-ClickHouse-Key": password,
-                "Accept-Encoding": "identity",
-                "User-Agent": "pando-client",
-            },
-            timeout=httpx.Timeout(timeout_seconds, connect=10.0),
-            limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=20.0),
-            trust_env=False,
-        )
+        self._url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self._connections = Connections(user=user, password=password, timeout_seconds=timeout_seconds)
 
     # -- statements -------------------------------------------------------------------------------------------------
 
@@ -151,18 +123,8 @@ class HttpClient:
         """Runs one statement; the answer is read as it arrives. Leaving early cancels the query."""
         query = self._url_parameters(settings, parameters, query_id)
         body = sql.encode() if data is None else _chunks(sql.encode() + b"\n", data)
-        try:
-            with self._client.stream("POST", "/", params=query, content=body) as response:
-                if response.status_code != 200:
-                    response.read()
-                    raise _error_of(response)
-                yield Stream(response)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            hint = " (is a server running there?)" if "refused" in str(error) else ""
-            problem = f"Cannot connect to {self.host}:{self.port}: {error}{hint}"
-            raise UnavailableError("NETWORK_ERROR", problem) from None
-        except httpx.TransportError as error:
-            raise _lost(error) from None
+        with self._connections.post(self._url, "/", body, query) as answer:
+            yield Stream(answer)
 
     def insert(
         self,
@@ -193,14 +155,11 @@ class HttpClient:
     # -- the server -------------------------------------------------------------------------------------------------
 
     def ping(self, timeout_seconds: float = 2.0) -> bool:
-        try:
-            return self._client.get("/ping", timeout=timeout_seconds).status_code == 200
-        except httpx.TransportError:
-            return False
+        return self._connections.is_alive(self._url, timeout_seconds)
 
     def get(self, path: str) -> httpx.Response:
         """A page of the server: ``/metrics``, ``/replicas_status?verbose=1``."""
-        return self._client.get(path)
+        return self._connections.get(self._url + path)
 
     def kill(self, query_id: str) -> None:
         """Ends a running query, wherever it came from."""
@@ -208,7 +167,7 @@ class HttpClient:
         self.execute(f"KILL QUERY WHERE query_id = '{quoted}'")
 
     def close(self) -> None:
-        self._client.close()
+        self._connections.close()
 
     def __enter__(self) -> HttpClient:
         return self
@@ -247,31 +206,3 @@ def _streamed(head: bytes, data: BinaryIO | Iterable[bytes]) -> Iterator[bytes]:
         return
     while chunk := read(_READ_BYTES):
         yield chunk
-
-
-def _error_of(response: httpx.Response) -> PandoError:
-    return parse_error(response.text) or UnavailableError(
-        "NETWORK_ERROR", f"HTTP status {response.status_code}: {response.text[:500].strip()}"
-    )
-
-
-def parse_error(text: str) -> PandoError | None:
-    """The error whose text this is, rebuilt."""
-    match = _ERROR.match(text)
-    return error_from_code(int(match[1]), match[2]) if match else None
-
-
-def _split_trailer(held: bytes, tag: str) -> tuple[bytes, PandoError | None]:
-    """What came before the error's trailer, and the error."""
-    mark = f"\r\n__exception__\r\n{tag}\r\n".encode()
-    data, found, trailer = held.rpartition(mark)
-    if not found:
-        return held, None
-    text = trailer.decode(errors="replace").rsplit("\n", 3)[0]
-    return data, parse_error(text) or UnavailableError("NETWORK_ERROR", text)
-
-
-def _lost(error: httpx.TransportError) -> PandoError:
-    return UnknownOutcomeError(
-        "NETWORK_ERROR", f"The connection was lost before the answer was complete ({type(error).__name__}): {error}"
-    )
