@@ -18,14 +18,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kazoo.client import KazooClient, KazooState, KeeperState
 from kazoo.exceptions import (
-    AuthFailedError,
-    BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
     NodeExistsError,
@@ -35,24 +32,23 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
     SessionExpiredError,
-    SessionMovedError,
     ZookeeperError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Create as CreateRequest
-from kazoo.protocol.states import WatchedEvent, ZnodeStat
+from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from coordination.chroot import Chroot, path_and_parents
+from coordination.kazoo_answers import Watcher, definite_error, stat_of
 from coordination.kazoo_handler import PollingHandler
 from coordination.keeper import (
     ANY_VERSION,
-    BadVersion,
     Check,
     Create,
     Delete,
     KeeperConnectionLoss,
-    KeeperError,
     KeeperSessionExpired,
     KeeperUnavailable,
     MultiFailed,
@@ -65,11 +61,10 @@ from coordination.keeper import (
     Stat,
     Watch,
 )
-from coordination.packets import require_sendable
+from coordination.packets import require_sendable, runs
 
 PIPELINE_DEPTH = 100
 _log = logging.getLogger("pando.keeper")
-_T = TypeVar("_T")
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
     KazooState.SUSPENDED: SessionState.SUSPENDED,
@@ -99,9 +94,7 @@ class KazooKeeper:
         write_connect_wait_seconds: float = 1.0,
     ) -> None:
         """Waits up to ``connect_timeout_seconds`` for the first session and goes on without it (see ``state``)."""
-        self._chroot = chroot.rstrip("/")
-        if self._chroot and not self._chroot.startswith("/"):
-            self._chroot = "/" + self._chroot
+        self._chroot = Chroot(chroot)
         self._session_timeout_seconds = session_timeout_seconds
         self._read_retry_seconds = read_retry_seconds
         self._write_connect_wait_seconds = write_connect_wait_seconds
@@ -186,10 +179,8 @@ class KazooKeeper:
                 return
             try:
                 self._client.sync_async("/").get(timeout=self._answer_timeout)
-                current = ""
-                for name in filter(None, self._chroot.split("/")):
-                    current += "/" + name
-                    self._make_chroot_node(current)
+                for node in path_and_parents(self._chroot.prefix):
+                    self._make_chroot_node(node)
             except (ZookeeperError, KazooTimeoutError) as error:
                 raise KeeperUnavailable(f"the new session is not usable yet ({type(error).__name__})", path) from error
             if session == self.session_id:
@@ -210,14 +201,6 @@ class KazooKeeper:
         """The client notices a dead connection within the session time-out; past that the answer is lost."""
         return self._session_timeout_seconds * 1.5 + 1.0
 
-    def _full(self, path: str) -> str:
-        if not self._chroot:
-            return path
-        return self._chroot if path == "/" else self._chroot + path
-
-    def _stripped(self, path: str) -> str:
-        return path[len(self._chroot) :] or "/" if self._chroot else path
-
     def _write(self, path: str, send: Callable[[], Any]) -> Any:
         self._require_connection(self._write_connect_wait_seconds, path)
         session = self.session_id
@@ -226,7 +209,7 @@ class KazooKeeper:
         except (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, ConnectionClosedError) as error:
             raise KeeperConnectionLoss(path) from error
         except ZookeeperError as error:
-            raise _definite(error, path) from error
+            raise definite_error(error, path) from error
         if self.session_id not in (session, 0):
             # The request slipped from the old session's queue into the new session.
             raise KeeperConnectionLoss(path)
@@ -246,7 +229,7 @@ class KazooKeeper:
                     raise KeeperUnavailable(f"connection to {self._addresses()} lost while reading", path) from error
                 time.sleep(0.01)
             except ZookeeperError as error:
-                raise _definite(error, path) from error
+                raise definite_error(error, path) from error
 
     def _answer(self, pending: Any) -> Any:
         try:
@@ -262,39 +245,36 @@ class KazooKeeper:
 
     def _pipelined(self, paths: Sequence[str], send: Callable[[str], Any]) -> list[Any]:
         answers: list[Any] = []
-        for run in _runs(paths, PIPELINE_DEPTH):
-            answers.extend(self._read(run[0], lambda run=run: [send(self._full(path)) for path in run]))  # type: ignore[misc]
+        for run in runs(paths, PIPELINE_DEPTH):
+            answers.extend(self._read(run[0], lambda run=run: [send(self._chroot.full(path)) for path in run]))  # type: ignore[misc]
         return answers
 
     def _watcher(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
-        if watch is None:
-            return None
-
-        return _Watcher(watch, path, self._stripped)
+        return None if watch is None else Watcher(watch, path, self._chroot.stripped)
 
     # --- reads -------------------------------------------------------------------------------------------------
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         watcher = self._watcher(path, watch)
-        data, stat = self._read_one(path, lambda: self._client.get_async(self._full(path), watcher))
-        return data, _stat(stat)
+        data, stat = self._read_one(path, lambda: self._client.get_async(self._chroot.full(path), watcher))
+        return data, stat_of(stat)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         watcher = self._watcher(path, watch)
-        stat = self._read_one(path, lambda: self._client.exists_async(self._full(path), watcher))
-        return _stat(stat) if stat is not None else None
+        stat = self._read_one(path, lambda: self._client.exists_async(self._chroot.full(path), watcher))
+        return stat_of(stat) if stat is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         watcher = self._watcher(path, watch)
-        return sorted(self._read_one(path, lambda: self._client.get_children_async(self._full(path), watcher)))
+        return sorted(self._read_one(path, lambda: self._client.get_children_async(self._chroot.full(path), watcher)))
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         answers = self._pipelined(paths, self._client.get_async)
-        return [None if isinstance(answer, NoNodeError) else (answer[0], _stat(answer[1])) for answer in answers]
+        return [None if isinstance(answer, NoNodeError) else (answer[0], stat_of(answer[1])) for answer in answers]
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
         answers = self._pipelined(paths, self._client.exists_async)
-        return [_stat(answer) if answer is not None else None for answer in answers]
+        return [stat_of(answer) if answer is not None else None for answer in answers]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         answers = self._pipelined(paths, self._client.get_children_async)
@@ -308,17 +288,15 @@ class KazooKeeper:
         def send() -> Any:
             result = self._client.handler.async_result()
             flags = (1 if ephemeral else 0) | (2 if sequential else 0)
-            self._client._call(CreateRequest(self._full(path), data, OPEN_ACL_UNSAFE, flags), result)
+            self._client._call(CreateRequest(self._chroot.full(path), data, OPEN_ACL_UNSAFE, flags), result)
             return result
 
-        return self._stripped(self._write(path, send))
+        return self._chroot.stripped(self._write(path, send))
 
     def create_parents(self, path: str) -> None:
         """Safe to repeat, so a lost answer is simply asked again (bounded)."""
-        current = ""
-        for name in filter(None, path.split("/")):
-            current += "/" + name
-            self._create_if_missing(current)
+        for node in path_and_parents(path):
+            self._create_if_missing(node)
 
     def _create_if_missing(self, path: str) -> None:
         for attempt in range(5):
@@ -334,10 +312,10 @@ class KazooKeeper:
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         require_sendable([SetData(path, data)], len(self._chroot))
-        return _stat(self._write(path, lambda: self._client.set_async(self._full(path), data, version)))
+        return stat_of(self._write(path, lambda: self._client.set_async(self._chroot.full(path), data, version)))
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        self._write(path, lambda: self._client.delete_async(self._full(path), version))
+        self._write(path, lambda: self._client.delete_async(self._chroot.full(path), version))
 
     def delete_tree(self, path: str) -> None:
         """Level by level, pipelined; nodes that others create meanwhile are swept by another round (bounded)."""
@@ -365,15 +343,15 @@ class KazooKeeper:
         return levels
 
     def _delete_quietly(self, paths: Sequence[str]) -> None:
-        for run in _runs(paths, PIPELINE_DEPTH):
+        for run in runs(paths, PIPELINE_DEPTH):
             self._require_connection(self._read_retry_seconds, run[0])
-            for pending in [self._client.delete_async(self._full(path)) for path in run]:
+            for pending in [self._client.delete_async(self._chroot.full(path)) for path in run]:
                 try:
                     pending.get(timeout=self._answer_timeout)
                 except (NoNodeError, NotEmptyError, ConnectionLoss, KazooTimeoutError):
                     continue  # the next round looks again
                 except ZookeeperError as error:
-                    raise _definite(error, run[0]) from error
+                    raise definite_error(error, run[0]) from error
 
     def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
         if not ops:
@@ -389,13 +367,13 @@ class KazooKeeper:
         results = self._write(ops[0].path, send)
         for index, result in enumerate(results):
             if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
-                raise MultiFailed(index, ops[index], _definite(result, ops[index].path))
+                raise MultiFailed(index, ops[index], definite_error(result, ops[index].path))
         if len(results) != len(ops) or any(isinstance(result, Exception) for result in results):
             raise KeeperConnectionLoss(ops[0].path)
         return [self._result(op, result) for op, result in zip(ops, results, strict=True)]
 
     def _add(self, transaction: Any, op: Op) -> None:
-        path = self._full(op.path)
+        path = self._chroot.full(op.path)
         match op:
             case Create():
                 transaction.create(path, op.data, ephemeral=op.ephemeral, sequence=op.sequential)
@@ -409,60 +387,11 @@ class KazooKeeper:
     def _result(self, op: Op, result: Any) -> str | Stat | None:
         match op:
             case Create():
-                return self._stripped(result)
+                return self._chroot.stripped(result)
             case SetData():
-                return _stat(result)
+                return stat_of(result)
             case _:
                 return None
 
     def sync(self, path: str) -> None:
-        self._read(path, lambda: [self._client.sync_async(self._full(path))])
-
-
-@dataclass(frozen=True, slots=True)
-class _Watcher:
-    """The client keeps its watchers in sets: as equal ones are one, asking again and again does not pile them up."""
-
-    watch: Watch
-    path: str
-    stripped: Callable[[str], str]
-
-    def __call__(self, event: WatchedEvent) -> None:
-        self.watch(self.stripped(event.path) if event.path else self.path)
-
-
-def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(
-        version=stat.version,
-        children_version=stat.cversion,
-        created_zxid=stat.czxid,
-        modified_zxid=stat.mzxid,
-        created_ms=stat.ctime,
-        modified_ms=stat.mtime,
-        ephemeral_owner=stat.ephemeralOwner,
-        data_length=stat.dataLength,
-        children_count=stat.numChildren,
-    )
-
-
-def _definite(error: Exception, path: str) -> KeeperError:
-    match error:
-        case NoNodeError():
-            return NoNode("no node", path)
-        case NodeExistsError():
-            return NodeExists("node exists", path)
-        case BadVersionError():
-            return BadVersion("bad version", path)
-        case NotEmptyError():
-            return NotEmpty("not empty", path)
-        case SessionExpiredError() | SessionMovedError():
-            return KeeperSessionExpired("session expired", path)
-        case AuthFailedError():
-            return KeeperUnavailable("authentication failed", path)
-        case _:
-            return KeeperError(f"{type(error).__name__}: {error}", path)
-
-
-def _runs(items: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+        self._read(path, lambda: [self._client.sync_async(self._chroot.full(path))])

@@ -17,12 +17,14 @@ Source: ZooKeeper programmer's guide; the contract suite compares the two implem
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from coordination.chroot import Chroot, path_and_parents
 from coordination.keeper import (
     ANY_VERSION,
     Create,
@@ -111,11 +113,9 @@ class MemoryEnsemble:
 
 
 def _create_parents_raw(ensemble: MemoryEnsemble, keeper: MemoryKeeper, path: str) -> None:
-    current = ""
-    for name in filter(None, path.split("/")):
-        current += "/" + name
-        if current not in ensemble.tree:
-            ensemble.run(keeper.session_id, [Create(current)])
+    for node in path_and_parents(path):
+        if node not in ensemble.tree:
+            ensemble.run(keeper.session_id, [Create(node)])
 
 
 class MemoryKeeper:
@@ -123,7 +123,7 @@ class MemoryKeeper:
 
     def __init__(self, ensemble: MemoryEnsemble, chroot: str = "") -> None:
         self._ensemble = ensemble
-        self._chroot = chroot.rstrip("/")
+        self._chroot = Chroot(chroot)
         self._session = 0
         self._state = SessionState.EXPIRED
         self._closed = False
@@ -274,16 +274,6 @@ class MemoryKeeper:
             raise KeeperConnectionLoss(path)
         self.catch_up()
 
-    # --- paths -------------------------------------------------------------------------------------------------
-
-    def _full(self, path: str) -> str:
-        if not self._chroot:
-            return path
-        return self._chroot if path == "/" else self._chroot + path
-
-    def _stripped(self, path: str) -> str:
-        return path[len(self._chroot) :] or "/" if self._chroot else path
-
     @property
     def _tree(self) -> Tree:
         return self._past if self._past is not None else self._ensemble.tree
@@ -292,11 +282,11 @@ class MemoryKeeper:
 
     def _watch_data(self, path: str, watch: Watch | None) -> None:
         if watch is not None:
-            self._data_watches.setdefault(self._full(path), []).append((watch, path))
+            self._data_watches.setdefault(self._chroot.full(path), []).append((watch, path))
 
     def _peek(self, path: str) -> Node | None:
         self._enter("read", path)
-        return self._tree.get(self._full(path))
+        return self._tree.get(self._chroot.full(path))
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         with self._ensemble.lock:
@@ -318,7 +308,7 @@ class MemoryKeeper:
             if node is None:
                 raise NoNode("no node", path)
             if watch is not None:
-                self._child_watches.setdefault(self._full(path), []).append((watch, path))
+                self._child_watches.setdefault(self._chroot.full(path), []).append((watch, path))
             return sorted(node.children)
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
@@ -346,16 +336,16 @@ class MemoryKeeper:
         path = ops[0].path
         require_sendable(ops, len(self._chroot))
         fault = self._enter(kind, path)
-        full = [replace(op, path=self._full(op.path)) for op in ops]
+        full = [replace(op, path=self._chroot.full(op.path)) for op in ops]
         seen = dict(self._tree) if fault is Fault.LOSE_ANSWER else None
         try:
             results = self._ensemble.run(self._session, full)
         except MultiFailed as error:
             self._leave(fault, path, seen)
-            error.cause.path = self._stripped(error.cause.path)
+            error.cause.path = self._chroot.stripped(error.cause.path)
             raise MultiFailed(error.index, ops[error.index], error.cause) from error
         self._leave(fault, path, seen)
-        return [self._stripped(result) if isinstance(result, str) else result for result in results]
+        return [self._chroot.stripped(result) if isinstance(result, str) else result for result in results]
 
     def _single(self, kind: str, op: Op) -> str | Stat | None:
         try:
@@ -369,14 +359,10 @@ class MemoryKeeper:
         return created
 
     def create_parents(self, path: str) -> None:
-        current = ""
-        for name in filter(None, path.split("/")):
-            current += "/" + name
-            if self.exists(current) is None:
-                try:
-                    self.create(current)
-                except NodeExists:
-                    continue
+        for node in path_and_parents(path):
+            if self.exists(node) is None:
+                with contextlib.suppress(NodeExists):
+                    self.create(node)
 
     def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         stat = self._single("set", SetData(path, data, version))

@@ -58,3 +58,9 @@ def packets(items: Sequence[_T], size_bytes: Callable[[_T], int]) -> Iterator[li
         packet_bytes += size
     if packet:
         yield packet
+
+
+def runs(items: Sequence[_T], length: int) -> Iterator[Sequence[_T]]:
+    """The items in order, ``length`` at a time."""
+    for start in range(0, len(items), length):
+        yield items[start : start + length]

@@ -212,10 +212,6 @@ def is_still_active(keeper: Keeper, activation: Activation) -> bool:
     )
 
 
-def replica_names(keeper: Keeper, table: TablePaths) -> list[str]:
-    return keeper.children(table.replicas)
-
-
 def registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
     """The replicas but for those whose drop was cut short: these have no ``host``, and perhaps no list of parts."""
     names = keeper.children(table.replicas)

@@ -19,7 +19,6 @@ from enum import Enum
 
 from coordination.keeper import (
     BadVersion,
-    Check,
     Create,
     Keeper,
     KeeperConnectionLoss,
@@ -46,7 +45,7 @@ class CreateOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class TableDefinition:
+class SharedDefinition:
     """What all replicas must agree on. Both are texts compared as they are: canonicalise before."""
 
     metadata: str
@@ -56,7 +55,7 @@ class TableDefinition:
 
 
 def create_table_or_replica(
-    keeper: Keeper, table: TablePaths, replica_name: str, definition: TableDefinition
+    keeper: Keeper, table: TablePaths, replica_name: str, definition: SharedDefinition
 ) -> CreateOutcome:
     """Makes the table if need be and registers the replica.
 
@@ -95,11 +94,11 @@ def _created_after_all(keeper: Keeper, replica: ReplicaPaths) -> CreateOutcome |
     return CreateOutcome.NEW_REPLICA if is_lost else CreateOutcome.FIRST_REPLICA
 
 
-def _read_definition(keeper: Keeper, table: TablePaths) -> TableDefinition | None:
+def _read_definition(keeper: Keeper, table: TablePaths) -> SharedDefinition | None:
     metadata, columns, replicas = keeper.get_many([table.metadata, table.columns, table.replicas])
     if metadata is None or columns is None or replicas is None:
         return None
-    return TableDefinition(metadata[0].decode(), columns[0].decode())
+    return SharedDefinition(metadata[0].decode(), columns[0].decode())
 
 
 def _sweep_dropped_table(keeper: Keeper, table: TablePaths) -> None:
@@ -121,7 +120,7 @@ def _wait_for_sweeper(keeper: Keeper, outcome: Swept, lock: str) -> None:
             changed.wait(_SWEEP_SECONDS)
 
 
-def _table_ops(table: TablePaths, definition: TableDefinition) -> list[Op]:
+def _table_ops(table: TablePaths, definition: SharedDefinition) -> list[Op]:
     nodes = [
         (table.root, b""),
         (table.metadata, definition.metadata.encode()),
@@ -143,7 +142,7 @@ def _table_ops(table: TablePaths, definition: TableDefinition) -> list[Op]:
     return [Create(path, data) for path, data in nodes]
 
 
-def _replica_ops(replica: ReplicaPaths, definition: TableDefinition, *, is_first: bool) -> list[Op]:
+def _replica_ops(replica: ReplicaPaths, definition: SharedDefinition, *, is_first: bool) -> list[Op]:
     nodes = [
         (replica.root, b""),
         (replica.host, b""),
@@ -162,7 +161,7 @@ def _replica_ops(replica: ReplicaPaths, definition: TableDefinition, *, is_first
     return [Create(path, data) for path, data in nodes]
 
 
-def _register(keeper: Keeper, replica: ReplicaPaths, definition: TableDefinition) -> CreateOutcome | None:
+def _register(keeper: Keeper, replica: ReplicaPaths, definition: SharedDefinition) -> CreateOutcome | None:
     """``None``: the replica's nodes were left half-dropped and are swept now; try again."""
     root, host, active = keeper.exists_many([replica.root, replica.host, replica.is_active])
     if active is not None:
@@ -179,7 +178,7 @@ def _register(keeper: Keeper, replica: ReplicaPaths, definition: TableDefinition
     return CreateOutcome.ADOPTED
 
 
-def compare_definitions(existing: TableDefinition, wanted: TableDefinition, where: str) -> None:
+def compare_definitions(existing: SharedDefinition, wanted: SharedDefinition, where: str) -> None:
     """Raises ``UserError`` 342 that names every difference."""
     differences = _metadata_differences(existing.metadata, wanted.metadata)
     if existing.columns != wanted.columns:
@@ -212,7 +211,7 @@ def _text_difference(existing: str, wanted: str) -> str:
     return f"in ZooKeeper only [{in_zookeeper}], here only [{here}]"
 
 
-def check_definition(keeper: Keeper, table: TablePaths, definition: TableDefinition) -> bool:
+def check_definition(keeper: Keeper, table: TablePaths, definition: SharedDefinition) -> bool:
     """At start: ``False`` if the table is not in ZooKeeper; raises 342 if it differs."""
     existing = _read_definition(keeper, table)
     if existing is None:
@@ -277,8 +276,3 @@ def _require_not_active_elsewhere(keeper: Keeper, replica: ReplicaPaths, own_ses
             f"Replica {replica.root} is active on another server: stop that server first; if it has just died, wait "
             "until its ZooKeeper session has timed out",
         )
-
-
-def set_lost(keeper: Keeper, replica: ReplicaPaths, host_version: int) -> None:
-    """Marks a replica as lost unless it was activated since ``host_version`` was read."""
-    keeper.multi([Check(replica.host, host_version), SetData(replica.is_lost, b"1")])

@@ -35,7 +35,7 @@ from engine.http.request import parse_request
 from engine.http.users import Users
 from engine.scan.leases import LeaseBook
 from engine.scan.plan import deal_tasks, range_rows, scan_columns, task_count
-from engine.scan.pruning import choose_granules, row_filter
+from engine.scan.pruning import choose_granules, scan_filter
 from engine.scan.stream import encode_stream, scan_batches
 from engine.tables.table import Table
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
@@ -157,7 +157,7 @@ class Scans:
         compression = _text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
-        keep = row_filter(_text(body, "filter", ""), table.description, self._engine.config.timezone)
+        keep = scan_filter(_text(body, "filter", ""), table.description, self._engine.config.timezone)
         wanted = [_wanted_part(item) for item in body.get("parts") or []]
         task = body.get("task")
         with ExitStack() as stack:

@@ -34,8 +34,8 @@ def choose_granules(
 
 
 @dataclass(frozen=True)
-class RowFilter:
-    """A condition on rows; ``columns`` are those it reads."""
+class ScanFilter:
+    """The rows a condition holds for; ``columns`` are those it reads."""
 
     columns: tuple[str, ...]
     evaluate: Callable[[pa.Table], pa.ChunkedArray]
@@ -47,10 +47,10 @@ class RowFilter:
         return batch.filter(pc.fill_null(mask, False))
 
 
-def row_filter(condition: str, description: TableDescription, timezone: str) -> RowFilter | None:
+def scan_filter(condition: str, description: TableDescription, timezone: str) -> ScanFilter | None:
     """``None`` for no condition. Raises 48 for a condition on an ALIAS column, which has no data."""
     if not condition.strip():
         return None
     compiled = compile_expressions([condition], description.schema, timezone)[0]
     stored_columns(description.schema, compiled.columns)
-    return RowFilter(tuple(compiled.columns), compiled.evaluate)
+    return ScanFilter(tuple(compiled.columns), compiled.evaluate)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from engine.scan.pruning import RowFilter
+from engine.scan.pruning import ScanFilter
 from parts.reader import MarkRange, Part
 from parts.schema import Column
 from parts.types import (
@@ -78,7 +78,7 @@ def scan_array(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def scan_batches(
-    pieces: Iterable[tuple[Part, Sequence[MarkRange]]], columns: Sequence[Column], keep: RowFilter | None = None
+    pieces: Iterable[tuple[Part, Sequence[MarkRange]]], columns: Sequence[Column], keep: ScanFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the pieces in order, in batches worth sending; those that ``keep`` leaves. At least one batch."""
     names = [column.name for column in columns]

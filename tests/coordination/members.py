@@ -21,12 +21,12 @@ from coordination.queue import ReplicationQueue
 from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan
 from coordination.replica_activity import Activation, ReplicaAddress, activate
-from coordination.table_nodes import TableDefinition, create_table_or_replica
+from coordination.table_nodes import SharedDefinition, create_table_or_replica
 from parts.part_name import PartName
 from tests.coordination.holders import find_holder
 
 TABLE = TablePaths("/clickhouse/tables/01/hits")
-DEFINITION = TableDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb String")
+DEFINITION = SharedDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb String")
 RECORD = PartRecord("hash", 1, 10)
 
 

@@ -16,14 +16,14 @@ from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.replica_activity import Activation
-from coordination.table_nodes import TableDefinition
+from coordination.table_nodes import SharedDefinition
 from parts.part_name import PartName
 
 if TYPE_CHECKING:
     from tests.coordination.simulation import World
 
 TABLE = TablePaths("/tables/t")
-DEFINITION = TableDefinition("metadata", "columns")
+DEFINITION = SharedDefinition("metadata", "columns")
 PARTITIONS = ("p1", "p2")
 Rows = frozenset[str]
 

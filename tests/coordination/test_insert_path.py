@@ -15,7 +15,7 @@ from coordination.insert_commit import (
 from coordination.keeper import KeeperUnavailable
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.replica_activity import ReplicaAddress, activate
-from coordination.table_nodes import CreateOutcome, TableDefinition, create_table_or_replica, drop_replica
+from coordination.table_nodes import CreateOutcome, SharedDefinition, create_table_or_replica, drop_replica
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from tests.coordination.members import DEFINITION, TABLE, Member, fault_once
@@ -171,14 +171,14 @@ def test_lost_answer_of_an_activation_is_taken_up(ensemble: MemoryEnsemble, memb
     ("definition", "named"),
     [
         (
-            TableDefinition('{"sorting_key":"b","partition_key":"p"}', "a UInt8\nb String"),
+            SharedDefinition('{"sorting_key":"b","partition_key":"p"}', "a UInt8\nb String"),
             "sorting_key: 'a' in ZooKeeper",
         ),
-        (TableDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb UInt8"), "b UInt8"),
+        (SharedDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb UInt8"), "b UInt8"),
     ],
 )
 def test_other_definition_is_342_and_names_the_difference(
-    ensemble: MemoryEnsemble, members: list[Member], definition: TableDefinition, named: str
+    ensemble: MemoryEnsemble, members: list[Member], definition: SharedDefinition, named: str
 ) -> None:
     with pytest.raises(UserError, match=named) as caught:
         create_table_or_replica(ensemble.connect(), TABLE, "r9", definition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from coordination.table_nodes import TableDefinition as SharedDefinition
+from coordination.table_nodes import SharedDefinition
 from parts.schema import Column, TableDescription
 
 METADATA_VERSION = 1
