@@ -15,6 +15,7 @@ The assignment then expects the log's version of step 1, which every merge and d
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from coordination.part_set import PartSet
 from coordination.paths import TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.quorum import unconfirmed_parts
+from parts.errors import ConflictError
 from parts.part_name import PartName
 
 
@@ -98,6 +100,20 @@ class MergePredicate:
                 runs.append([part])
             previous = part
         return runs
+
+    def whole_partition(self, partition_id: str, *, final: bool, deduplicate: bool = False) -> list[PartName]:
+        """OPTIMIZE … FINAL: all parts of the partition. Empty when there is nothing to do.
+
+        Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE) with the reason when some may not be merged now; retry.
+        """
+        parts = self.current.parts(partition_id)
+        if not parts or (len(parts) == 1 and not deduplicate and (not final or parts[0].level > 0)):
+            return []
+        reasons = [self.why_not_single(part) for part in parts]
+        reasons += [self.why_not_pair(left, right) for left, right in itertools.pairwise(parts)]
+        for reason in filter(None, reasons):
+            raise ConflictError("CANNOT_ASSIGN_OPTIMIZE", f"Cannot select parts for optimization: {reason}")
+        return parts
 
     def partition_ids(self) -> list[str]:
         return self.snapshot.partition_ids()

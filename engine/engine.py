@@ -51,7 +51,7 @@ from sql.ddl import merge_tree_settings
 from sql.executor import QueryEngine, SelectResult
 from sql.parser import parse_statements
 from sql.settings import settings_of
-from sql.statements import Insert, ParsedStatement, Select
+from sql.statements import Insert, ParsedStatement, SelectQuery
 
 logger = logging.getLogger(__name__)
 
@@ -332,7 +332,7 @@ def local_engine_path() -> tempfile.TemporaryDirectory[str]:
 
 def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
     """CREATE keeps its SETTINGS with the table and SET with the session; all others' are the statement's."""
-    return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | Select) else parsed.settings)
+    return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
 
 
 def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:

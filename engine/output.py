@@ -11,7 +11,7 @@ from engine.config import Config
 from engine.session import QueryResult, Session
 from sql.formats import Statistics, write_blocks
 from sql.settings import DEFAULT_SETTINGS, Settings, settings_of
-from sql.statements import Insert, ParsedStatement, Select
+from sql.statements import Insert, ParsedStatement, SelectQuery
 
 _MOST_ROWS = 1 << 62
 
@@ -19,7 +19,7 @@ _MOST_ROWS = 1 << 62
 def output_settings(config: Config, session: Session, parsed: ParsedStatement, extra: Mapping[str, object]) -> Settings:
     """Those of session and statement, and over them ``extra``."""
     # CREATE keeps its SETTINGS with the table.
-    own = parsed.statement.settings if isinstance(parsed.statement, Insert | Select) else {}
+    own = parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else {}
     return settings_of({**session.settings, **own, **extra}, config.timezone)
 
 

@@ -1,6 +1,6 @@
 """A table's columns as Spark sees them, and what Spark may read or write them as.
 
-Mapping (``sql.type_mapping``): unsigned integers are widened, UInt64 is decimal(20,0); FixedString, UUID, IPv4, IPv6
+Mapping: unsigned integers are widened, UInt64 is decimal(20,0); FixedString, UUID, IPv4, IPv6
 and Enum are strings (FixedString without its padding zeros; as binary it keeps them); DateTime and DateTime64 are
 timestamps, of which Spark keeps microseconds; Array, Map and Tuple are array, map and struct. A column is nullable if
 its type is.
@@ -18,22 +18,30 @@ from pyspark.sql import types as spark
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
+    BoolType,
     DataType,
+    Date32Type,
     DateTime64Type,
     DateTimeType,
+    DateType,
     DecimalType,
+    EnumType,
     FixedStringType,
+    FloatType,
     IntegerType,
+    IPv4Type,
+    IPv6Type,
     LowCardinalityType,
     MapType,
     NullableType,
+    StringType,
     TupleType,
+    UUIDType,
     parse_type,
     strip_nullable,
 )
 from spark_connector.options import Options
 from spark_connector.transport import Transport
-from sql.type_mapping import spark_type
 
 _COMPUTED = ("MATERIALIZED", "ALIAS")
 _OPTIONS_KEY = "pando.options"
@@ -104,20 +112,28 @@ def spark_data_type(type_: DataType) -> spark.DataType:
             return spark.StructType(
                 [spark_field(name or str(position), inner) for position, (name, inner) in enumerate(elements, 1)]
             )
-        case IntegerType(64, False):
-            return spark.DecimalType(20, 0)
+        case IntegerType(bits, signed):
+            return _INTEGERS[bits, signed]
+        case FloatType(bits):
+            return spark.FloatType() if bits == 32 else spark.DoubleType()
         case DecimalType(precision, scale):
             return spark.DecimalType(precision, scale)
-        case FixedStringType():
+        case BoolType():
+            return spark.BooleanType()
+        case DateType() | Date32Type():
+            return spark.DateType()
+        case DateTimeType() | DateTime64Type():
+            return spark.TimestampType()
+        case StringType() | FixedStringType() | EnumType() | UUIDType() | IPv4Type() | IPv6Type():
             return spark.StringType()
-    return _SIMPLE[spark_type(type_)]
+    raise UserError("NOT_IMPLEMENTED", f"Type {type_} has no Spark counterpart")
 
 
-_SIMPLE: dict[str, spark.DataType] = {
-    "byte": spark.ByteType(), "short": spark.ShortType(), "int": spark.IntegerType(), "long": spark.LongType(),
-    "float": spark.FloatType(), "double": spark.DoubleType(), "boolean": spark.BooleanType(),
-    "string": spark.StringType(), "date": spark.DateType(), "timestamp": spark.TimestampType(),
-    "binary": spark.BinaryType(),
+_INTEGERS: dict[tuple[int, bool], spark.DataType] = {
+    (8, True): spark.ByteType(), (16, True): spark.ShortType(),
+    (32, True): spark.IntegerType(), (64, True): spark.LongType(),
+    (8, False): spark.ShortType(), (16, False): spark.IntegerType(),
+    (32, False): spark.LongType(), (64, False): spark.DecimalType(20, 0),
 }  # fmt: skip
 
 

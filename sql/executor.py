@@ -28,7 +28,7 @@ from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
 from sql.row_count import with_more_rows, without_certain
 from sql.scans import ReadStatistics, ScanState, ScanStream
 from sql.settings import DEFAULT_SETTINGS, Settings
-from sql.statement_pool import Lease, StatementPool
+from sql.statement_pool import LeasedStatement, StatementPool
 from sql.storage_arrays import storage_batch, storage_schema
 from sql.syntax_tree import Query, Select
 
@@ -175,7 +175,7 @@ class _Run:
         self._max_threads = max_threads
         self._snapshots: list[PartsSnapshot] = []
         self._lock = threading.Lock()  # a statement given back must not be interrupted
-        self._lease: Lease | None = None
+        self._lease: LeasedStatement | None = None
         self._closed = False
         self._on_close = ExitStack()
         self._on_close.callback(status.interrupting(self._interrupt))

@@ -16,7 +16,7 @@ from sql import parser_commands, parser_create, parser_insert, parser_show
 from sql.dialect import TokenStream, not_implemented
 from sql.parser_clauses import output_clauses, query_slice, setting_list
 from sql.query_limits import Guard
-from sql.statements import DescribeQuery, Explain, Insert, ParsedStatement, Select, Statement
+from sql.statements import DescribeQuery, Explain, Insert, ParsedStatement, SelectQuery, Statement
 
 MAX_STATEMENTS = 100_000
 _UNSUPPORTED = frozenset(
@@ -121,7 +121,7 @@ def _with_output(stream: TokenStream, statement: Statement) -> ParsedStatement:
 def _select(stream: TokenStream) -> ParsedStatement:
     query = query_slice(stream)
     clauses = output_clauses(stream)
-    return ParsedStatement(Select(query, clauses.settings), clauses.format, clauses.outfile)
+    return ParsedStatement(SelectQuery(query, clauses.settings), clauses.format, clauses.outfile)
 
 
 def _explain(stream: TokenStream) -> ParsedStatement:

@@ -6,7 +6,7 @@ from sql.dialect import TokenStream, not_implemented, quote_string
 from sql.parser_clauses import table_ref
 from sql.parser_commands import refuse_other_objects
 from sql.statements import (
-    Select,
+    SelectQuery,
     ShowCreateDatabase,
     ShowCreateTable,
     ShowDatabases,
@@ -39,11 +39,11 @@ def show(stream: TokenStream) -> Statement:
         return _settings(stream)
     if stream.accept("SETTING"):
         name = stream.identifier("setting name")
-        return Select(f"SELECT value FROM system.settings WHERE name = {quote_string(name)}")
+        return SelectQuery(f"SELECT value FROM system.settings WHERE name = {quote_string(name)}")
     if stream.accept("FUNCTIONS"):
-        return Select(f"SELECT * FROM system.functions WHERE {_condition(stream)} ORDER BY name")
+        return SelectQuery(f"SELECT * FROM system.functions WHERE {_condition(stream)} ORDER BY name")
     if stream.accept("ENGINES"):
-        return Select("SELECT * FROM system.table_engines ORDER BY name")
+        return SelectQuery("SELECT * FROM system.table_engines ORDER BY name")
     if any(stream.accept(*words) for words in (("FULL", "COLUMNS"), ("COLUMNS",), ("FULL", "FIELDS"), ("FIELDS",))):
         return _columns(stream)
     if stream.peek().kind == "word":
@@ -64,7 +64,7 @@ def _settings(stream: TokenStream) -> Statement:
     changed = stream.accept("CHANGED")
     stream.expect("SETTINGS")
     conditions = [_condition(stream), *(["changed"] if changed else [])]
-    return Select(f"SELECT name, type, value FROM system.settings WHERE {' AND '.join(conditions)}")
+    return SelectQuery(f"SELECT name, type, value FROM system.settings WHERE {' AND '.join(conditions)}")
 
 
 def _columns(stream: TokenStream) -> Statement:
@@ -73,7 +73,7 @@ def _columns(stream: TokenStream) -> Statement:
     table = table_ref(stream)
     database = _from(stream) or table.database
     place = quote_string(database) if database is not None else "currentDatabase()"
-    return Select(
+    return SelectQuery(
         f"SELECT {_COLUMNS} FROM system.columns WHERE database = {place} AND table = {quote_string(table.table)} "
         f"AND {_condition(stream)} ORDER BY field"
     )

@@ -61,7 +61,7 @@ class _Statement:
             slot.stream = None
 
 
-class Lease:
+class LeasedStatement:
     """A statement while one query has it. Read ``batches`` once, then ``close``; ``interrupt`` from any thread."""
 
     def __init__(self, pool: StatementPool, key: _Key, statement: _Statement) -> None:
@@ -93,7 +93,7 @@ class StatementPool:
         self._idle: OrderedDict[_Key, _Statement] = OrderedDict()
         atexit.register(self.clear)
 
-    def lease(self, sql: str, streams: Mapping[str, ScanStream]) -> Lease:
+    def lease(self, sql: str, streams: Mapping[str, ScanStream]) -> LeasedStatement:
         """A statement of that text over streams of those columns and types."""
         key = (sql, tuple((name, stream.schema) for name, stream in streams.items()))
         with self._lock:
@@ -102,7 +102,7 @@ class StatementPool:
             statement = _Statement(sql, streams)
         else:
             statement.attach(streams)
-        return Lease(self, key, statement)
+        return LeasedStatement(self, key, statement)
 
     def keep(self, key: _Key, statement: _Statement) -> bool:
         """Whether the statement stays, idle, for another query."""

@@ -226,7 +226,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class SelectQuery:
     """Any query that returns rows. ``query`` is without the trailing FORMAT and SETTINGS of the outermost level."""
 
     query: str
@@ -250,7 +250,7 @@ class KillQuery:
 Statement = (
     CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
-    | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | Select | Explain
+    | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | SelectQuery | Explain
     | KillQuery | DropReplica | CheckTable
 )  # fmt: skip
 

@@ -37,12 +37,12 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.SystemCommand: system_commands.system_command,
     statements.DropReplica: system_commands.drop_replica,
     statements.Insert: inserts.insert,
-    statements.Select: queries.select,
+    statements.SelectQuery: queries.select,
     statements.Explain: queries.explain,
     statements.KillQuery: queries.kill_query,
 }
 _READ_ONLY = (
-    statements.Select, statements.Explain, statements.ShowDatabases, statements.ShowTables,
+    statements.SelectQuery, statements.Explain, statements.ShowDatabases, statements.ShowTables,
     statements.ShowCreateTable, statements.ShowCreateDatabase, statements.ShowProcesslist, statements.DescribeTable,
     statements.DescribeQuery, statements.ExistsTable, statements.ExistsDatabase, statements.Use, statements.SetSettings,
     statements.KillQuery,

@@ -6,10 +6,10 @@ from engine.interpreter.context import STRING, Context, rows_result
 from engine.interpreter.result_limits import limited
 from engine.session import QueryResult
 from parts.errors import UserError
-from sql.statements import Explain, KillQuery, Select
+from sql.statements import Explain, KillQuery, SelectQuery
 
 
-def select(statement: Select, context: Context) -> QueryResult:
+def select(statement: SelectQuery, context: Context) -> QueryResult:
     return limited(context.engine.select(statement.query, context), context.settings)
 
 

@@ -17,13 +17,13 @@ from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
 
-from coordination.merge_selector import PartFacts, select_merge
 from coordination.token_claim import TokenClaim
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
 from engine.tables.table import InsertOptions, OptimizeOptions, Table
 from parts.errors import ConflictError, CorruptionError, UserError
+from parts.merge.select import PartFacts, select_merge
 from parts.part_name import PartName, merged_name
 from parts.query_status import QueryStatus
 from parts.reader import Part

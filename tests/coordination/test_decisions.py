@@ -18,11 +18,11 @@ from coordination.deduplication_window import plan_block_removal
 from coordination.keeper import Stat
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.merge_predicate import MergePredicate
-from coordination.merge_selector import PartFacts, max_merge_bytes, select_merge
 from coordination.part_set import PartSet
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum import QuorumStatus, format_last_parts, parse_last_parts
+from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
 
 

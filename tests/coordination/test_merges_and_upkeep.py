@@ -229,14 +229,12 @@ def test_missing_part_is_requeued_and_fetched(members: list[Member]) -> None:
 
 
 def test_optimize_of_a_partition_with_an_insert_in_flight_says_why(members: list[Member]) -> None:
-    from coordination.merge_selector import select_whole_partition
-
     members[0].insert("a")
     members[1].request("flying")
     members[0].insert("b")
     predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
     with pytest.raises(ConflictError, match="still being inserted") as caught:
-        select_whole_partition(predicate, "all", final=True)
+        predicate.whole_partition("all", final=True)
     assert caught.value.code == 388
 
 

@@ -16,7 +16,7 @@ from sql.plans import Plan, make_plan
 from sql.relation import ArrowRelation, PartsRelation
 from sql.settings import DEFAULT_SETTINGS
 from sql.short_strings import LongStringError, codes, decoded
-from sql.statement_pool import Lease, StatementPool
+from sql.statement_pool import LeasedStatement, StatementPool
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -134,7 +134,7 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     statements: list[bool] = []
 
     class Pool(StatementPool):
-        def lease(self, sql: str, streams: Mapping[str, Any]) -> Lease:
+        def lease(self, sql: str, streams: Mapping[str, Any]) -> LeasedStatement:
             statements.append("#" in sql)
             return super().lease(sql, streams)
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parts.types import DateType
+from parts.types import DataType, DateType, DecimalType, IntegerType, StringType
 from sql.executor import QueryEngine
 from sql.formats import write_blocks
-from sql.type_mapping import from_arrow_type
 from tests.sql_select.dataset import Engines, MemoryCatalog, same_cell
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -54,7 +53,7 @@ def _load(engines: Engines, directory: Path, scale: str, database: str) -> Loade
     declared: dict[str, str] = {}
     for name, (order_by, partition_by) in KEYS.items():
         table = pq.read_table(data / f"{name}.parquet")
-        types = [DateType() if field.type == pa.date32() else from_arrow_type(field.type) for field in table.schema]
+        types = [_type_of(field.type) for field in table.schema]
         columns = ", ".join(f"{column} {type_.name}" for column, type_ in zip(table.column_names, types, strict=True))
         declared[name] = columns
         created = describe(columns, order_by, partition_by, granularity=8192)
@@ -64,6 +63,14 @@ def _load(engines: Engines, directory: Path, scale: str, database: str) -> Loade
         query(f"CREATE TABLE {database}.{name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
         query(f"INSERT INTO {database}.{name} SELECT * FROM file('{data / name}.parquet')")
     return Loaded(MemoryCatalog(dict(tables)), engines.session, database, data, declared)
+
+
+def _type_of(arrow: pa.DataType) -> DataType:
+    if pa.types.is_date(arrow):
+        return DateType()
+    if pa.types.is_decimal(arrow):
+        return DecimalType(arrow.precision, arrow.scale)
+    return IntegerType(arrow.bit_width, True) if pa.types.is_integer(arrow) else StringType()
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
-from coordination.merge_selector import PartFacts, max_merge_bytes, select_merge, select_whole_partition
 from engine.tables.table import OptimizeOptions
 from parts.errors import ConflictError, PandoError, UserError
+from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
 from parts.query_status import QueryStatus
 
@@ -189,7 +189,7 @@ class MergeSteps:
             return [longest[:most]] if len(longest) > 1 else []
         merges = []
         for partition in partitions:
-            sources = select_whole_partition(predicate, partition, final=options.final, deduplicate=options.deduplicate)
+            sources = predicate.whole_partition(partition, final=options.final, deduplicate=options.deduplicate)
             if sources:
                 merges.append(list(sources))
         return merges

@@ -13,7 +13,6 @@ from coordination.clone import choose_source
 from coordination.drop_range import clear_leftovers
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.log_entry import EntryType, LogEntry
-from coordination.merge_selector import max_merge_bytes
 from coordination.part_commit import Agreement, ProducedStatus, commit_produced_part
 from coordination.part_set import IntersectingPartsError
 from coordination.queue_io import (
@@ -34,6 +33,7 @@ from engine.failpoints import failpoint
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.insert import part_record
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
+from parts.merge.select import max_merge_bytes
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part

@@ -8,13 +8,10 @@ with the window's age and with the number of parts, so that a quiet table is tid
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coordination.merge_predicate import MergePredicate
-from parts.errors import ConflictError
 from parts.part_name import PartName
 
 START_BASE = 5.0
@@ -98,24 +95,3 @@ def max_merge_bytes(free_slots: int, total_slots: int, *, at_most: int = 150 * 1
         return at_most
     share = (free_slots - 1) / (total_slots - 1)
     return int(at_least * (at_most / at_least) ** share)
-
-
-def select_whole_partition(
-    predicate: MergePredicate, partition_id: str, *, final: bool, deduplicate: bool = False
-) -> list[PartName]:
-    """OPTIMIZE … FINAL: all parts of the partition. Empty when there is nothing to do.
-
-    Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE) with the reason when some parts may not be merged now; retry.
-    """
-    parts = predicate.current.parts(partition_id)
-    if not parts or (len(parts) == 1 and not deduplicate and (not final or parts[0].level > 0)):
-        return []
-    for part in parts:
-        reason = predicate.why_not_single(part)
-        if reason is not None:
-            raise ConflictError("CANNOT_ASSIGN_OPTIMIZE", f"Cannot select parts for optimization: {reason}")
-    for left, right in itertools.pairwise(parts):
-        reason = predicate.why_not_pair(left, right)
-        if reason is not None:
-            raise ConflictError("CANNOT_ASSIGN_OPTIMIZE", f"Cannot select parts for optimization: {reason}")
-    return parts
