@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from engine.system_tables.system_table import Row, system_table
-from parts.type_parser import type_families
+from parts.types import type_families
 from sql.formats import FORMAT_ALIASES, FORMATS
 from sql.functions import function_names, function_traits
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from parts.errors import UserError
-from parts.type_parser import check_timezone
 from parts.types import (
     ArrayType,
     BoolType,
@@ -25,6 +24,7 @@ from parts.types import (
     MapType,
     NothingType,
     TupleType,
+    check_timezone,
     make_nullable,
     strip_nullable,
 )

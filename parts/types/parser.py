@@ -8,10 +8,10 @@ from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
-from parts.types import (
-    ArrayType,
+from parts.types.base import DataType
+from parts.types.nested import ArrayType, LowCardinalityType, MapType, NullableType, TupleType
+from parts.types.scalars import (
     BoolType,
-    DataType,
     Date32Type,
     DateTime64Type,
     DateTimeType,
@@ -23,12 +23,8 @@ from parts.types import (
     IntegerType,
     IPv4Type,
     IPv6Type,
-    LowCardinalityType,
-    MapType,
     NothingType,
-    NullableType,
     StringType,
-    TupleType,
     UUIDType,
 )
 
@@ -57,6 +53,17 @@ _ALIASES = {
 _MOST_LEVELS = 150
 """One type in another; everything that handles values recurses along their types."""
 _DECIMAL_WIDTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38}
+
+
+def parse_type(text: str) -> DataType:
+    """Parses a ClickHouse type name, aliases included (``INT``, ``VARCHAR(10)``, ``DOUBLE``).
+
+    Raises ``UserError`` 50 (UNKNOWN_TYPE), 62 (SYNTAX_ERROR), 48 (NOT_IMPLEMENTED), or 43 for illegal nesting.
+    """
+    parser = TypeParser(text)
+    result = parser.type()
+    parser.expect_end()
+    return result
 
 
 class TypeParser:
