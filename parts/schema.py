@@ -13,6 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from parts.errors import UserError
+from parts.merge_mode import ORDINARY, MergeMode
 from parts.types import DataType
 
 
@@ -163,4 +164,4 @@ class TableDescription:
     partition_key: Key
     sampling_key: Key
     settings: MergeTreeSettings = MergeTreeSettings()
-    merge_mode: str = "Ordinary"
+    merge_mode: MergeMode = ORDINARY

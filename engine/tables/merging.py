@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.failpoints import failpoint
 from engine.tables.table import RunningMerge, Table
-from parts.merge import MergeProgress, merge_parts
+from parts.merge import Deduplicated, MergeProgress, merge_parts
 from parts.part_name import PartName
 from parts.reader import Part
 
@@ -31,6 +31,7 @@ def merge_to_temporary(
         total_rows=sum(source.rows for source in sources),
     )
     running = table.services.merges
+    mode = table.description.merge_mode
     directory = table.store.create_temporary("tmp_merge_")
 
     def on_progress(progress: MergeProgress) -> None:
@@ -43,8 +44,7 @@ def merge_to_temporary(
             sources,
             directory,
             table.description,
-            deduplicate=deduplicate,
-            deduplicate_by=deduplicate_by,
+            mode=Deduplicated(mode, deduplicate_by) if deduplicate else mode,
             is_cancelled=is_cancelled or table.is_cancelled,
             on_progress=on_progress,
         )

@@ -1,10 +1,12 @@
-"""Merging parts: key-range slices of all sources, each sorted and run through the mode, appended to one writer.
+"""Merging parts: key-range slices of all sources, each sorted and reduced by the table's mode, appended to one writer.
 
-``slices``       where to cut: pivot keys from the sparse indexes, exact row numbers in every source
-``ordinary``     the Ordinary mode: the stable merge of the sources, optionally without duplicates
-``deduplicate``  which rows repeat others
+``slices``  where to cut: pivot keys from the sparse indexes, exact row numbers in every source
+``run``     prepares the slices, hands them to the mode, and gives the blocks to a writer or a reader (FINAL)
+``modes``   what becomes of rows with equal keys; the protocol is ``parts.merge_mode``
 """
 
-from parts.merge.ordinary import MergeProgress, merge_parts
+from parts.merge.modes import mode_of_engine
+from parts.merge.modes.deduplicate import Deduplicated
+from parts.merge.run import MergeProgress, merge_parts, read_final
 
-__all__ = ["MergeProgress", "merge_parts"]
+__all__ = ["Deduplicated", "MergeProgress", "merge_parts", "mode_of_engine", "read_final"]

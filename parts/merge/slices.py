@@ -37,12 +37,13 @@ class Slice:
 def plan_slices(sources: Sequence[Part], key: Key, target_rows: int) -> list[Slice]:
     """Slices in key order that together hold every row once.
 
-    A slice is larger than about ``target_rows`` only when a single key is; then it holds no other key.
+    A slice is larger than about ``target_rows`` only when a single key is; then it holds no other key. Without a
+    sorting key all rows have the same, empty one.
     """
     totals = tuple(source.rows for source in sources)
     start = tuple(0 for _ in sources)
     if not key or sum(totals) <= target_rows:
-        return [Slice(start, totals)] if any(totals) else []
+        return [Slice(start, totals, is_one_key=not key)] if any(totals) else []
     search = _CutSearch(sources, key)
     slices: list[Slice] = []
     pivot: int | None = None

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from parts.content_hash import block_hash
 from parts.errors import CancelledError, CorruptionError
-from parts.merge import MergeProgress, merge_parts
+from parts.merge import Deduplicated, MergeProgress, merge_parts
+from parts.merge_mode import ORDINARY
 from parts.reader import Part, open_part
 from parts.schema import TableDescription
 from parts.writer import sort_block, write_part
@@ -101,7 +102,7 @@ def test_deduplicate(data: st.DataObject) -> None:
             seen.add(text)
         target = data.draw(st.sampled_from([None, 3]))
         path = pathlib.Path(directory) / "m"
-        part = merged(parts, path, description, deduplicate=True, deduplicate_by=by, target_slice_rows=target)
+        part = merged(parts, path, description, mode=Deduplicated(ORDINARY, by), target_slice_rows=target)
         assert same_rows(read(part), ordered.filter(pa.array(keep, pa.bool_())))
 
 

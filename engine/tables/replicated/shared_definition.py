@@ -14,7 +14,7 @@ def shared_definition(description: TableDescription) -> SharedDefinition:
     """Canonical: equal definitions give equal texts."""
     metadata = {
         "version": METADATA_VERSION,
-        "merge_mode": description.merge_mode,
+        "merge_mode": description.merge_mode.name,
         "partition_key": list(description.partition_key.expressions),
         "sorting_key": list(description.sorting_key.expressions),
         "primary_key": list(description.primary_key.expressions),

@@ -1,0 +1,187 @@
+"""Runs a merge: slices of all sources, each sorted and reduced by the table's mode, in key order.
+
+Slices (``parts.merge.slices``) are prepared on a few threads ahead of the one that takes them, so memory is bounded by
+a few slices; a key of more rows than a slice may have comes in blocks and is reduced as a stream. A slice fed by one
+source, or whose sources follow each other, is not sorted. The output depends on the rows and their order alone: every
+replica writes the same bytes.
+
+:func:`merge_parts` appends the blocks to a writer; :func:`read_final` hands them to a reader.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from parts.blocks import sort_by_key
+from parts.errors import CancelledError
+from parts.merge.slices import Slice, plan_slices
+from parts.merge_mode import MergeMode, SortedRows
+from parts.primary_index import MarkRange
+from parts.read_plan import RowRange
+from parts.reader import Part
+from parts.schema import Key, TableDescription
+from parts.writer import PartWriter, WrittenPart
+
+TARGET_SLICE_ROWS = 512 * 1024
+TARGET_SLICE_BYTES = 64 * 1024 * 1024
+_THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MergeProgress:
+    """How far a merge is, as ``system.merges`` shows it."""
+
+    rows_read: int
+    rows_written: int
+    total_rows: int
+
+    @property
+    def fraction(self) -> float:
+        return self.rows_read / self.total_rows if self.total_rows else 1.0
+
+
+def merge_parts(
+    sources: Sequence[Part],
+    directory: Path,
+    description: TableDescription,
+    *,
+    mode: MergeMode | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[MergeProgress], None] | None = None,
+    target_slice_rows: int | None = None,
+) -> WrittenPart:
+    """Merges ``sources`` (of one partition, in block order) into a new part in ``directory``.
+
+    ``mode`` is the table's unless another is given. Raises ``CancelledError``; then, and on any other error,
+    ``directory`` is removed.
+    """
+    assert sources, "a merge has sources"
+    total_rows = sum(source.rows for source in sources)
+    writer = PartWriter(
+        directory,
+        description,
+        [array[0] for _, _, array in sources[0].partition_arrays],
+        expected_bytes=sum(source.data_uncompressed_bytes for source in sources),
+        expected_rows=total_rows,
+    )
+    columns = description.schema.stored.names
+    run = _MergeRun(sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled)
+    try:
+        for block in run.blocks(target_slice_rows or _target_rows(sources)):
+            _stop_if(is_cancelled)
+            writer.append(block)
+            if on_progress is not None:
+                on_progress(MergeProgress(run.rows_read, writer.rows, total_rows))
+        _stop_if(is_cancelled)
+        return writer.finish()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def read_final(
+    sources: Sequence[Part],
+    description: TableDescription,
+    columns: Sequence[str],
+    *,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    target_slice_rows: int | None = None,
+) -> Iterator[pa.Table]:
+    """The rows that a merge of ``sources`` would leave, in key order, as blocks of ``columns``: SELECT … FINAL.
+
+    Sources come in the order of their insertion. Raises ``CancelledError``.
+    """
+    key, mode = description.sorting_key, description.merge_mode
+    needed = tuple(dict.fromkeys((*columns, *key.columns, *mode.columns)))
+    run = _MergeRun(sources, key, mode, needed, is_cancelled)
+    for block in run.blocks(target_slice_rows or _target_rows(sources)):
+        yield block.select(list(columns))
+
+
+def _stop_if(is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
+        raise CancelledError("Merge was cancelled")
+
+
+def _target_rows(sources: Sequence[Part]) -> int:
+    rows = sum(source.rows for source in sources)
+    size = sum(source.data_uncompressed_bytes for source in sources)
+    return max(1, min(TARGET_SLICE_ROWS, TARGET_SLICE_BYTES * rows // max(size, 1)))
+
+
+class _MergeRun:
+    """One merge's reduced slices. ``rows_read`` counts the rows of the sources behind the blocks given so far."""
+
+    def __init__(
+        self,
+        sources: Sequence[Part],
+        key: Key,
+        mode: MergeMode,
+        columns: Sequence[str],
+        is_cancelled: Callable[[], bool],
+    ) -> None:
+        self._sources = sources
+        self._key = key
+        self._mode = mode
+        self._columns = list(columns)
+        self._is_cancelled = is_cancelled
+        self.rows_read = 0
+
+    def blocks(self, target_rows: int) -> Iterator[pa.Table]:
+        """In key order."""
+        plan = plan_slices(self._sources, self._key, target_rows)
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="merge") as threads:
+            waiting: deque[tuple[Slice, Future[pa.Table] | None]] = deque()
+            try:
+                for item in plan:
+                    _stop_if(self._is_cancelled)
+                    waiting.append((item, None if item.is_one_key else threads.submit(self._reduced, item)))
+                    if len(waiting) > _THREADS:
+                        yield from self._finished(*waiting.popleft(), target_rows)
+                while waiting:
+                    yield from self._finished(*waiting.popleft(), target_rows)
+            finally:
+                for _, future in waiting:
+                    if future is not None:
+                        future.cancel()
+
+    def _finished(self, item: Slice, future: Future[pa.Table] | None, target_rows: int) -> Iterator[pa.Table]:
+        if future is None:
+            yield from self._mode.reduce_one_key(self._streamed(item, target_rows))
+            return
+        table = future.result()
+        self.rows_read += item.rows
+        yield table
+
+    def _streamed(self, item: Slice, target_rows: int) -> Iterator[pa.Table]:
+        """A slice of one key is in order source by source."""
+        for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True):
+            for batch in source.read_rows(self._columns, [RowRange(begin, end)], max_batch_rows=target_rows):
+                _stop_if(self._is_cancelled)
+                self.rows_read += batch.num_rows
+                yield pa.Table.from_batches([batch])
+
+    def _reduced(self, item: Slice) -> pa.Table:
+        tables = [
+            _read_rows(source, self._columns, begin, end)
+            for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True)
+            if end > begin
+        ]
+        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        if len(tables) > 1:
+            table = sort_by_key(table, self._key)
+        return self._mode.reduce(SortedRows(table, self._key.evaluate))
+
+
+def _read_rows(source: Part, columns: Sequence[str], begin: int, end: int) -> pa.Table:
+    """Rows ``begin`` to ``end - 1``."""
+    first = begin // source.granularity
+    last = -(-end // source.granularity)
+    table = pa.Table.from_batches(list(source.read(columns, [MarkRange(first, last)])))
+    return table.slice(begin - first * source.granularity, end - begin)

@@ -1,0 +1,92 @@
+"""What a merge does with rows of equal keys: the protocol that every merge mode follows.
+
+Merging parts and reading with FINAL cut their sources into slices of whole keys (``parts.merge.slices``) and hand each
+to the table's mode. A mode never sees files, sources or threads; the modes stand in ``parts.merge.modes``.
+
+- :meth:`MergeMode.reduce` gets a slice of many keys as one sorted block and returns the rows that stay, in order.
+- :meth:`MergeMode.reduce_one_key` gets a key with more rows than a slice may hold as a stream of blocks, so that no
+  number of equal keys needs more memory than a few blocks.
+
+Both must give the same rows for the same input: where slices end depends on indexes, never on the mode.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from parts.sorting import key_codes
+
+
+@dataclass(frozen=True)
+class SortedRows:
+    """All rows of some keys, by key; rows of one key in the order in which they were inserted."""
+
+    block: pa.Table
+    evaluate_key: Callable[[pa.Table], Sequence[pa.ChunkedArray]] = field(compare=False, repr=False)
+
+    @cached_property
+    def key_starts(self) -> np.ndarray:
+        """True for the rows whose key is not that of the row before."""
+        starts = np.zeros(self.block.num_rows, np.bool_)
+        starts[:1] = True
+        for words in key_codes(self.evaluate_key(self.block), self.block.num_rows):
+            starts[1:] |= words.codes[1:] != words.codes[:-1]
+        return starts
+
+
+class MergeMode(ABC):
+    """One way to reduce rows of equal keys. Modes are values: equal when they do the same."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As replicas agree on it in ZooKeeper, for example ``Ordinary``."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it reads besides the sorting key; FINAL reads these too."""
+        return ()
+
+    @abstractmethod
+    def reduce(self, rows: SortedRows) -> pa.Table:
+        """The rows that stay. Depends on the rows alone, or replicas would differ. Called from several threads."""
+
+    def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """As :meth:`reduce` for one key whose rows come in blocks, in the order in which they were inserted.
+
+        This one reduces the rows kept so far together with the next block: right for a mode that may take its own
+        result for its input and keeps few rows of a key. Others override it.
+        """
+        kept: pa.Table | None = None
+        for block in blocks:
+            joined = block if kept is None else pa.concat_tables([kept, block])
+            kept = self.reduce(SortedRows(joined, lambda _: ()))
+        if kept is not None:
+            yield kept
+
+
+@dataclass(frozen=True)
+class Ordinary(MergeMode):
+    """MergeTree's, and that of a table without another: every row stays, equal keys in the order of insertion.
+
+    Source: ClickHouse documentation, "MergeTree".
+    """
+
+    @property
+    def name(self) -> str:
+        return "Ordinary"
+
+    def reduce(self, rows: SortedRows) -> pa.Table:
+        return rows.block
+
+    def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return blocks
+
+
+ORDINARY = Ordinary()
