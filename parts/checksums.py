@@ -1,6 +1,7 @@
 """The checksums of a part: size and XXH3-128 of every file, and the hash of the content.
 
 The file is one JSON object, a newline, the XXH3-128 of the bytes before it as 32 hexadecimal digits, and a newline.
+``version`` is the part's major version, ``minor`` its minor one (absent: 0); the rule stands in ``parts.part_files``.
 ``content_hash`` is ``parts.content_hash`` over the part's rows: the same for every codec, part name and part type.
 """
 
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 
 import xxhash
 
-from parts.errors import CorruptionError
-from parts.layout import CHECKSUMS, FORMAT_VERSION
+from parts.errors import CorruptionError, UserError
+from parts.layout import CHECKSUMS, MAJOR_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,13 @@ class Checksums:
     uncompressed_bytes: int
     column_bytes: dict[str, tuple[int, int]]
     """Column → (stored bytes, uncompressed bytes)."""
+    version: tuple[int, int] = (MAJOR_VERSION, 0)
 
     def encode(self) -> bytes:
+        major, minor = self.version
         body = {
-            "version": FORMAT_VERSION,
+            "version": major,
+            **({"minor": minor} if minor else {}),
             "content_hash": self.content_hash,
             "uncompressed_bytes": self.uncompressed_bytes,
             "columns": {name: list(sizes) for name, sizes in self.column_bytes.items()},
@@ -45,20 +49,32 @@ class Checksums:
 
     @classmethod
     def decode(cls, data: bytes, part: str) -> Checksums:
-        """Raises ``CorruptionError``."""
+        """Raises ``CorruptionError``, ``UserError`` 287 (UNKNOWN_FORMAT_VERSION) for a newer major version."""
         text, digest = data[:-33], data[-33:]
         if xxhash.xxh3_128_hexdigest(text).encode() + b"\n" != digest:
             raise CorruptionError("Checksum of the checksums doesn't match", part=part, file=CHECKSUMS, offset=0)
         try:
             body = json.loads(text)
-            if body["version"] != FORMAT_VERSION:
-                raise ValueError(f"format version {body['version']} is not known here")
+            version = (int(body["version"]), int(body.get("minor", 0)))
+            if min(version) < 0 or not version[0]:
+                raise ValueError(f"format version {version[0]}.{version[1]} never was")
+            check_major(version[0], part)
             files = {name: FileChecksum(int(size), str(hash_)) for name, (size, hash_) in body["files"].items()}
             columns = {name: (int(stored), int(raw)) for name, (stored, raw) in body["columns"].items()}
-            return cls(files, str(body["content_hash"]), int(body["uncompressed_bytes"]), columns)
+            return cls(files, str(body["content_hash"]), int(body["uncompressed_bytes"]), columns, version)
         except (ValueError, KeyError, TypeError) as error:
             message = f"Checksums cannot be read ({error})"
             raise CorruptionError(message, part=part, file=CHECKSUMS, offset=0, name="CORRUPTED_DATA") from error
+
+
+def check_major(major: int, part: str) -> None:
+    """Raises ``UserError`` 287 (UNKNOWN_FORMAT_VERSION) for a version this server does not know."""
+    if major > MAJOR_VERSION:
+        raise UserError(
+            "UNKNOWN_FORMAT_VERSION",
+            f"Part {part} is of format version {major}; this server reads versions up to {MAJOR_VERSION}. The part was "
+            "left as it is: start a server of the version that wrote it, or a newer one",
+        )
 
 
 def check_bytes(data: bytes, name: str, checksums: Checksums, part: str) -> None:

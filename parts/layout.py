@@ -1,4 +1,4 @@
-"""File names of a part, format version 1. Every name is built and parsed here.
+"""File names of a part. Every name is built and parsed here; ``parts.part_files`` says what is in them.
 
 A part is a directory of immutable files:
 
@@ -12,8 +12,9 @@ A part is a directory of immutable files:
 ``primary.idx``      sorting key at the first row of every granule and at the last row (``parts.value_file``)
 ``marks``            granule → frame, a packed array a column (``parts.marks``)
 ``uuid``             the part's UUID as text; nil unless one was given
+``metadata_version`` number of the schema version that the part was written under, decimal; none for 0
 ``checksums``        size and XXH3-128 of every file above, the content hash (``parts.checksums``)
-``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` packed into one (``parts.meta_files``)
+``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` packed (``parts.meta_files``)
 ===================  ==========================================================================
 
 A column's file name is its name with every byte outside ``[A-Za-z0-9_]`` as ``%XX``; names longer than 127
@@ -27,7 +28,8 @@ import re
 
 import xxhash
 
-FORMAT_VERSION = 1
+MAJOR_VERSION = 1
+"""Parts of a newer one are refused; the rule stands in ``parts.part_files``."""
 DATA_FILE = "data.bin"
 META_FILE = "meta.bin"
 COLUMNS = "columns"
@@ -37,8 +39,8 @@ MINMAX = "minmax"
 PRIMARY_INDEX = "primary.idx"
 MARKS = "marks"
 UUID = "uuid"
+METADATA_VERSION = "metadata_version"
 CHECKSUMS = "checksums"
-META_NAMES = (COLUMNS, COUNT, PARTITION, MINMAX, PRIMARY_INDEX, MARKS, UUID, CHECKSUMS)
 BIN_SUFFIX = ".bin"
 _LONGEST_NAME = 127
 

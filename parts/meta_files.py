@@ -9,14 +9,17 @@ everything before.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 import xxhash
 
+from parts.checksums import check_major
 from parts.errors import CorruptionError
-from parts.layout import META_FILE, META_NAMES
+from parts.layout import META_FILE
 
 _MAGIC = b"PANDOMT1"
+_NAME_BYTES = 32
 _HEAD = struct.Struct("<8sII")
 _ENTRY = struct.Struct("<QQ32s")
 
@@ -27,6 +30,7 @@ def pack(files: dict[str, bytes]) -> bytes:
     head = [_HEAD.pack(_MAGIC, len(files), 0)]
     body: list[bytes] = []
     for name, data in files.items():
+        assert len(name.encode()) <= _NAME_BYTES, name
         head.append(_ENTRY.pack(offset, len(data), name.encode()))
         body += [data, bytes(-len(data) % 8)]
         offset += len(data) + -len(data) % 8
@@ -35,10 +39,12 @@ def pack(files: dict[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes, part: str) -> dict[str, bytes]:
-    """The files of ``meta.bin``. Raises ``CorruptionError``."""
+    """The files of ``meta.bin``. Raises ``CorruptionError``, ``UserError`` 287 for a newer major version."""
     if len(data) < _HEAD.size + 16 or xxhash.xxh3_128_digest(data[:-16]) != data[-16:]:
         raise CorruptionError("Checksum of the packed metadata doesn't match", part=part, file=META_FILE, offset=0)
     magic, count, _ = _HEAD.unpack_from(data)
+    if magic[:-1] == _MAGIC[:-1] and magic[-1:].isdigit():
+        check_major(int(magic[-1:]), part)
     if magic != _MAGIC:
         raise CorruptionError("Unknown format", part=part, file=META_FILE, offset=0, name="CORRUPTED_DATA")
     files: dict[str, bytes] = {}
@@ -65,8 +71,12 @@ class MetaFiles:
         self.is_packed = (directory / META_FILE).exists()
         self._packed = unpack(read_file(directory / META_FILE, part), part) if self.is_packed else {}
 
+    @property
+    def packed(self) -> Collection[str]:
+        """The names inside ``meta.bin``; none of a wide part."""
+        return self._packed.keys()
+
     def read(self, name: str) -> bytes:
-        assert name in META_NAMES
         if not self.is_packed:
             return read_file(self.directory / name, self._part)
         if name not in self._packed:

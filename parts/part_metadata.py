@@ -1,4 +1,4 @@
-"""What the small files of a part say, and how they are written: ``columns``, ``count``, ``partition``, ``minmax``.
+"""What the small files of a part say: ``columns``, numbers, ``minmax``.
 
 ``columns`` is JSON: ``{"version", "granularity", "columns": [[name, type, codec], …], "sorting_key": [text, …]}``.
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import CorruptionError, PandoError
-from parts.layout import COLUMNS, COUNT, FORMAT_VERSION
+from parts.layout import COLUMNS, MAJOR_VERSION
 from parts.schema import Column, TableSchema
 from parts.types import DataType, parse_type
 from parts.value_file import plain_array, plain_type
@@ -29,7 +29,7 @@ class ColumnsFile:
 
     def encode(self) -> bytes:
         body = {
-            "version": FORMAT_VERSION,
+            "version": MAJOR_VERSION,
             "granularity": self.granularity,
             "columns": [[column.name, column.type.name, column.codec] for column in self.schema.columns],
             "sorting_key": list(self.sorting_key),
@@ -40,8 +40,6 @@ class ColumnsFile:
     def decode(cls, data: bytes, part: str) -> ColumnsFile:
         try:
             body = json.loads(data)
-            if body["version"] != FORMAT_VERSION:
-                raise ValueError(f"format version {body['version']} is not known here")
             columns = tuple(Column(name, parse_type(type_), codec) for name, type_, codec in body["columns"])
             return cls(TableSchema(columns), int(body["granularity"]), tuple(body["sorting_key"]))
         except (ValueError, KeyError, TypeError, PandoError) as error:
@@ -49,9 +47,9 @@ class ColumnsFile:
             raise CorruptionError(message, part=part, file=COLUMNS, offset=0, name="CORRUPTED_DATA") from error
 
 
-def decode_count(data: bytes, part: str) -> int:
+def decode_number(data: bytes, part: str, file: str) -> int:
     if not data.isdigit():
-        raise CorruptionError("Count is not a number", part=part, file=COUNT, offset=0, name="CORRUPTED_DATA")
+        raise CorruptionError("Not a number", part=part, file=file, offset=0, name="CORRUPTED_DATA")
     return int(data)
 
 

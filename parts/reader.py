@@ -16,50 +16,52 @@ from __future__ import annotations
 
 import itertools
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from parts.absent_columns import AbsentColumns
 from parts.checksums import Checksums, check_bytes
 from parts.disk import map_file
 from parts.errors import CorruptionError
-from parts.frames import check_frame, decode_rows
-from parts.layout import (
-    CHECKSUMS,
-    COLUMNS,
-    COUNT,
-    DATA_FILE,
-    MARKS,
-    META_FILE,
-    META_NAMES,
-    MINMAX,
-    PARTITION,
-    PRIMARY_INDEX,
-    UUID,
-    column_file,
-)
-from parts.marks import ColumnMarks, decode_marks
+from parts.frames import decode_rows
+from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, column_file
+from parts.marks import ColumnMarks
 from parts.meta_files import MetaFiles
-from parts.part_metadata import ColumnsFile, decode_count, python_value
+from parts.part_files import (
+    COLUMNS_FILE,
+    COUNT_FILE,
+    MARKS_FILE,
+    METADATA_VERSION_FILE,
+    MINMAX_FILE,
+    PARTITION_FILE,
+    PRIMARY_INDEX_FILE,
+    UUID_FILE,
+    PartShape,
+    SmallFile,
+    data_file,
+    is_small,
+)
+from parts.part_metadata import python_value
 from parts.part_name import PartName
 from parts.pool import THREADS, submit
 from parts.primary_index import MarkRange, PrimaryIndex, granule_count, normalize_ranges
 from parts.read_plan import RowRange, plan_batches, rows_of
 from parts.schema import Column, TableSchema
 from parts.types import DataType
-from parts.value_file import decode_values
 
 __all__ = ["MarkRange", "Part", "PrimaryIndex", "RowRange", "open_part"]
 
 _INLINE_VALUES = 300_000
 _VALUES_PER_JOB = 1_000_000
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
+T = TypeVar("T")
 
 
 def open_part(path: Path, *, name: PartName | None = None, table_schema: TableSchema | None = None) -> Part:
@@ -85,20 +87,19 @@ class Part:
         self._meta = MetaFiles(path, self._label)
         self.part_type = "Compact" if self._meta.is_packed else "Wide"
         self.checksums = Checksums.decode(self._meta.read(CHECKSUMS), self._label)
-        columns = ColumnsFile.decode(self._small(COLUMNS), self._label)
+        columns = self._value(COLUMNS_FILE)
         self.schema = columns.schema
         self.granularity = columns.granularity
-        self.rows = decode_count(self._small(COUNT), self._label)
+        self.rows = self._value(COUNT_FILE)
         self.marks = granule_count(self.rows, self.granularity)
         self._sorting_key = columns.sorting_key
         self.content_hash = self.checksums.content_hash
         self.data_uncompressed_bytes = self.checksums.uncompressed_bytes
-        self.uuid = uuid.UUID(self._small(UUID).decode())
-        self.partition_arrays = decode_values(self._small(PARTITION), self._label, PARTITION)
+        self.uuid = self._value(UUID_FILE)
+        self.metadata_version = self._value(METADATA_VERSION_FILE)
+        self.partition_arrays = self._value(PARTITION_FILE)
         self.partition: tuple[object, ...] = tuple(python_value(array[0]) for _, _, array in self.partition_arrays)
-        self.minmax_arrays: dict[str, pa.Array] = {
-            column: array for column, _, array in decode_values(self._small(MINMAX), self._label, MINMAX)
-        }
+        self.minmax_arrays: dict[str, pa.Array] = {column: array for column, _, array in self._value(MINMAX_FILE)}
         self.minmax: dict[str, tuple[object, object]] = {
             column: (python_value(array[0]), python_value(array[1], upper=True))
             for column, array in self.minmax_arrays.items()
@@ -117,7 +118,7 @@ class Part:
     @cached_property
     def primary_index(self) -> PrimaryIndex:
         """Loaded on first use."""
-        entries = decode_values(self._small(PRIMARY_INDEX), self._label, PRIMARY_INDEX)
+        entries = self._value(PRIMARY_INDEX_FILE)
         types: tuple[DataType, ...] = tuple(type_ for _, type_, _ in entries)
         keys = [array for _, _, array in entries]
         if any(len(array) != (self.marks + 1 if self.rows else 0) for array in keys):
@@ -139,7 +140,7 @@ class Part:
     ) -> Iterator[pa.RecordBatch]:
         """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
 
-        A column the part lacks has its type's default in every row, if the table's schema knows it (else error 16).
+        A column the part lacks is computed from its DEFAULT, if the table's schema knows it (else error 16).
         Without columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``.
         At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
         """
@@ -156,7 +157,8 @@ class Part:
     ) -> Iterator[pa.RecordBatch]:
         """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part."""
         wanted = [self._column(name) for name in columns]
-        stored = [column.name for column in wanted if column.name in self._positions]
+        absent = AbsentColumns(columns, self._positions, self._column)
+        stored = list(absent.to_read)
         marks = [self._marks[self._positions[name]] for name in stored]
         widest = max((self.checksums.column_bytes[name][1] for name in stored), default=0)
         batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, widest // max(self.rows, 1))
@@ -167,8 +169,8 @@ class Part:
             decoded = self._read_ahead(batches, stored, min(max_threads or THREADS, THREADS))
         for batch, arrays in zip(batches, decoded, strict=True):
             found = dict(zip(stored, arrays, strict=True))
-            filled = [found[c.name] if c.name in found else _defaults(c, batch.rows) for c in wanted]
-            yield from _sliced(filled, schema, batch.rows, max_batch_rows)
+            filled = absent.compute(found, batch.rows)
+            yield from _sliced([filled[name] for name in columns], schema, batch.rows, max_batch_rows)
 
     def move(self, new_path: Path) -> None:
         """Renames the directory; readers that hold this part go on with the files at their new place."""
@@ -184,7 +186,7 @@ class Part:
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
         if checksums != self.checksums:
             raise CorruptionError("Checksums changed since the part was opened", part=self._label, file=CHECKSUMS)
-        for name in META_NAMES:
+        for name in meta.packed if meta.is_packed else filter(is_small, checksums.files):
             if name != CHECKSUMS:
                 check_bytes(meta.read(name), name, checksums, self._label)
         for file in self._data_files():
@@ -193,24 +195,28 @@ class Part:
 
     @cached_property
     def _marks(self) -> list[ColumnMarks]:
-        return decode_marks(self._small(MARKS), len(self.schema.columns), self.marks, self._label, MARKS)
+        return self._value(MARKS_FILE, PartShape(self._label, len(self.schema.columns), self.marks))
 
     def _column(self, name: str) -> Column:
         if name in self._positions:
             return self.schema.columns[self._positions[name]]
         return (self.table_schema or self.schema).column(name)
 
-    def _small(self, name: str) -> bytes:
+    def _value(self, file: SmallFile[T], shape: PartShape | None = None) -> T:
+        """What a small file says."""
+        if file.absent is not None and file.name not in self.checksums.files:
+            return file.absent
         with self._lock:
-            data = self._meta.read(name)
-        check_bytes(data, name, self.checksums, self._label)
-        return data
+            data = self._meta.read(file.name)
+        check_bytes(data, file.name, self.checksums, self._label)
+        return file.decode(data, shape or PartShape(self._label))
 
     def _file_of(self, column: str) -> str:
         return column_file(column) if self.part_type == "Wide" else DATA_FILE
 
     def _data_files(self) -> list[str]:
-        return [name for name in self.checksums.files if name not in META_NAMES]
+        """The files that are mapped, and those that this version does not know."""
+        return [name for name in self.checksums.files if not is_small(name) and name not in self._meta.packed]
 
     def _check_sizes(self) -> int:
         """Every file is there with its size; returns the bytes on disk."""
@@ -220,7 +226,7 @@ class Part:
                 message = f"The file of column {column.name!r} is not in the checksums"
                 raise CorruptionError(message, part=self._label, file=CHECKSUMS, name="CORRUPTED_DATA")
         total = (self.path / (META_FILE if self._meta.is_packed else CHECKSUMS)).stat().st_size
-        for name in self._data_files() if self._meta.is_packed else files:
+        for name in files if not self._meta.is_packed else self._data_files():
             try:
                 size = (self.path / name).stat().st_size
             except FileNotFoundError:
@@ -301,16 +307,16 @@ class Part:
             row = next_row
 
     def _verify_data(self, file: str, check: Callable[[], None]) -> None:
-        """Frame by frame first, for the offset; then the whole file against the checksums."""
+        """Piece by piece first, for the offset; then the whole file against the checksums."""
         data = self._mapped(file)
-        offset = 0
-        while offset < data.size:
-            check()
-            offset += check_frame(data, offset, self._label, file)
+        check()
+        entry = data_file(file)
+        if entry is not None:
+            entry.check(data, self._label, file, check)
         check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
 
     def _check_no_other_files(self) -> None:
-        known = set(self._data_files()) | ({META_FILE} if self._meta.is_packed else set(META_NAMES))
+        known = {META_FILE, *self._data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
         for path in self.path.iterdir():
             if path.name not in known:
                 raise CorruptionError(
@@ -325,11 +331,6 @@ def _same_dictionary(frames: list[pa.Array]) -> list[pa.Array]:
     if pa.types.is_dictionary(frames[0].type):
         return pa.chunked_array(frames).unify_dictionaries().chunks
     return frames
-
-
-def _defaults(column: Column, rows: int) -> pa.Array:
-    scalar = pa.scalar(column.type.default, column.type.arrow)
-    return pa.repeat(scalar, rows)
 
 
 def _sliced(arrays: list[pa.Array], schema: pa.Schema, rows: int, limit: int) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -17,12 +18,24 @@ from parts.merge_mode import ORDINARY, MergeMode
 from parts.types import DataType
 
 
+class ColumnDefault(Protocol):
+    """What an absent column's values are, compiled; ``sql`` builds it. May be used by several threads at once."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The stored columns that it reads."""
+
+    def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
+        """The value of each of ``rows`` rows in the column's storage type; ``block`` has :attr:`columns`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table.
 
     ``codec`` is the text inside ``CODEC(…)`` or ``""`` for the default. ``default_kind`` is ``""``, ``DEFAULT``,
-    ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL.
+    ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL, and ``default`` the same compiled: what a
+    part written before the column was added has in it. ``None``: the type's default.
     """
 
     name: str
@@ -31,6 +44,7 @@ class Column:
     default_kind: str = ""
     default_expression: str = ""
     comment: str = ""
+    default: ColumnDefault | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_stored(self) -> bool:
@@ -156,6 +170,7 @@ class TableDescription:
     """Everything ``parts`` needs to know about a table.
 
     ``primary_key`` is a prefix of ``sorting_key``. ``sampling_key`` is one of its expressions, or empty.
+    ``metadata_version`` counts the changes of the definition; parts keep the one they were written under.
     """
 
     schema: TableSchema
@@ -165,3 +180,4 @@ class TableDescription:
     sampling_key: Key
     settings: MergeTreeSettings = MergeTreeSettings()
     merge_mode: MergeMode = ORDINARY
+    metadata_version: int = 0

@@ -32,27 +32,15 @@ from parts.codecs import Codec, parse_codec
 from parts.column_writer import ColumnWriter
 from parts.content_hash import combine
 from parts.disk import HashedFile, sync_files
-from parts.layout import (
-    CHECKSUMS,
-    COLUMNS,
-    COUNT,
-    DATA_FILE,
-    MARKS,
-    META_FILE,
-    MINMAX,
-    PARTITION,
-    PRIMARY_INDEX,
-    UUID,
-    column_file,
-)
-from parts.marks import encode_marks
+from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, column_file
 from parts.meta_files import pack
+from parts.part_files import PartContent, encode_small_files, version_of
 from parts.part_metadata import ColumnsFile, MinMax
 from parts.partition import partition_id
 from parts.pool import map_parallel
 from parts.schema import Column, TableDescription
 from parts.types import DataType
-from parts.value_file import encode_values, plain_array, plain_type
+from parts.value_file import plain_array, plain_type
 
 __all__ = ["PartWriter", "PartitionBlock", "WrittenPart", "sort_block", "split_by_partition", "write_part"]
 
@@ -164,7 +152,7 @@ class PartWriter:
         """Writes what is left and all metadata; everything is fsynced."""
         while self._pending_rows:
             self._flush(is_last=True)
-        meta = self._meta_files()
+        meta = encode_small_files(self._content())
         files = dict.fromkeys(self._files)
         checksums = self._checksums({file.path.name: file for file in files}, meta)
         meta[CHECKSUMS] = checksums.encode()
@@ -271,7 +259,7 @@ class PartWriter:
         key = self._description.sorting_key
         return [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
 
-    def _meta_files(self) -> dict[str, bytes]:
+    def _content(self) -> PartContent:
         key = self._description.sorting_key
         if self._last_row is not None:
             self._index.append(self._plain_keys(self._last_row))
@@ -280,20 +268,19 @@ class PartWriter:
             for k, t in enumerate(key.types)
         ]
         partition = self._description.partition_key
-        values = [
-            (text, type_, pa.array([value], plain_type(type_).arrow))
-            for text, type_, value in zip(partition.expressions, partition.types, self._values, strict=True)
-        ]
-        minmax = self._minmax.entries() if self.rows else []
-        return {
-            COLUMNS: ColumnsFile(self._schema, self._granularity, key.expressions).encode(),
-            COUNT: str(self.rows).encode(),
-            PARTITION: encode_values(values),
-            MINMAX: encode_values(minmax),
-            PRIMARY_INDEX: encode_values(list(zip(key.expressions, key.types, index, strict=True))),
-            MARKS: encode_marks([column.marks() for column in self._columns]),
-            UUID: str(self._uuid).encode(),
-        }
+        return PartContent(
+            columns=ColumnsFile(self._schema, self._granularity, key.expressions),
+            rows=self.rows,
+            partition=[
+                (text, type_, pa.array([value], plain_type(type_).arrow))
+                for text, type_, value in zip(partition.expressions, partition.types, self._values, strict=True)
+            ],
+            minmax=self._minmax.entries() if self.rows else [],
+            primary_index=list(zip(key.expressions, key.types, index, strict=True)),
+            marks=[column.marks() for column in self._columns],
+            part_uuid=self._uuid,
+            metadata_version=self._description.metadata_version,
+        )
 
     def _checksums(self, data: dict[str, HashedFile], meta: dict[str, bytes]) -> Checksums:
         files = {name: file.checksum for name, file in data.items()}
@@ -301,7 +288,7 @@ class PartWriter:
         columns = {writer.field.name: (writer.stored_bytes, writer.uncompressed_bytes) for writer in self._columns}
         fields = [writer.field for writer in self._columns]
         content = combine(fields, [writer.hasher.digest() for writer in self._columns], self.rows)
-        return Checksums(files, content, sum(raw for _, raw in columns.values()), columns)
+        return Checksums(files, content, sum(raw for _, raw in columns.values()), columns, version_of(files))
 
 
 def _granularity(rows_wanted: int, expected_bytes: int | None, expected_rows: int | None) -> int:

@@ -18,6 +18,7 @@ from parts.safe_names import check_identifier
 from parts.schema import Column, Key, MergeTreeSettings, TableDescription, TableSchema
 from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
 from sql.ddl_engine import check_engine, modernize
+from sql.defaults import with_compiled_defaults
 from sql.dialect import not_implemented
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
@@ -39,7 +40,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     """
     create = modernize(create)
     check_engine(create)
-    schema = TableSchema(tuple(build_columns(create.columns)))
+    schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns))))
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())

@@ -7,8 +7,9 @@ expressions read the columns that are complete by then, in the order their refer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -170,6 +171,47 @@ def _evaluate(
     if cast.null_count and not column.type.is_nullable:
         cast = fill_nulls(pa.chunked_array([cast]), type_default(column.type, rows)).combine_chunks()
     return pa.chunked_array([cast])
+
+
+@dataclass(frozen=True)
+class CompiledDefault:
+    """Implements ``parts.schema.ColumnDefault``: what ``column`` has in parts written before it was added."""
+
+    column: Column
+    schema: TableSchema
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._stored_columns(self.column)))
+
+    def _stored_columns(self, column: Column) -> Iterator[str]:
+        from sql.expressions import compile_expressions
+
+        (compiled,) = compile_expressions([column.default_expression], self.schema)
+        for name in compiled.columns:
+            source = self.schema.column(name)
+            if source.is_stored:
+                yield name
+            else:
+                yield from self._stored_columns(source)
+
+    def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
+        inputs = {name: block.column(name) for name in block.column_names}
+        values = _evaluate(self.column, inputs, self.schema, rows, FormatOptions.of(DEFAULT_SETTINGS))
+        assert values is not None, f"{self.column.name} reads more than {self.columns}"
+        return _in_storage(values, self.column.type)
+
+
+def with_compiled_defaults(schema: TableSchema) -> TableSchema:
+    """The schema with what its parts need to compute columns that they lack."""
+    return TableSchema(
+        tuple(
+            replace(column, default=CompiledDefault(column, schema))
+            if column.default_kind in ("DEFAULT", "MATERIALIZED")
+            else column
+            for column in schema.columns
+        )
+    )
 
 
 # Casting results ------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from parts.blocks import sort_by_key
-from parts.errors import CancelledError
+from parts.errors import CancelledError, UnavailableError
 from parts.merge.slices import Slice, plan_slices
 from parts.merge_mode import MergeMode, SortedRows
 from parts.primary_index import MarkRange
@@ -59,9 +59,11 @@ def merge_parts(
     """Merges ``sources`` (of one partition, in block order) into a new part in ``directory``.
 
     ``mode`` is the table's unless another is given. Raises ``CancelledError``; then, and on any other error,
-    ``directory`` is removed.
+    ``directory`` is removed. Raises ``UnavailableError`` 342 (METADATA_MISMATCH) for a source that was written under a
+    newer schema: it may have columns that the result would lose.
     """
     assert sources, "a merge has sources"
+    _check_schema_is_known(sources, description)
     total_rows = sum(source.rows for source in sources)
     writer = PartWriter(
         directory,
@@ -102,6 +104,16 @@ def read_final(
     run = _MergeRun(sources, key, mode, needed, is_cancelled)
     for block in run.blocks(target_slice_rows or _target_rows(sources)):
         yield block.select(list(columns))
+
+
+def _check_schema_is_known(sources: Sequence[Part], description: TableDescription) -> None:
+    for source in sources:
+        if source.metadata_version > description.metadata_version:
+            raise UnavailableError(
+                "METADATA_MISMATCH",
+                f"Part {source.name} was written under schema version {source.metadata_version}, this replica has "
+                f"applied {description.metadata_version}: merge again when the ALTER is applied",
+            )
 
 
 def _stop_if(is_cancelled: Callable[[], bool]) -> None:

@@ -1,0 +1,186 @@
+"""What files a part may have, in one table; and how format versions live together.
+
+A small file (metadata, an index over granules) has an entry in :data:`SMALL_FILES`: its name, how the writer makes it
+of what it knows when all rows are written, how the reader understands it, and the version that brought it. A large one
+has an entry in :data:`DATA_FILES`: the pattern of its name and how its bytes are checked beyond their hash. The names
+themselves stand in ``parts.layout``.
+
+Versions
+
+- A version is ``major.minor``. ``checksums`` says that of the part: the highest ``since`` of the part's files. So a
+  part that needs nothing new is written as version 1.0, byte for byte, for ever.
+- **A newer minor version adds files that an older reader ignores**: it does not read them, but it keeps them, compares
+  them with their checksums (CHECK TABLE, fetches) and sends them on with the part. New fields of the JSON in
+  ``columns`` and ``checksums`` are ignored too. A merge does not carry over what it does not know.
+- **What an older reader would answer wrongly without is a new major version**: a mask of deleted rows, another
+  encoding. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part and its version. The
+  part is neither moved nor fetched anew; the table does not load until the server is upgraded.
+- Fixed for ever, so that every version can tell: ``checksums`` is one JSON object with ``version`` and ends with its
+  hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
+- An optional file that is not there has the meaning of its ``absent``.
+
+The content hash (``parts.content_hash``) is over names, types and values of the columns alone. No small file enters it,
+``metadata_version`` neither: replicas that wrote the same rows agree, whichever of them had applied an ALTER that
+changes no column of the part.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from parts.errors import CorruptionError
+from parts.frames import check_frame
+from parts.layout import (
+    BIN_SUFFIX,
+    CHECKSUMS,
+    COLUMNS,
+    COUNT,
+    MARKS,
+    META_FILE,
+    METADATA_VERSION,
+    MINMAX,
+    PARTITION,
+    PRIMARY_INDEX,
+    UUID,
+)
+from parts.marks import ColumnMarks, decode_marks, encode_marks
+from parts.part_metadata import ColumnsFile, decode_number
+from parts.types import DataType
+from parts.value_file import decode_values, encode_values
+
+Values = list[tuple[str, DataType, pa.Array]]
+"""(name, type, values): what a file of ``parts.value_file`` holds."""
+FIRST = (1, 0)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PartContent:
+    """What the writer knows of a part when all rows are written."""
+
+    columns: ColumnsFile
+    rows: int
+    partition: Values
+    minmax: Values
+    primary_index: Values
+    marks: Sequence[ColumnMarks]
+    part_uuid: uuid.UUID
+    metadata_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartShape:
+    """What a small file may need to be understood; ``columns`` and ``marks`` are 0 while they are not known."""
+
+    part: str
+    columns: int = 0
+    marks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile(Generic[T]):
+    """One small file. ``encode`` gives ``None`` for a part that has no need of it."""
+
+    name: str
+    encode: Callable[[PartContent], bytes | None]
+    decode: Callable[[bytes, PartShape], T]
+    since: tuple[int, int] = FIRST
+    absent: T | None = None
+    """What it means that the file is not there; ``None``: every part has it (226, NO_FILE_IN_DATA_PART)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """Large files whose whole name matches ``pattern``. ``check(bytes, part, file, status)`` raises
+    ``CorruptionError`` for the place of the damage and calls ``status()`` now and then."""
+
+    pattern: re.Pattern[str]
+    check: Callable[[pa.Buffer, str, str, Callable[[], None]], None]
+
+
+def _value_file(name: str, values: Callable[[PartContent], Values]) -> SmallFile[Values]:
+    return SmallFile(
+        name, lambda content: encode_values(values(content)), lambda data, of: decode_values(data, of.part, name)
+    )
+
+
+def _check_frames(data: pa.Buffer, part: str, file: str, status: Callable[[], None]) -> None:
+    offset = 0
+    while offset < data.size:
+        status()
+        offset += check_frame(data, offset, part, file)
+
+
+COLUMNS_FILE = SmallFile(
+    COLUMNS, lambda content: content.columns.encode(), lambda data, of: ColumnsFile.decode(data, of.part)
+)
+COUNT_FILE = SmallFile(
+    COUNT, lambda content: str(content.rows).encode(), lambda data, of: decode_number(data, of.part, COUNT)
+)
+PARTITION_FILE = _value_file(PARTITION, lambda content: content.partition)
+MINMAX_FILE = _value_file(MINMAX, lambda content: content.minmax)
+PRIMARY_INDEX_FILE = _value_file(PRIMARY_INDEX, lambda content: content.primary_index)
+MARKS_FILE = SmallFile(
+    MARKS,
+    lambda content: encode_marks(content.marks),
+    lambda data, of: decode_marks(data, of.columns, of.marks, of.part, MARKS),
+)
+UUID_FILE = SmallFile(
+    UUID, lambda content: str(content.part_uuid).encode(), lambda data, of: _decode_uuid(data, of.part)
+)
+METADATA_VERSION_FILE = SmallFile(
+    METADATA_VERSION,
+    lambda content: str(content.metadata_version).encode() if content.metadata_version else None,
+    lambda data, of: decode_number(data, of.part, METADATA_VERSION),
+    since=(1, 1),
+    absent=0,
+)
+
+SMALL_FILES: tuple[SmallFile[Any], ...] = (
+    COLUMNS_FILE,
+    COUNT_FILE,
+    PARTITION_FILE,
+    MINMAX_FILE,
+    PRIMARY_INDEX_FILE,
+    MARKS_FILE,
+    UUID_FILE,
+    METADATA_VERSION_FILE,
+)
+"""In the order in which they are written. ``checksums``, which lists them, and ``meta.bin``, which holds them, are not
+among them."""
+DATA_FILES = (DataFile(re.compile(rf".*{re.escape(BIN_SUFFIX)}"), _check_frames),)
+_SMALL_NAMES = {file.name: file for file in SMALL_FILES}
+
+
+def encode_small_files(content: PartContent) -> dict[str, bytes]:
+    """Name → bytes of the small files that this part has."""
+    encoded = ((file.name, file.encode(content)) for file in SMALL_FILES)
+    return {name: data for name, data in encoded if data is not None}
+
+
+def version_of(names: Iterable[str]) -> tuple[int, int]:
+    """The version of a part with these files."""
+    return max((_SMALL_NAMES[name].since for name in names if name in _SMALL_NAMES), default=FIRST)
+
+
+def is_small(name: str) -> bool:
+    """Read at once, never mapped."""
+    return name in _SMALL_NAMES or name in (CHECKSUMS, META_FILE)
+
+
+def data_file(name: str) -> DataFile | None:
+    """The entry of a large file; ``None`` for one that is not known here."""
+    return next((entry for entry in DATA_FILES if entry.pattern.fullmatch(name)), None)
+
+
+def _decode_uuid(data: bytes, part: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(data.decode())
+    except ValueError as error:
+        raise CorruptionError("Not a UUID", part=part, file=UUID, offset=0, name="CORRUPTED_DATA") from error
