@@ -1,0 +1,136 @@
+"""The parts of one table in memory: their states, who holds them, and how they are found.
+
+:class:`parts.store.PartStore` adds what happens on disk. All methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from parts.active_names import ActiveNames
+from parts.errors import UserError
+from parts.part_name import PartName
+from parts.part_states import PartState, Snapshot, StoredPart
+from parts.reader import Part
+
+
+class StoredParts:
+    """A set of parts of which the active ones are disjoint."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.lock = threading.RLock()
+        """Held by a caller that must do several steps at once."""
+        self._entries: dict[PartName, StoredPart] = {}
+        self._active = ActiveNames()
+        self._last_blocks: dict[str, int] = {}
+        """Partition → the largest block number that was ever seen here."""
+
+    def snapshot(self) -> Snapshot:
+        """The active parts, held for reading."""
+        with self.lock:
+            entries = [self._entries[name] for name in self._active]
+            for entry in entries:
+                entry.references += 1
+            held = {entry.part.name: entry for entry in entries}
+            return Snapshot([entry.part for entry in entries], lambda _: self._unreference(held))
+
+    def hold(self, names: Iterable[PartName]) -> Snapshot:
+        """The named parts in any state but deleting, held (merges and fetches of others read them).
+
+        Raises ``UserError`` 232 (NO_SUCH_DATA_PART) when one is not here.
+        """
+        with self.lock:
+            held = {name: self._entry(name) for name in names}
+            for entry in held.values():
+                entry.references += 1
+            return Snapshot([entry.part for entry in held.values()], lambda _: self._unreference(held))
+
+    def active(self) -> list[Part]:
+        """The active parts sorted by name, not held."""
+        with self.lock:
+            return [self._entries[name].part for name in self._active]
+
+    def active_counts(self) -> tuple[int, str, int]:
+        """How many parts are active, in which partition the most, and how many there."""
+        with self.lock:
+            return (len(self._active), *self._active.largest_partition())
+
+    def get(self, name: PartName) -> Part | None:
+        """The part of exactly this name in any state but deleting."""
+        with self.lock:
+            entry = self._entries.get(name)
+            return entry.part if entry is not None else None
+
+    def get_active(self, name: PartName) -> Part | None:
+        """The part of exactly this name if it is active."""
+        return self._get_in_state(name, PartState.ACTIVE)
+
+    def get_preactive(self, name: PartName) -> Part | None:
+        """The part of exactly this name if it is on disk but not committed yet."""
+        return self._get_in_state(name, PartState.PRE_ACTIVE)
+
+    def _get_in_state(self, name: PartName, state: PartState) -> Part | None:
+        with self.lock:
+            entry = self._entries.get(name)
+            return entry.part if entry is not None and entry.state is state else None
+
+    def preactive(self) -> list[Part]:
+        with self.lock:
+            return [entry.part for entry in self._entries.values() if entry.state is PartState.PRE_ACTIVE]
+
+    def next_block_number(self, partition_id: str) -> int:
+        """One above every block number that the partition had on this disk; 0 for none. Parts detached before the start
+        do not count."""
+        with self.lock:
+            return 1 + self._last_blocks.get(partition_id, -1)
+
+    def state(self, name: PartName) -> PartState | None:
+        with self.lock:
+            entry = self._entries.get(name)
+            return entry.state if entry is not None else None
+
+    def covering_active(self, name: PartName) -> Part | None:
+        """The active part that covers ``name`` (or is it)."""
+        with self.lock:
+            cover = self._active.covering(name)
+            return self._entries[cover].part if cover is not None else None
+
+    def all_parts(self) -> list[tuple[Part, PartState]]:
+        """Every part with its state, sorted by name."""
+        return [(entry.part, entry.state) for entry in self.entries()]
+
+    def entries(self) -> list[StoredPart]:
+        """Copies of all entries (state, references, time of removal), sorted by name."""
+        with self.lock:
+            entries = sorted(self._entries.values(), key=lambda entry: entry.part.name)
+            return [StoredPart(e.part, e.state, e.references, e.remove_time, e.is_dropped) for e in entries]
+
+    # Helpers; the lock is held
+
+    def _admit(self, entry: StoredPart) -> None:
+        name = entry.part.name
+        self._entries[name] = entry
+        self._last_blocks[name.partition_id] = max(name.max_block, self._last_blocks.get(name.partition_id, -1))
+        if entry.state is PartState.ACTIVE:
+            self._active.add(name)
+
+    def _entry(self, name: PartName, state: PartState | None = None) -> StoredPart:
+        entry = self._entries.get(name)
+        if entry is None or (state is not None and entry.state is not state):
+            found = "is not here" if entry is None else f"is {entry.state.value}"
+            wanted = f", expected {state.value}" if state else ""
+            raise UserError("NO_SUCH_DATA_PART", f"Part {name} {found}{wanted}")
+        return entry
+
+    def _outdate(self, entry: StoredPart) -> None:
+        self._active.discard(entry.part.name)
+        entry.state = PartState.OUTDATED
+        entry.remove_time = self._clock()
+
+    def _unreference(self, held: dict[PartName, StoredPart]) -> None:
+        with self.lock:
+            for entry in held.values():
+                entry.references -= 1
+                assert entry.references >= 0, f"{entry.part.name} was released too often"
