@@ -62,7 +62,7 @@ class Connections:
                     raise answer_error(response.text, response.status_code, url, source)
                 yield Answer(response, url, source)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise cannot_connect(url, error) from None
+            raise cannot_connect(source or url.removeprefix("http://"), error) from None
         except httpx.TransportError as error:
             raise lost(url, error) from None
 

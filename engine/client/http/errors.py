@@ -54,9 +54,9 @@ def split_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes, Pando
     return data, parse_error(text, source) or PandoError("NETWORK_ERROR", text)
 
 
-def cannot_connect(url: str, problem: Exception) -> RefusedError:
+def cannot_connect(server: str, problem: Exception) -> RefusedError:
     hint = " (is a server running there?)" if "refused" in str(problem) else ""
-    return RefusedError("NETWORK_ERROR", f"Cannot connect to {url.removeprefix('http://')}: {problem}{hint}")
+    return RefusedError("NETWORK_ERROR", f"Cannot connect to {server}: {problem}{hint}")
 
 
 def lost(url: str, problem: Exception) -> UnknownOutcomeError:
