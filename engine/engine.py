@@ -9,14 +9,12 @@ import fcntl
 import logging
 import os
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,11 +23,10 @@ import pyarrow as pa
 from engine.background import BackgroundPool
 from engine.catalog import Catalog
 from engine.config import Config
+from engine.context import Context
 from engine.interpreter import execute_statement
-from engine.interpreter.context import Context
 from engine.processes import Process, ProcessList
 from engine.readonly import check_settings_change
-from engine.relations import SessionRelations
 from engine.replication import Replication
 from engine.server_uuid import server_uuid
 from engine.session import QueryResult, QueryStatistics, Session
@@ -42,20 +39,17 @@ from engine.watchdog import Watchdog
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError, resource_error
 from parts.memory import use_returning_allocator
-from parts.partition import partition_id
 from parts.query_status import MemoryTracker
 from parts.schema import MergeTreeSettings, TableSchema
-from parts.types import DataType
 from sql import database
 from sql.ddl import merge_tree_settings
-from sql.executor import QueryEngine, SelectResult
+from sql.executor import QueryEngine
 from sql.parser import parse_statements
 from sql.settings import settings_of
 from sql.statements import Insert, ParsedStatement, SelectQuery
 
 logger = logging.getLogger(__name__)
 
-VERSION = version("pando")
 _HOUSEKEEPING_THREADS = 4
 _LONG_TEXT = 100_000
 """Reading a longer one takes long enough to be stopped."""
@@ -73,7 +67,10 @@ class Engine:
             workers=BackgroundPool("worker", config.background_pool_size),
             writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
         )
-        self.system_databases = SYSTEM_DATABASES
+        self.system_schemas: Mapping[str, Mapping[str, TableSchema]] = {
+            database: {name: table.schema for name, table in tables.items()}
+            for database, tables in SYSTEM_DATABASES.items()
+        }
         self.query_engine = QueryEngine()
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self.catalog = Catalog(self.path, self._make_table, settings)
@@ -129,7 +126,7 @@ class Engine:
             ) from None
 
     def _make_table(self, definition: TableDefinition) -> Table:
-        if definition.engine_name.startswith("Replicated"):
+        if definition.is_replicated:
             return ReplicatedTable(definition, self.services, self.replication)
         return MergeTreeTable(definition, self.services)
 
@@ -210,79 +207,10 @@ class Engine:
 
         return replace(result, batches=_translated(result.batches, process, on_close), on_close=on_close)
 
-    def select(self, query: str, context: Context) -> QueryResult:
-        """Runs a query over the tables of the session."""
-        return _as_query_result(
-            self.query_engine.select(query, **self._query_arguments(context)),  # type: ignore[arg-type]
-            context,
-        )
-
-    def explain(self, query: str, kind: str, options: Mapping[str, object], context: Context) -> QueryResult:
-        result = self.query_engine.explain(query, kind, options, **self._query_arguments(context))  # type: ignore[arg-type]
-        return _as_query_result(result, context)
-
-    def describe_query(self, query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
-        """Names and types of a query's columns, without running it."""
-        return self.query_engine.describe(query, **self._query_arguments(context))  # type: ignore[arg-type]
-
-    def partition_id(self, table: Table, text: str, context: Context) -> str:
-        """The id of the partition whose value the SQL text names: ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
-
-        Raises 248 (INVALID_PARTITION_VALUE).
-        """
-        key = table.description.partition_key
-        result = self.select(f"SELECT {text}", context)
-        batches = [batch for batch in result.batches if batch.num_rows]
-        if sum(batch.num_rows for batch in batches) != 1:
-            raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not one value")
-        column = batches[0].column(0)
-        values = column.flatten() if pa.types.is_struct(column.type) else [column]
-        if len(values) != len(key.types):
-            raise UserError(
-                "INVALID_PARTITION_VALUE",
-                f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
-            )
-        try:
-            scalars = [value.cast(type_.arrow)[0] for value, type_ in zip(values, key.types, strict=True)]
-        except pa.ArrowException as error:
-            raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not of {key.types}: {error}") from None
-        return partition_id(scalars, key.types)
-
-    def _query_arguments(self, context: Context) -> dict[str, object]:
-        return {
-            "catalog": SessionRelations(self, context),
-            "settings": context.settings,
-            "status": context.status,
-            "database": context.session.database,
-            "parameters": context.parameters,
-            "constants": {
-                "hostName": socket.gethostname(),
-                "version": VERSION,
-                "currentDatabase": context.session.database,
-                "currentUser": context.session.user,
-                "queryID": context.query_id,
-                "timezone": context.settings.timezone,
-                "serverUUID": self.uuid,
-                "profiles": context.session.profile,
-                "serverTimezone": self.config.timezone,
-            },
-        }
-
     # -- what there is ------------------------------------------------------------------------------------------
 
     def database_names(self) -> list[str]:
-        return sorted([*self.catalog.databases(), *self.system_databases])
-
-    def table_names(self, database: str) -> list[str]:
-        """Raises 81 (UNKNOWN_DATABASE)."""
-        if database in self.system_databases:
-            return sorted(self.system_databases[database])
-        return [table.definition.name for table in self.catalog.tables(database)]
-
-    def table_schema(self, database: str, table: str) -> TableSchema:
-        if table in self.system_databases.get(database, {}):
-            return self.system_databases[database][table].schema
-        return self.catalog.table(database, table).description.schema
+        return sorted([*self.catalog.databases(), *self.system_schemas])
 
     def processes(self) -> Iterator[Process]:
         """The running statements, their counts as of now."""
@@ -333,32 +261,6 @@ def local_engine_path() -> tempfile.TemporaryDirectory[str]:
 def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
     """CREATE keeps its SETTINGS with the table and SET with the session; all others' are the statement's."""
     return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
-
-
-def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
-    statistics = context.statistics
-    started = time.monotonic()
-
-    def count_read() -> None:
-        statistics.rows_read = selected.statistics.read_rows
-        statistics.bytes_read = selected.statistics.read_bytes
-        statistics.elapsed_seconds = time.monotonic() - started
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        for batch in selected.batches:
-            statistics.result_rows += batch.num_rows
-            count_read()
-            yield batch
-        count_read()
-
-    return QueryResult(
-        columns=tuple(selected.columns),
-        batches=counted(),
-        refresh=count_read,
-        statistics=statistics,
-        on_cancel=selected.cancel,
-        on_close=selected.close,
-    )
 
 
 def _translated(batches: Iterator[pa.RecordBatch], process: Process, on_close: object) -> Iterator[pa.RecordBatch]:

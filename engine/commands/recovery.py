@@ -139,7 +139,7 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
     from sql.ddl_engine import replica_location
 
     for definition in read_definitions(config):
-        if definition.engine_name.startswith("Replicated"):
+        if definition.is_replicated:
             location = replica_location(
                 definition.create,
                 macros=config.macros,

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from engine.interpreter.context import STRING, UINT8, Context, rows_batch
+from engine.context import Context
+from engine.interpreter.answers import STRING, UINT8, rows_batch
+from engine.interpreter.partition_values import partition_id
 from engine.session import QueryResult
 from engine.tables.table import Table
 from parts.errors import CorruptionError, UserError
@@ -28,7 +30,7 @@ _SINGLE: _Columns = (("result", UINT8),)
 def check_table(statement: CheckTable, context: Context) -> QueryResult:
     """One row a part (``part_path``, ``is_passed``, ``message``), each as soon as it is known; or one row in all with
     ``check_query_single_value_result``. Raises 232 for an unknown part, 233 for a wrong name."""
-    table = context.engine.catalog.table(context.database(statement.table.database), statement.table.table)
+    table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     snapshot = table.snapshot()
     try:
         parts = _chosen(snapshot, statement, table, context)
@@ -50,7 +52,7 @@ def _chosen(snapshot: PartsSnapshot, statement: CheckTable, table: Table, contex
         return found
     partition = statement.partition_id
     if statement.partition is not None:
-        partition = context.engine.partition_id(table, statement.partition, context)
+        partition = partition_id(table, statement.partition, context)
     return [part for part in snapshot.parts if partition in (None, part.name.partition_id)]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.config import Config
-from engine.interpreter.context import Context, check_alter_sync, refuse_system
+from engine.context import Context
 from engine.interpreter.inserts import insert_select
+from engine.interpreter.queries import described
+from engine.interpreter.refusals import check_alter_sync, refuse_system
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
@@ -27,13 +29,13 @@ from sql.statements import (
 
 
 def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
-    context.engine.catalog.create_database(statement.name, if_not_exists=statement.if_not_exists)
+    context.server.catalog.create_database(statement.name, if_not_exists=statement.if_not_exists)
     return QueryResult()
 
 
 def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
     refuse_system(statement.name)
-    context.engine.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
+    context.server.catalog.drop_database(statement.name, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
 
 
@@ -46,7 +48,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
             "ENGINE_REQUIRED",
             f"CREATE TABLE {statement.table.table} names no engine; add ENGINE = MergeTree",
         )
-    table = context.engine.catalog.create_table(database, replace(create, as_table=None, as_select="", is_empty=False))
+    table = context.server.catalog.create_table(database, replace(create, as_table=None, as_select="", is_empty=False))
     if table is not None and statement.as_select and not statement.is_empty:
         insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)
     return QueryResult()
@@ -55,7 +57,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
 def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
     """Fills in what ``AS table`` and ``AS SELECT`` leave out."""
     if statement.as_table is not None:
-        source = context.engine.catalog.table(
+        source = context.server.catalog.table(
             context.database(statement.as_table.database), statement.as_table.table
         ).definition.create
         if statement.engine is None:
@@ -64,22 +66,22 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
             )
         return replace(statement, columns=statement.columns or source.columns)
     if statement.as_select and not statement.columns:
-        described = context.engine.describe_query(statement.as_select, context)
-        return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in described))
+        columns = described(statement.as_select, context)
+        return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in columns))
     return statement
 
 
 def drop_table(statement: DropTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system(database)
-    context.engine.catalog.drop_table(
+    context.server.catalog.drop_table(
         database, statement.table.table, if_exists=statement.if_exists, detach=statement.detach
     )
     return QueryResult()
 
 
 def attach_table(statement: AttachTable, context: Context) -> QueryResult:
-    context.engine.catalog.attach_table(
+    context.server.catalog.attach_table(
         context.database(statement.table.database), statement.table.table, if_not_exists=statement.if_not_exists
     )
     return QueryResult()
@@ -87,7 +89,7 @@ def attach_table(statement: AttachTable, context: Context) -> QueryResult:
 
 def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
     for old, new in statement.pairs:
-        context.engine.catalog.rename_table(
+        context.server.catalog.rename_table(
             (context.database(old.database), old.table), (context.database(new.database), new.table)
         )
     return QueryResult()
@@ -95,23 +97,23 @@ def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
 
 def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    if statement.if_exists and context.engine.catalog.find(database, statement.table.table) is None:
+    if statement.if_exists and context.server.catalog.find(database, statement.table.table) is None:
         return QueryResult()
-    table = context.engine.catalog.table(database, statement.table.table)
+    table = context.server.catalog.table(database, statement.table.table)
     check_alter_sync(table, context)
     table.truncate(context.status)
     return QueryResult()
 
 
 def use(statement: Use, context: Context) -> QueryResult:
-    if statement.database not in context.engine.database_names():
+    if statement.database not in context.server.database_names():
         raise UserError("UNKNOWN_DATABASE", f"Database {statement.database} does not exist")
     context.session.database = statement.database
     return QueryResult()
 
 
 def set_settings(statement: SetSettings, context: Context) -> QueryResult:
-    changes = setting_changes(statement, context.engine.config)
+    changes = setting_changes(statement, context.server.config)
     check_settings_change(context.session.settings, changes)
     context.session.apply(changes)
     return QueryResult()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from engine.context import Context
 from engine.interpreter import checks, definitions, inserts, queries, shows, system_commands
-from engine.interpreter.context import Context
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql import statements

@@ -9,7 +9,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from engine.interpreter.context import Context, refuse_system
+from engine.context import Context
+from engine.interpreter.queries import run_query
+from engine.interpreter.refusals import refuse_system
 from engine.session import QueryResult
 from engine.tables.table import InsertOptions, Table
 from parts.schema import Column
@@ -21,7 +23,7 @@ from sql.statements import Insert
 def insert(statement: Insert, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system(database)
-    table = context.engine.catalog.table(database, statement.table.table)
+    table = context.server.catalog.table(database, statement.table.table)
     columns = insertable_columns(table.description.schema, statement.columns, statement.except_columns)
     if statement.select:
         insert_select(table, columns, statement.select, context)
@@ -41,7 +43,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
 
 def insert_select(table: Table, columns: Sequence[Column], query: str, context: Context) -> None:
     """Writes a query's rows; its columns go to ``columns`` by position."""
-    result = context.engine.select(query, context)
+    result = run_query(query, context)
     types = [type_ for _, type_ in result.columns]
     settings = context.settings
     try:

@@ -1,25 +1,43 @@
-"""SELECT, EXPLAIN and KILL QUERY."""
+"""SELECT, EXPLAIN and KILL QUERY, and queries that are a part of other statements."""
 
 from __future__ import annotations
 
-from engine.interpreter.context import STRING, Context, rows_result
+import socket
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import TypedDict
+
+import pyarrow as pa
+
+from engine.context import Context
+from engine.interpreter.answers import STRING, rows_result
+from engine.interpreter.relations import SessionRelations
 from engine.interpreter.result_limits import limited
 from engine.session import QueryResult
 from parts.errors import UserError
+from parts.query_status import QueryStatus
+from parts.types import DataType
+from sql.executor import SelectResult
+from sql.settings import Settings
 from sql.statements import Explain, KillQuery, SelectQuery
+
+_VERSION = version("pando")
 
 
 def select(statement: SelectQuery, context: Context) -> QueryResult:
-    return limited(context.engine.select(statement.query, context), context.settings)
+    return limited(run_query(statement.query, context), context.settings)
 
 
 def explain(statement: Explain, context: Context) -> QueryResult:
-    return context.engine.explain(statement.query, statement.kind, statement.options, context)
+    engine = context.server.query_engine
+    result = engine.explain(statement.query, statement.kind, statement.options, **_arguments(context))
+    return _as_query_result(result, context)
 
 
 def kill_query(statement: KillQuery, context: Context) -> QueryResult:
     """A read-only session may end its own user's queries. Raises 497 (ACCESS_DENIED) for another's."""
-    found = [process for process in context.engine.processes() if process.query_id == statement.query_id]
+    found = [process for process in context.server.processes() if process.query_id == statement.query_id]
     for process in found:
         if context.session.readonly and process.user != context.session.user:
             raise UserError(
@@ -29,3 +47,69 @@ def kill_query(statement: KillQuery, context: Context) -> QueryResult:
         process.stop()
     columns = [("kill_status", STRING), ("query_id", STRING)]
     return rows_result(list(columns), [("finished", statement.query_id)] if found else [])
+
+
+def run_query(query: str, context: Context) -> QueryResult:
+    """Runs a query over the tables of the session."""
+    return _as_query_result(context.server.query_engine.select(query, **_arguments(context)), context)
+
+
+def described(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
+    """Names and types of a query's columns, without running it."""
+    return context.server.query_engine.describe(query, **_arguments(context))
+
+
+class _Arguments(TypedDict):
+    catalog: SessionRelations
+    settings: Settings
+    status: QueryStatus
+    database: str
+    parameters: dict[str, str]
+    constants: dict[str, str]
+
+
+def _arguments(context: Context) -> _Arguments:
+    return {
+        "catalog": SessionRelations(context),
+        "settings": context.settings,
+        "status": context.status,
+        "database": context.session.database,
+        "parameters": dict(context.parameters),
+        "constants": {
+            "hostName": socket.gethostname(),
+            "version": _VERSION,
+            "currentDatabase": context.session.database,
+            "currentUser": context.session.user,
+            "queryID": context.query_id,
+            "timezone": context.settings.timezone,
+            "serverUUID": context.server.uuid,
+            "profiles": context.session.profile,
+            "serverTimezone": context.server.config.timezone,
+        },
+    }
+
+
+def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
+    statistics = context.statistics
+    started = time.monotonic()
+
+    def count_read() -> None:
+        statistics.rows_read = selected.statistics.read_rows
+        statistics.bytes_read = selected.statistics.read_bytes
+        statistics.elapsed_seconds = time.monotonic() - started
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in selected.batches:
+            statistics.result_rows += batch.num_rows
+            count_read()
+            yield batch
+        count_read()
+
+    return QueryResult(
+        columns=tuple(selected.columns),
+        batches=counted(),
+        refresh=count_read,
+        statistics=statistics,
+        on_cancel=selected.cancel,
+        on_close=selected.close,
+    )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
-from engine.interpreter.context import STRING, UINT8, Context, rows_result
+from engine.context import Context
+from engine.interpreter.answers import STRING, UINT8, rows_result
+from engine.interpreter.queries import described, run_query
 from engine.session import QueryResult
+from parts.schema import TableSchema
 from sql.ddl_render import render_create
 from sql.statements import (
     DescribeQuery,
@@ -21,51 +24,62 @@ from sql.statements import (
 
 
 def show_databases(statement: ShowDatabases, context: Context) -> QueryResult:
-    names = _like(context.engine.database_names(), statement.like, statement.not_like)
+    names = _like(context.server.database_names(), statement.like, statement.not_like)
     return rows_result([("name", STRING)], [(name,) for name in names])
 
 
 def show_tables(statement: ShowTables, context: Context) -> QueryResult:
-    names = context.engine.table_names(context.database(statement.database))
+    names = _table_names(context.database(statement.database), context)
     return rows_result([("name", STRING)], [(name,) for name in _like(names, statement.like, statement.not_like)])
 
 
 def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResult:
-    table = context.engine.catalog.table(context.database(statement.table.database), statement.table.table)
+    table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     return rows_result([("statement", STRING)], [(render_create(table.definition.create),)])
 
 
 def show_create_database(statement: ShowCreateDatabase, context: Context) -> QueryResult:
-    context.engine.catalog.tables(statement.name)
+    context.server.catalog.tables(statement.name)
     return rows_result([("statement", STRING)], [(f"CREATE DATABASE {statement.name}\nENGINE = Ordinary",)])
 
 
 def show_processlist(_: ShowProcesslist, context: Context) -> QueryResult:
-    return context.engine.select("SELECT * FROM system.processes", context)
+    return run_query("SELECT * FROM system.processes", context)
 
 
 def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
-    schema = context.engine.table_schema(context.database(statement.table.database), statement.table.table)
+    schema = _schema(context.database(statement.table.database), statement.table.table, context)
     return _described(
         [(c.name, str(c.type), c.default_kind, c.default_expression, c.comment, c.codec, "") for c in schema.columns]
     )
 
 
 def describe_query(statement: DescribeQuery, context: Context) -> QueryResult:
-    columns = context.engine.describe_query(statement.query, context)
+    columns = described(statement.query, context)
     return _described([(name, str(type_), "", "", "", "", "") for name, type_ in columns])
 
 
 def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    found = database in context.engine.database_names() and statement.table.table in context.engine.table_names(
-        database
-    )
+    found = database in context.server.database_names() and statement.table.table in _table_names(database, context)
     return rows_result([("result", UINT8)], [(int(found),)])
 
 
 def exists_database(statement: ExistsDatabase, context: Context) -> QueryResult:
-    return rows_result([("result", UINT8)], [(int(statement.name in context.engine.database_names()),)])
+    return rows_result([("result", UINT8)], [(int(statement.name in context.server.database_names()),)])
+
+
+def _table_names(database: str, context: Context) -> list[str]:
+    """Raises 81 (UNKNOWN_DATABASE)."""
+    system = context.server.system_schemas.get(database)
+    if system is not None:
+        return sorted(system)
+    return [table.definition.name for table in context.server.catalog.tables(database)]
+
+
+def _schema(database: str, table: str, context: Context) -> TableSchema:
+    system = context.server.system_schemas.get(database, {})
+    return system[table] if table in system else context.server.catalog.table(database, table).description.schema
 
 
 def _described(rows: list[tuple[object, ...]]) -> QueryResult:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from coordination.paths import TablePaths
 from coordination.table_nodes import drop_dead_replica
-from engine.interpreter.context import Context, check_alter_sync
+from engine.context import Context
+from engine.interpreter.partition_values import partition_id
+from engine.interpreter.refusals import check_alter_sync
 from engine.session import QueryResult
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.table import OptimizeOptions, Table
@@ -16,12 +18,12 @@ from sql.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
 def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
     table = _table(statement.table, context)
     check_alter_sync(table, context)
-    partition_id = statement.partition_id
+    partition = statement.partition_id
     if statement.partition is not None:
-        partition_id = context.engine.partition_id(table, statement.partition, context)
+        partition = partition_id(table, statement.partition, context)
     table.optimize(
         OptimizeOptions(
-            partition_id=partition_id,
+            partition_id=partition,
             final=statement.final,
             deduplicate=statement.deduplicate,
             deduplicate_by=_deduplicate_by(statement.deduplicate_by, table.description),
@@ -55,12 +57,12 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
     elif statement.command == "RESTART REPLICA":
         _replicated(statement.table, context).restart()
     elif statement.command == "RESTART REPLICAS":
-        for table in context.engine.catalog.tables():
+        for table in context.server.catalog.tables():
             if isinstance(table, ReplicatedTable):
                 table.restart()
     elif statement.command in ("STOP MERGES", "START MERGES", "STOP FETCHES", "START FETCHES"):
         verb, _, action = statement.command.partition(" ")
-        tables = [_table(statement.table, context)] if statement.table else context.engine.catalog.tables()
+        tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
         for table in tables:
             table.allow(action.lower(), verb == "START")
     else:
@@ -74,8 +76,8 @@ def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
     Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Without a
     single table named, tables that have no such replica are passed over.
     """
-    keeper = context.engine.replication.require_keeper()
-    catalog = context.engine.catalog
+    keeper = context.server.replication.require_keeper()
+    catalog = context.server.catalog
     here = [table for table in catalog.tables() if isinstance(table, ReplicatedTable)]
     if statement.table is not None:
         paths = [_replicated(statement.table, context).paths]
@@ -97,7 +99,7 @@ def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
 
 
 def _table(ref: TableRef, context: Context) -> Table:
-    return context.engine.catalog.table(context.database(ref.database), ref.table)
+    return context.server.catalog.table(context.database(ref.database), ref.table)
 
 
 def _replicated(ref: TableRef | None, context: Context) -> ReplicatedTable:

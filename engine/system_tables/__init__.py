@@ -1,13 +1,14 @@
 """``system.*``: what the server knows about itself, as tables. Columns have ClickHouse's names where it has them."""
 
 from engine.system_tables import information_schema, kinds, replication, server, settings, storage, tables, zookeeper
+from engine.system_tables.system_table import SystemTable
 
 SYSTEM_TABLES = {
     table.name: table for module in (tables, storage, kinds, server, settings, replication) for table in module.TABLES
 }
 SYSTEM_TABLES[zookeeper.TABLE.name] = zookeeper.TABLE
 
-SYSTEM_DATABASES = {
+SYSTEM_DATABASES: dict[str, dict[str, SystemTable]] = {
     "system": SYSTEM_TABLES,
     "information_schema": information_schema.TABLES,
     "INFORMATION_SCHEMA": information_schema.TABLES,

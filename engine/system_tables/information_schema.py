@@ -7,30 +7,27 @@ ClickHouse's ``information_schema``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from engine.context import Server
 from engine.system_tables.system_table import Row, SystemTable, system_table
 from engine.system_tables.tables import column_rows, table_rows
-
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
 _COLLATION = "utf8mb4_0900_ai_ci"
 
 
-def _doubled(name: str, columns: str, rows: Callable[[Engine], Iterator[Row]]) -> SystemTable:
+def _doubled(name: str, columns: str, rows: Callable[[Server], Iterator[Row]]) -> SystemTable:
     lines = [line.strip() for line in columns.strip().splitlines()]
     upper = [" ".join((line.split(" ", 1)[0].upper(), line.split(" ", 1)[1])) for line in lines]
-    return system_table(name, "\n".join([*lines, *upper]), lambda engine: (row + row for row in rows(engine)))
+    return system_table(name, "\n".join([*lines, *upper]), lambda server: (row + row for row in rows(server)))
 
 
-def _schemata(engine: Engine) -> Iterator[Row]:
-    for name in engine.database_names():
+def _schemata(server: Server) -> Iterator[Row]:
+    for name in server.database_names():
         yield (name, name, "default", None, None, None, None, _COLLATION, "NO")
 
 
-def _tables(engine: Engine) -> Iterator[Row]:
-    for row in table_rows(engine):
+def _tables(server: Server) -> Iterator[Row]:
+    for row in table_rows(server):
         database, engine_name = row["database"], str(row["engine"])
         kind = "VIEW" if engine_name == "View" else "SYSTEM VIEW" if engine_name == "System" else "BASE TABLE"
         yield (
@@ -39,8 +36,8 @@ def _tables(engine: Engine) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def _columns(engine: Engine) -> Iterator[Row]:
-    for row in column_rows(engine):
+def _columns(server: Server) -> Iterator[Row]:
+    for row in column_rows(server):
         type_ = str(row["type"])
         yield (
             row["database"],
@@ -65,14 +62,14 @@ def _columns(engine: Engine) -> Iterator[Row]:
         )
 
 
-def _key_columns(engine: Engine) -> Iterator[Row]:
-    for row in column_rows(engine):
+def _key_columns(server: Server) -> Iterator[Row]:
+    for row in column_rows(server):
         if row["is_in_primary_key"]:
             place = ("def", row["database"], "PRIMARY", "def", row["database"], row["table"], row["name"])
             yield (*place, 1, None, None, None, None)
 
 
-def _nothing(_: Engine) -> Iterator[Row]:
+def _nothing(_: Server) -> Iterator[Row]:
     yield from ()
 
 

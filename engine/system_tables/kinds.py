@@ -7,24 +7,21 @@ import platform
 import zoneinfo
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
+from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.types import type_families
 from sql.formats import FORMAT_ALIASES, FORMATS
 from sql.functions import function_names, function_traits
 
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
-
-def _functions(_: Engine) -> Iterator[Row]:
+def _functions(_: Server) -> Iterator[Row]:
     for name, is_aggregate in function_names():
         any_case, alias_to = function_traits(name, is_aggregate=is_aggregate)
         yield (name, int(is_aggregate), int(any_case), alias_to, "", 0, "")
 
 
-def _formats(_: Engine) -> Iterator[Row]:
+def _formats(_: Server) -> Iterator[Row]:
     for name, target in sorted({**{name: name for name in FORMATS}, **FORMAT_ALIASES}.items()):
         entry = FORMATS[target]
         is_for_terminals = target.startswith(("Pretty", "Vertical"))
@@ -37,13 +34,13 @@ def _formats(_: Engine) -> Iterator[Row]:
         )
 
 
-def _engines(_: Engine) -> Iterator[Row]:
+def _engines(_: Server) -> Iterator[Row]:
     for name in ("MergeTree", "ReplicatedMergeTree"):
         is_replicated = int(name != "MergeTree")
         yield (name, 1, 0, 0, 1, 0, is_replicated, 1, 1)
 
 
-def _build_options(_: Engine) -> Iterator[Row]:
+def _build_options(_: Server) -> Iterator[Row]:
     yield ("VERSION_FULL", f"Pando {version('pando')}")
     yield ("VERSION_DESCRIBE", version("pando"))
     yield ("SYSTEM", platform.system())

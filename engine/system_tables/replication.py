@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from coordination.keeper import KeeperError
 from coordination.replica_activity import active_replicas
+from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from engine.tables.replicated.table import ReplicatedTable
 
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
-
-def _replicated(engine: Engine) -> Iterator[ReplicatedTable]:
-    for table in engine.catalog.tables():
+def _replicated(server: Server) -> Iterator[ReplicatedTable]:
+    for table in server.catalog.tables():
         if isinstance(table, ReplicatedTable):
             yield table
 
 
-def _replicas(engine: Engine) -> Iterator[Row]:
-    now = engine.services.clock()
-    for table in _replicated(engine):
+def _replicas(server: Server) -> Iterator[Row]:
+    now = server.services.clock()
+    for table in _replicated(server):
         counts = table.queue.counts()
         keeper = _Questions(table)
         problem = table.problem()
@@ -78,8 +75,8 @@ class _Questions:
             self.exception = error.message
 
 
-def _queue(engine: Engine) -> Iterator[Row]:
-    for table in _replicated(engine):
+def _queue(server: Server) -> Iterator[Row]:
+    for table in _replicated(server):
         for position, item in enumerate(table.queue.entries()):
             entry = item.entry
             yield (

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
-
-def _processes(engine: Engine) -> Iterator[Row]:
+def _processes(server: Server) -> Iterator[Row]:
     now = time.time()
-    for process in engine.processes():
+    for process in server.processes():
         statistics = process.statistics
         yield (
             process.user,
@@ -33,7 +30,7 @@ def _processes(engine: Engine) -> Iterator[Row]:
 
 TABLES = (
     system_table("one", "dummy UInt8", lambda _: [(0,)]),
-    system_table("macros", "macro String\nsubstitution String", lambda engine: sorted(engine.config.macros.items())),
+    system_table("macros", "macro String\nsubstitution String", lambda server: sorted(server.config.macros.items())),
     system_table(
         "processes",
         """

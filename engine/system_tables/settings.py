@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from engine.context import Context, Server
 from engine.system_tables.system_table import Row, session_table, system_table
 from sql.settings import HONOURED, Settings, accepted_values, setting_kind, text_of
 from sql.settings.known import Kind
 from sql.settings.table import KnownSetting, settings_table
 from sql.settings.table_settings import HONOURED_BY_TABLES, table_setting_kind
-
-if TYPE_CHECKING:
-    from engine.engine import Engine
-    from engine.interpreter.context import Context
 
 _OFFERS = frozenset({"send_progress_in_http_headers"})
 """Clients switch these on where they are listed."""
@@ -69,8 +65,8 @@ def _description(kind: Kind, known: KnownSetting) -> str:
     return f"Accepted is {accepted}: other values are not supported"
 
 
-def _merge_tree_settings(engine: Engine) -> Iterator[Row]:
-    settings = engine.catalog.default_settings
+def _merge_tree_settings(server: Server) -> Iterator[Row]:
+    settings = server.catalog.default_settings
     for name, known in settings_table().merge_tree.items():
         value = text_of(getattr(settings, name)) if name in HONOURED_BY_TABLES else known.default
         default = text_of(HONOURED_BY_TABLES[name]) if name in HONOURED_BY_TABLES else known.default

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.part_name import PartName
 from parts.store import PartState
 
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
-
-def _parts(engine: Engine) -> Iterator[Row]:
-    for table in engine.catalog.tables():
+def _parts(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
         definition = table.definition
         for part, state in sorted(table.store.all_parts(), key=lambda item: item[0].name):
             yield (
@@ -43,8 +40,8 @@ def _parts(engine: Engine) -> Iterator[Row]:
             )
 
 
-def _detached_parts(engine: Engine) -> Iterator[Row]:
-    for table in engine.catalog.tables():
+def _detached_parts(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
         for directory in table.store.detached():
             reason, name = _split_detached(directory)
             files = (table.store.path / "detached" / directory).iterdir()
@@ -72,9 +69,9 @@ def _split_detached(directory: str) -> tuple[str, PartName | None]:
     return "", None
 
 
-def _merges(engine: Engine) -> Iterator[Row]:
+def _merges(server: Server) -> Iterator[Row]:
     now = time.time()
-    for merge in list(engine.services.merges):
+    for merge in list(server.services.merges):
         yield (
             merge.database,
             merge.table,

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from engine.context import Context, Server
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
-
-if TYPE_CHECKING:
-    from engine.engine import Engine
-    from engine.interpreter.context import Context
 
 Row = tuple[object, ...]
 
@@ -37,9 +33,9 @@ class SystemTable:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def system_table(name: str, columns: str, rows: Callable[[Engine], Iterable[Row]]) -> SystemTable:
+def system_table(name: str, columns: str, rows: Callable[[Server], Iterable[Row]]) -> SystemTable:
     """What a server shows to everybody. ``columns`` is one ``name Type`` a line."""
-    return session_table(name, columns, lambda context: rows(context.engine))
+    return session_table(name, columns, lambda context: rows(context.server))
 
 
 def session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
+from engine.tables.table import Table
 from parts.types import (
     BoolType,
     DataType,
@@ -19,28 +20,24 @@ from parts.types import (
 )
 from sql.ddl_render import render_create, render_engine_full
 
-if TYPE_CHECKING:
-    from engine.engine import Engine
-    from engine.tables.table import Table
-
 _NO_UUID = bytes(16)
 
 
-def _databases(engine: Engine) -> Iterator[Row]:
-    for name in engine.database_names():
-        kind = database_engine(engine, name)
-        data = str(engine.path / "data" / name)
-        yield (name, kind, data, str(engine.path / "metadata" / name), _NO_UUID, kind, "", 0)
+def _databases(server: Server) -> Iterator[Row]:
+    for name in server.database_names():
+        kind = database_engine(server, name)
+        data = str(server.path / "data" / name)
+        yield (name, kind, data, str(server.path / "metadata" / name), _NO_UUID, kind, "", 0)
 
 
-def database_engine(engine: Engine, name: str) -> str:
-    if name in engine.system_databases:
+def database_engine(server: Server, name: str) -> str:
+    if name in server.system_schemas:
         return "System" if name == "system" else "Memory"
     return "Ordinary"
 
 
-def _tables(engine: Engine) -> Iterator[Row]:
-    for table in engine.catalog.tables():
+def _tables(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
         definition = table.definition
         description = definition.description
         active = table.store.active()
@@ -70,7 +67,7 @@ def _tables(engine: Engine) -> Iterator[Row]:
             definition.create.comment,
             1,
         )
-    for database, tables in engine.system_databases.items():
+    for database, tables in server.system_schemas.items():
         kind = "System" if database == "system" else "View"
         for name in sorted(tables):
             texts = ("", "", "", "", "", "", "", "")
@@ -78,8 +75,8 @@ def _tables(engine: Engine) -> Iterator[Row]:
             yield (database, name, _NO_UUID, kind, 0, [], [], [], *texts, *numbers, "", 0)
 
 
-def _columns(engine: Engine) -> Iterator[Row]:
-    for table in engine.catalog.tables():
+def _columns(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
         definition = table.definition
         sizes = _column_sizes(table)
         keys = definition.description
@@ -103,9 +100,9 @@ def _columns(engine: Engine) -> Iterator[Row]:
                 f"CODEC({column.codec})" if column.codec else "",
                 *_precision(column.type),
             )
-    for database, tables in engine.system_databases.items():
-        for name, system in sorted(tables.items()):
-            for position, column in enumerate(system.schema.columns, 1):
+    for database, tables in server.system_schemas.items():
+        for name, schema in sorted(tables.items()):
+            for position, column in enumerate(schema.columns, 1):
                 keys_and_codec = (0, 0, 0, 0, "")
                 yield (
                     database, name, column.name, str(column.type), position, "", "", 0, 0, "", *keys_and_codec,
@@ -212,13 +209,13 @@ TABLES = (
 )
 
 
-def table_rows(engine: Engine) -> Iterator[dict[str, object]]:
+def table_rows(server: Server) -> Iterator[dict[str, object]]:
     """The rows of ``system.tables`` by column."""
     names = TABLES[1].schema.names
-    return (dict(zip(names, row, strict=True)) for row in _tables(engine))
+    return (dict(zip(names, row, strict=True)) for row in _tables(server))
 
 
-def column_rows(engine: Engine) -> Iterator[dict[str, object]]:
+def column_rows(server: Server) -> Iterator[dict[str, object]]:
     """The rows of ``system.columns`` by column."""
     names = TABLES[2].schema.names
-    return (dict(zip(names, row, strict=True)) for row in _columns(engine))
+    return (dict(zip(names, row, strict=True)) for row in _columns(server))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from coordination.keeper import Keeper, NoNode
+from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.errors import UserError
 from parts.schema import TableSchema
-
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
 TABLE = system_table(
     "zookeeper",
@@ -40,7 +37,7 @@ TABLE = system_table(
 class ZooKeeperRelation:
     """Implements ``sql.relation.KeyedRelation``."""
 
-    engine: Engine
+    server: Server
     key_column: str = "path"
 
     @property
@@ -56,7 +53,7 @@ class ZooKeeperRelation:
             raise UserError(
                 "BAD_ARGUMENTS", "SELECT from system.zookeeper needs a condition such as path = '/' or path IN (…)"
             )
-        keeper = self.engine.replication.require_keeper()
+        keeper = self.server.replication.require_keeper()
         return TABLE.block([row for path in values for row in _children(keeper, path)], columns)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parts.schema import TableDescription
+from sql.ddl_engine import is_replicated
 from sql.statements import CreateTable
 
 
@@ -28,3 +29,8 @@ class TableDefinition:
     def engine_name(self) -> str:
         assert self.create.engine is not None
         return self.create.engine.name
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other servers hold replicas of the table."""
+        return is_replicated(self.create)

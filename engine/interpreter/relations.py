@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from engine.interpreter.context import Context
+from engine.context import Context
+from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
+from engine.tables.table import Table
 from parts.errors import CorruptionError, UserError
 from parts.schema import TableDescription
 from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot
-
-if TYPE_CHECKING:
-    from engine.engine import Engine
-    from engine.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -39,19 +36,18 @@ class TableRelation:
 class SessionRelations:
     """Implements ``sql.relation.RelationCatalog``."""
 
-    engine: Engine
     context: Context
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
         if database is None and table in self.context.session.external_tables:
             return self.context.session.external_tables[table]
         database = self.context.database(database)
-        tables = self.engine.system_databases.get(database)
+        tables = SYSTEM_DATABASES.get(database)
         if tables is not None:
             if table not in tables:
                 raise UserError("UNKNOWN_TABLE", f"Table {database}.{table} does not exist")
             if (database, table) == ("system", "zookeeper"):
-                return ZooKeeperRelation(self.engine)
+                return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)
         sequential = self.context.settings.select_sequential_consistency
-        return TableRelation(self.engine.catalog.table(database, table), sequential)
+        return TableRelation(self.context.server.catalog.table(database, table), sequential)

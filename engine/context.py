@@ -1,0 +1,57 @@
+"""What statements' handlers and ``system`` tables may use: the statement, and of the server what ``Server`` names.
+
+The engine is such a server; nothing below it knows the engine itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from engine.catalog import Catalog
+from engine.config import Config
+from engine.processes import Process
+from engine.replication import Replication
+from engine.session import QueryStatistics, Session
+from engine.tables.table import TableServices
+from parts.query_status import QueryStatus
+from parts.schema import TableSchema
+from sql.executor import QueryEngine
+from sql.settings import Settings
+
+
+class Server(Protocol):
+    config: Config
+    path: Path
+    """Where metadata and data lie."""
+    uuid: str
+    catalog: Catalog
+    services: TableServices
+    replication: Replication
+    query_engine: QueryEngine
+    system_schemas: Mapping[str, Mapping[str, TableSchema]]
+    """The tables of the databases that are no directories."""
+
+    def database_names(self) -> list[str]: ...
+
+    def processes(self) -> Iterator[Process]:
+        """The running statements, their counts as of now."""
+
+
+@dataclass
+class Context:
+    """One statement in execution. ``settings`` are those of server, session and statement."""
+
+    server: Server
+    session: Session
+    settings: Settings
+    query_id: str
+    body: BinaryIO | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    statistics: QueryStatistics = field(default_factory=QueryStatistics)
+    status: QueryStatus = field(default_factory=QueryStatus)
+
+    def database(self, name: str | None) -> str:
+        return name if name is not None else self.session.database
