@@ -15,7 +15,7 @@ from engine.config import Config
 from engine.processes import Process
 from engine.replication import Replication
 from engine.session import QueryStatistics, Session
-from engine.tables.table import TableServices
+from engine.tables.services import TableServices
 from parts.query_status import QueryStatus
 from parts.schema import TableSchema
 from sql.executor import QueryEngine

@@ -34,7 +34,8 @@ from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.table import Table, TableServices
+from engine.tables.services import TableServices
+from engine.tables.table import Table
 from engine.watchdog import Watchdog
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError, resource_error

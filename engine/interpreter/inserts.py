@@ -13,7 +13,8 @@ from engine.context import Context
 from engine.interpreter.queries import run_query
 from engine.interpreter.refusals import refuse_system
 from engine.session import QueryResult
-from engine.tables.table import InsertOptions, Table
+from engine.tables.options import InsertOptions
+from engine.tables.table import Table
 from parts.schema import Column
 from sql.defaults import cast_block, complete_block, insertable_columns
 from sql.formats import read_blocks

@@ -8,8 +8,9 @@ from engine.context import Context
 from engine.interpreter.partition_values import partition_id
 from engine.interpreter.refusals import check_alter_sync
 from engine.session import QueryResult
+from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.table import OptimizeOptions, Table
+from engine.tables.table import Table
 from parts.errors import UserError
 from parts.schema import TableDescription
 from sql.statements import DropReplica, OptimizeTable, SystemCommand, TableRef

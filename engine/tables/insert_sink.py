@@ -18,7 +18,8 @@ import xxhash
 
 from coordination.token_claim import TokenClaim, claim_rows, close_job
 from engine.failpoints import failpoint
-from engine.tables.table import InsertOptions, Table
+from engine.tables.options import InsertOptions
+from engine.tables.table_data import TableData
 from parts.content_hash import block_hash
 from parts.errors import UserError
 from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
@@ -56,7 +57,7 @@ class InsertOutcome:
 class InsertSink(ABC):
     """Takes the blocks of one INSERT. Not for use by several threads."""
 
-    def __init__(self, table: Table, options: InsertOptions) -> None:
+    def __init__(self, table: TableData, options: InsertOptions) -> None:
         self.table = table
         self.options = options
         self._blocks = 0

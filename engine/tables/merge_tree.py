@@ -21,7 +21,8 @@ from coordination.token_claim import TokenClaim
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
-from engine.tables.table import InsertOptions, OptimizeOptions, Table
+from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.table import Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.merge.select import PartFacts, select_merge
 from parts.part_name import PartName, merged_name

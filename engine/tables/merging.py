@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.failpoints import failpoint
-from engine.tables.table import RunningMerge, Table
+from engine.tables.services import RunningMerge
+from engine.tables.table_data import TableData
 from parts.merge import Deduplicated, MergeProgress, merge_parts
 from parts.part_name import PartName
 from parts.reader import Part
 
 
 def merge_to_temporary(
-    table: Table,
+    table: TableData,
     sources: Sequence[Part],
     result: PartName,
     *,

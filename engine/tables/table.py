@@ -11,12 +11,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
+from engine.tables.insert_sink import InsertSink
+from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.services import TableServices
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.query_status import QueryStatus
@@ -25,76 +25,10 @@ from parts.schema import TableDescription
 from parts.store import PartStore
 from sql.relation import PartsSnapshot
 
-if TYPE_CHECKING:
-    from engine.tables.insert_sink import InsertSink
-
 logger = logging.getLogger(__name__)
 
 _CLEANUP_SECONDS = 10.0
 _DROP_WAIT_SECONDS = 3.0
-
-
-@dataclass(frozen=True)
-class InsertOptions:
-    """The settings of one INSERT, resolved. ``quorum`` is 0 (none), a count, or ``"auto"`` (a majority)."""
-
-    quorum: int | str = 0
-    quorum_parallel: bool = True
-    quorum_timeout_seconds: float = 600.0
-    deduplicate: bool = True
-    deduplication_token: str = ""
-    token_check: str = ""
-    """Not empty: other rows under the token, or the same under another text, are refused (389)."""
-    token_job: str = ""
-    """Not empty: the job that the token belongs to."""
-    token_job_size: int | None = None
-    """Closes the job, with this number of tokens; there are no rows then."""
-    max_partitions: int = 100
-    """Partitions that one block may touch; 0 for any number."""
-    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
-
-
-@dataclass(frozen=True)
-class OptimizeOptions:
-    """What OPTIMIZE was asked to do; ``partition_id`` is ``None`` for every partition."""
-
-    partition_id: str | None = None
-    final: bool = False
-    deduplicate: bool = False
-    deduplicate_by: tuple[str, ...] = ()
-    throw_if_noop: bool = False
-    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
-
-
-@dataclass
-class RunningMerge:
-    """A merge under way, for ``system.merges``."""
-
-    database: str
-    table: str
-    result: str
-    sources: tuple[str, ...]
-    started: float
-    total_rows: int
-    progress: float = 0.0
-    rows_written: int = 0
-
-
-@dataclass
-class TableServices:
-    """What the engine lends to its tables."""
-
-    clock: Callable[[], float]
-    housekeeping: BackgroundPool
-    """For short steps: pulling, selecting, cleaning."""
-    workers: BackgroundPool
-    """For long steps: merging and fetching."""
-    writers: ThreadPoolExecutor
-    """Compresses and writes the blocks of INSERTs."""
-    merges: list[RunningMerge] = field(default_factory=list)
-    monotonic: Callable[[], float] = time.monotonic
-    wait: Callable[[threading.Event, float], object] = threading.Event.wait
-    """Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
 
 
 class Table(ABC):

@@ -25,8 +25,9 @@ from coordination.replica_activity import ReplicaAddress
 from engine.background import Task
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
+from engine.tables.options import InsertOptions
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.table import InsertOptions, TableServices
+from engine.tables.services import TableServices
 from parts.errors import PandoError, UnavailableError
 from parts.part_name import PartName
 from parts.schema import Column, MergeTreeSettings, TableDescription, TableSchema, column_key

@@ -15,7 +15,7 @@ from enum import Enum
 
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault
-from engine.tables.table import OptimizeOptions
+from engine.tables.options import OptimizeOptions
 from parts.errors import CancelledError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from recovery import flags

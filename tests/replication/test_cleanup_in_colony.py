@@ -8,7 +8,7 @@ import pytest
 
 from coordination.queue_io import own_parts
 from engine.background import Task
-from engine.tables.table import OptimizeOptions
+from engine.tables.options import OptimizeOptions
 from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]

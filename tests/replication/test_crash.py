@@ -71,7 +71,7 @@ def test_merge(make_colony: MakeColony, place: str, replicas: int) -> None:
 
 
 def _final() -> object:
-    from engine.tables.table import OptimizeOptions
+    from engine.tables.options import OptimizeOptions
 
     return OptimizeOptions(final=True)
 

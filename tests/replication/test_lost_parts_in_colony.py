@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from coordination.memory_keeper import Fault
+from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.table import OptimizeOptions
 from parts.errors import PandoError
 from tests.replication.colony import Colony, Node
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.tables.table import OptimizeOptions
+from engine.tables.options import OptimizeOptions
 from parts.part_name import PartName
 from tests.power_cut import power_cut
 from tests.replication.colony import Colony, Node

@@ -13,8 +13,8 @@ from coordination.drop_range import drop_all_partitions
 from coordination.memory_keeper import Fault
 from coordination.quorum import pending_parts
 from coordination.quorum_failure import failure_ops
+from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.table import OptimizeOptions
 from parts.errors import PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus

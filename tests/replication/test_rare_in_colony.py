@@ -12,7 +12,7 @@ import pytest
 
 import engine.system_tables.replication as replication_tables
 from coordination.memory_keeper import Fault
-from engine.tables.table import InsertOptions, OptimizeOptions
+from engine.tables.options import InsertOptions, OptimizeOptions
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part

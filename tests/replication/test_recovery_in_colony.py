@@ -13,7 +13,7 @@ import engine.system_tables.replication as replication_tables
 from coordination.table_nodes import drop_dead_replica
 from engine.engine import Engine
 from engine.http.application import _replicas_status
-from engine.tables.table import OptimizeOptions
+from engine.tables.options import OptimizeOptions
 from parts.errors import CorruptionError, PandoError
 from recovery import flags
 from tests.replication.colony import Colony, Node

@@ -11,7 +11,7 @@ import engine.tables.replicated.merge_steps as merge_steps
 import engine.tables.replicated.session as session
 from coordination.keeper import Keeper
 from coordination.replica_activity import ReplicaAddress, activate
-from engine.tables.table import OptimizeOptions
+from engine.tables.options import OptimizeOptions
 from parts.errors import PandoError
 from tests.replication.colony import Colony, Node
 

@@ -19,8 +19,9 @@ from engine.interserver.client import InterserverClient
 from engine.interserver.server import InterserverServer
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
+from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.table import InsertOptions, OptimizeOptions, TableServices
+from engine.tables.services import TableServices
 from parts.errors import PandoError
 from parts.schema import MergeTreeSettings, TableDescription, column_key
 from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef

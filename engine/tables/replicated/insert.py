@@ -26,7 +26,7 @@ from coordination.replica_activity import Activation
 from coordination.token_claim import TokenClaim, claim_alone
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
-from engine.tables.table import InsertOptions
+from engine.tables.options import InsertOptions
 from parts.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part

@@ -11,7 +11,7 @@ from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
-from engine.tables.table import OptimizeOptions
+from engine.tables.options import OptimizeOptions
 from parts.errors import ConflictError, PandoError, UserError
 from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name

@@ -31,6 +31,7 @@ from engine.background import wake_one
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertSink
+from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.failed_quorums import FailedQuorums
 from engine.tables.replicated.fetcher import Fetcher
 from engine.tables.replicated.housekeeping import Housekeeping
@@ -41,7 +42,8 @@ from engine.tables.replicated.part_checks import PartChecks
 from engine.tables.replicated.queue_steps import QueueSteps
 from engine.tables.replicated.session import ReplicaSession
 from engine.tables.replicated.snapshot import FilteredSnapshot
-from engine.tables.table import InsertOptions, OptimizeOptions, Table, TableServices
+from engine.tables.services import TableServices
+from engine.tables.table import Table
 from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus

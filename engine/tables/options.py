@@ -1,0 +1,39 @@
+"""What an INSERT or an OPTIMIZE asks of a table, resolved from settings and statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from parts.query_status import QueryStatus
+
+
+@dataclass(frozen=True)
+class InsertOptions:
+    """The settings of one INSERT, resolved. ``quorum`` is 0 (none), a count, or ``"auto"`` (a majority)."""
+
+    quorum: int | str = 0
+    quorum_parallel: bool = True
+    quorum_timeout_seconds: float = 600.0
+    deduplicate: bool = True
+    deduplication_token: str = ""
+    token_check: str = ""
+    """Not empty: other rows under the token, or the same under another text, are refused (389)."""
+    token_job: str = ""
+    """Not empty: the job that the token belongs to."""
+    token_job_size: int | None = None
+    """Closes the job, with this number of tokens; there are no rows then."""
+    max_partitions: int = 100
+    """Partitions that one block may touch; 0 for any number."""
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """What OPTIMIZE was asked to do; ``partition_id`` is ``None`` for every partition."""
+
+    partition_id: str | None = None
+    final: bool = False
+    deduplicate: bool = False
+    deduplicate_by: tuple[str, ...] = ()
+    throw_if_noop: bool = False
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)

@@ -1,0 +1,40 @@
+"""What the engine lends to its tables."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from engine.background import BackgroundPool
+
+
+@dataclass
+class RunningMerge:
+    """A merge under way, for ``system.merges``."""
+
+    database: str
+    table: str
+    result: str
+    sources: tuple[str, ...]
+    started: float
+    total_rows: int
+    progress: float = 0.0
+    rows_written: int = 0
+
+
+@dataclass
+class TableServices:
+    clock: Callable[[], float]
+    housekeeping: BackgroundPool
+    """For short steps: pulling, selecting, cleaning."""
+    workers: BackgroundPool
+    """For long steps: merging and fetching."""
+    writers: ThreadPoolExecutor
+    """Compresses and writes the blocks of INSERTs."""
+    merges: list[RunningMerge] = field(default_factory=list)
+    monotonic: Callable[[], float] = time.monotonic
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait
+    """Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
