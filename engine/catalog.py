@@ -25,7 +25,6 @@ from urllib.parse import unquote
 from engine.system_names import SYSTEM_NAMES
 from engine.table_files import TableMove, finish_move, remove_durably, write_durably
 from engine.tables.definition import TableDefinition
-from engine.tables.renaming import renamed
 from engine.tables.table import Table
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
@@ -222,7 +221,7 @@ class Catalog:
                 raise UserError(
                     "TABLE_ALREADY_EXISTS", f"Directory for table data of {new[0]}.{new[1]} already holds files"
                 )
-            create = renamed(table, TableRef(new[0], new[1]))
+            create = table.renamed(TableRef(new[0], new[1]))
             definition = replace(
                 table.definition, database=new[0], name=new[1], create=create, data_path=self._data_path(*new)
             )

@@ -227,12 +227,12 @@ class Engine:
         return [
             ReplicaStatus(
                 table.definition.full_name,
-                table.absolute_delay_seconds(),
-                table.problem(),
-                table.housekeeping.warning,
+                float(replica.queue.absolute_delay(self.services.clock())),
+                replica.problem(),
+                replica.warning,
             )
             for table in self.catalog.tables()
-            if isinstance(table, ReplicatedTable)
+            if (replica := table.replication) is not None
         ]
 
 

@@ -9,7 +9,7 @@ from engine.interpreter.partition_values import partition_id
 from engine.interpreter.refusals import check_alter_sync
 from engine.session import QueryResult
 from engine.tables.options import OptimizeOptions
-from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.replica import Replica
 from engine.tables.table import Table
 from parts.errors import UserError
 from parts.schema import TableDescription
@@ -59,8 +59,8 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
         _replicated(statement.table, context).restart()
     elif statement.command == "RESTART REPLICAS":
         for table in context.server.catalog.tables():
-            if isinstance(table, ReplicatedTable):
-                table.restart()
+            if table.replication is not None:
+                table.replication.restart()
     elif statement.command in ("STOP MERGES", "START MERGES", "STOP FETCHES", "START FETCHES"):
         verb, _, action = statement.command.partition(" ")
         tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
@@ -79,17 +79,17 @@ def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
     """
     keeper = context.server.replication.require_keeper()
     catalog = context.server.catalog
-    here = [table for table in catalog.tables() if isinstance(table, ReplicatedTable)]
     if statement.table is not None:
         paths = [_replicated(statement.table, context).paths]
     elif statement.zookeeper_path is not None:
         paths = [TablePaths(statement.zookeeper_path.rstrip("/"))]
     else:
-        chosen = [table for table in catalog.tables(statement.database) if isinstance(table, ReplicatedTable)]
-        paths = [table.paths for table in chosen if keeper.exists(table.paths.replica(statement.replica).root)]
+        found = [table.replication.paths for table in catalog.tables(statement.database) if table.replication]
+        paths = [path for path in found if keeper.exists(path.replica(statement.replica).root)]
     roots = {path.root for path in paths}
-    for table in here:
-        if table.paths.root in roots and table.replica.name == statement.replica:
+    for table in catalog.tables():
+        own = table.replication
+        if own is not None and own.paths.root in roots and own.replica.name == statement.replica:
             raise UserError(
                 "TABLE_WAS_NOT_DROPPED",
                 f"Replica {statement.replica!r} of {table.definition.full_name} is this server's own: use DROP TABLE",
@@ -103,10 +103,10 @@ def _table(ref: TableRef, context: Context) -> Table:
     return context.server.catalog.table(context.database(ref.database), ref.table)
 
 
-def _replicated(ref: TableRef | None, context: Context) -> ReplicatedTable:
+def _replicated(ref: TableRef | None, context: Context) -> Replica:
     if ref is None:
         raise UserError("SYNTAX_ERROR", "This SYSTEM command needs a table")
     table = _table(ref, context)
-    if not isinstance(table, ReplicatedTable):
+    if table.replication is None:
         raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
-    return table
+    return table.replication

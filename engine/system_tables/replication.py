@@ -5,36 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordination.keeper import KeeperError
+from coordination.queue_io import log_position
 from coordination.replica_activity import active_replicas
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
-from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.definition import TableDefinition
+from engine.tables.replica import Replica
 
 
-def _replicated(server: Server) -> Iterator[ReplicatedTable]:
+def _replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
     for table in server.catalog.tables():
-        if isinstance(table, ReplicatedTable):
-            yield table
+        if table.replication is not None:
+            yield table.definition, table.replication
 
 
 def _replicas(server: Server) -> Iterator[Row]:
     now = server.services.clock()
-    for table in _replicated(server):
-        counts = table.queue.counts()
-        keeper = _Questions(table)
-        problem = table.problem()
+    for definition, replication in _replicated(server):
+        counts = replication.queue.counts()
+        keeper = _Questions(replication)
+        problem = replication.problem()
         yield (
-            table.definition.database,
-            table.definition.name,
-            table.definition.engine_name,
+            definition.database,
+            definition.name,
+            definition.engine_name,
             int(problem is None),
             int(problem is not None),
-            int(table.is_session_expired),
+            int(replication.is_session_expired),
             counts.future_parts,
-            len(table.part_checks),
-            table.paths.root,
-            table.replica.name,
-            table.replica.root,
+            replication.parts_to_check,
+            replication.paths.root,
+            replication.replica.name,
+            replication.replica.root,
             counts.queue_size,
             counts.inserts_in_queue,
             counts.merges_in_queue,
@@ -45,44 +47,44 @@ def _replicas(server: Server) -> Iterator[Row]:
             counts.oldest_part_to_merge_to,
             keeper.log_max_index,
             keeper.log_pointer,
-            int(table.queue.absolute_delay(now)),
+            int(replication.queue.absolute_delay(now)),
             len(keeper.replicas),
             sum(keeper.replicas.values()),
             keeper.lost_part_count,
             problem or "",
             keeper.exception,
             [(name, int(active)) for name, active in keeper.replicas.items()],
-            table.housekeeping.warning,
+            replication.warning,
         )
 
 
 class _Questions:
     """What only ZooKeeper knows; zeros and the reason when it does not answer."""
 
-    def __init__(self, table: ReplicatedTable) -> None:
+    def __init__(self, replication: Replica) -> None:
         self.log_max_index = self.log_pointer = self.lost_part_count = 0
         self.replicas: dict[str, bool] = {}
         self.exception = ""
-        keeper = table.replication.keeper
+        keeper = replication.keeper
         try:
-            if keeper is None or table.is_session_expired:
+            if keeper is None or replication.is_session_expired:
                 self.exception = "There is no connection to ZooKeeper"
                 return
-            self.replicas = active_replicas(keeper, table.paths)
-            self.log_pointer, self.log_max_index = table.queue_steps.log_position(keeper)
-            self.lost_part_count = int(keeper.get(table.paths.lost_part_count)[0] or b"0")
+            self.replicas = active_replicas(keeper, replication.paths)
+            self.log_pointer, self.log_max_index = log_position(keeper, replication.replica)
+            self.lost_part_count = int(keeper.get(replication.paths.lost_part_count)[0] or b"0")
         except KeeperError as error:
             self.exception = error.message
 
 
 def _queue(server: Server) -> Iterator[Row]:
-    for table in _replicated(server):
-        for position, item in enumerate(table.queue.entries()):
+    for definition, replication in _replicated(server):
+        for position, item in enumerate(replication.queue.entries()):
             entry = item.entry
             yield (
-                table.definition.database,
-                table.definition.name,
-                table.replica.name,
+                definition.database,
+                definition.name,
+                replication.replica.name,
                 position,
                 item.name,
                 entry.type.value,

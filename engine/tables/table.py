@@ -11,11 +11,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.replica import Replica
 from engine.tables.services import TableServices
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
@@ -24,6 +26,7 @@ from parts.reader import Part
 from parts.schema import TableDescription
 from parts.store import PartStore
 from sql.relation import PartsSnapshot
+from sql.statements import CreateTable, TableRef
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +47,11 @@ class Table(ABC):
     @property
     def description(self) -> TableDescription:
         return self.definition.description
+
+    @property
+    def replication(self) -> Replica | None:
+        """What only replicated tables can be asked."""
+        return None
 
     def create(self) -> None:  # noqa: B027  (most tables have nothing to do)
         """What CREATE TABLE does beyond :meth:`start`, before it."""
@@ -88,10 +96,6 @@ class Table(ABC):
         self._tasks.append((pool, task))
         pool.add(task, delay_seconds)
 
-    def sleep(self, seconds: float) -> None:
-        """Ends early when the table is being stopped."""
-        self.services.wait(self.is_stopping, seconds)
-
     def is_cancelled(self) -> bool:
         return self.is_stopping.is_set()
 
@@ -125,6 +129,10 @@ class Table(ABC):
             time.sleep(0.02)
         shutil.rmtree(self.definition.data_path, ignore_errors=True)
         sync_directory(self.definition.data_path.parent)
+
+    def renamed(self, new: TableRef) -> CreateTable:
+        """The definition under another name."""
+        return replace(self.definition.create, table=new)
 
     def clean_up_step(self) -> float:
         """Deletes outdated parts that are old enough and not read by anybody."""

@@ -112,6 +112,6 @@ def test_forced_restore_is_for_the_start_of_the_server_only(tmp_path: Path) -> N
         server.run("DETACH TABLE t")
         data.rename(data.with_name("away"))
         server.run("ATTACH TABLE t")
-        assert "231" in server.table("t").readonly_reason
+        assert "231" in server.table("t").state.readonly_reason
     finally:
         server.engine.stop()

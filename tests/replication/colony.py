@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import engine.failpoints
-import engine.tables.replicated.table as replicated_table
+import engine.tables.replicated.state as replica_state
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.replica_activity import ReplicaAddress
@@ -161,7 +161,7 @@ class Colony:
     def _is_idle(self) -> bool:
         live = [node.table for node in self if node.is_up]
         return all(
-            table.activation is not None
+            table.state.activation is not None
             and not table.queue.entries()
             and not len(table.part_checks)
             and not table.session.restart_requested.is_set()
@@ -378,7 +378,7 @@ class Node:
             return (self.name, "down")
         entries = [(i.entry.type.value, str(i.entry.new_part), i.last_exception, i.postpone_reason)
                    for i in self.table.queue.entries()]  # fmt: skip
-        return (self.name, self.table.readonly_reason, entries, sorted(self.parts()))
+        return (self.name, self.table.state.readonly_reason, entries, sorted(self.parts()))
 
     # -- the part transport -------------------------------------------------------------------------------------
 
@@ -410,7 +410,7 @@ class _Failpoints(dict[str, str]):
 def install(monkeypatch: object, colony: Colony) -> Colony:
     """Failpoints and waits lead to the colony from now on."""
     monkeypatch.setattr(engine.failpoints, "_actions", _Failpoints(colony))  # type: ignore[attr-defined]
-    monkeypatch.setattr(replicated_table, "_PAUSE_SECONDS", 0.0)  # type: ignore[attr-defined]
+    monkeypatch.setattr(replica_state, "_PAUSE_SECONDS", 0.0)  # type: ignore[attr-defined]
     return colony
 
 

@@ -84,7 +84,7 @@ def test_restart_after_a_merge_is_not_suspicious(make_colony: MakeColony) -> Non
         one.insert(1, [key])
     one.call(lambda table: table.optimize(_final()))
     one.restart()
-    assert one.table.readonly_reason == ""
+    assert one.table.state.readonly_reason == ""
     assert one.keys() == list(range(6))
     assert not one.table.queue.entries()
     colony.now += 1000
@@ -107,7 +107,7 @@ def test_insert_cut_short_under_a_merge_of_others_is_not_suspicious(make_colony:
     two.call(lambda table: table.optimize(_final()))
     assert sorted(two.parts()) == ["1_0_2_1"]
     one.start()
-    assert one.table.readonly_reason == ""
+    assert one.table.state.readonly_reason == ""
     colony.settle()
     colony.check_equal()
     assert one.keys() == two.keys() == [1, 5]
@@ -128,7 +128,7 @@ def test_dropped_rows_do_not_return_with_a_restart(make_colony: MakeColony, is_m
     two.restart()
     colony.settle()
     assert one.keys() == two.keys() == []
-    assert one.table.readonly_reason == two.table.readonly_reason == ""
+    assert one.table.state.readonly_reason == two.table.state.readonly_reason == ""
     assert not one.table.store.detached()
     assert one.insert(1, [0]) == 1  # its block id went with the rows
     colony.settle()
@@ -215,7 +215,7 @@ def test_killed_replica_does_not_wait_for_its_old_session(make_colony: MakeColon
         one.insert(1, [2])
     assert colony.zombies
     one.start()
-    assert one.table.readonly_reason == ""
+    assert one.table.state.readonly_reason == ""
     assert one.insert(1, [3]) == 1
     colony.settle()
     one.call(lambda table: table.optimize(_final()))  # the lock of the insert that died does not stand in the way
@@ -236,7 +236,7 @@ def test_same_replica_name_on_another_server(make_colony: MakeColony) -> None:
 
     shutil.copytree(one.path, copy.path)
     copy.start()
-    assert "253" in copy.table.readonly_reason
+    assert "253" in copy.table.state.readonly_reason
     with pytest.raises(PandoError) as refused:
         copy.insert(1, [2])
     assert refused.value.code == 242

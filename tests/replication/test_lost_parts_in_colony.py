@@ -39,7 +39,7 @@ def lose_merged_part(colony: Colony, *sleepers: Node) -> None:
 
 def merge_newest(table: ReplicatedTable) -> None:
     """The last two parts of the partition."""
-    with table.working() as (keeper, _):
+    with table.state.working() as (keeper, _):
         predicate = table.merge_steps._predicate(keeper)
         *_, run = predicate.mergeable_runs("1")
         if len(run) > 1:
@@ -91,7 +91,7 @@ def test_lost_answer_while_a_part_is_given_up(make_colony: MakeColony, fault: Fa
     faults = []
 
     def on_request(node: Node, kind: str, path: str) -> Fault | None:
-        if kind == "multi" and path.endswith("/log") and node.table.activation is not None:
+        if kind == "multi" and path.endswith("/log") and node.table.state.activation is not None:
             faults.append(path)
             return fault if len(faults) < 3 else None
         return None

@@ -144,7 +144,7 @@ def test_part_that_a_check_replaced(make_colony: MakeColony, cut: Cut) -> None:
         data.chmod(0o644)
         content = data.read_bytes()
         data.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        two.call(lambda table: table.check_part_soon(PartName.parse(directory.name)))
+        two.call(lambda table: table.part_checks.check_soon(PartName.parse(directory.name)))
         two.step(two.task("check parts"))
         assert any(name.startswith("broken") for name in two.table.store.detached())
         one.crash()

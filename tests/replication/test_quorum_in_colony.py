@@ -151,7 +151,7 @@ def test_emptied_replica_refuses_sequential_reads_until_filled(make_colony: Make
     three.wipe()
     colony.end_zombies()
     three.start()
-    assert three.table.readonly_reason == ""
+    assert three.table.state.readonly_reason == ""
     assert code_of(lambda: three.keys(sequential=True)) == 289
     colony.settle()
     assert three.keys(sequential=True) == [0, 1, 2]
@@ -272,7 +272,7 @@ def test_merge_results_that_differ(make_colony: MakeColony, monkeypatch: pytest.
     fetched: list[PartName] = []
 
     def merge_otherwise(table: ReplicatedTable, sources: list[Part], *args: Any, **options: Any) -> Path:
-        return merge(table, sources[:-1] if table is two.table else sources, *args, **options)
+        return merge(table, sources[:-1] if table is two.table.state else sources, *args, **options)
 
     def note(url: str, endpoint: str, part: PartName, *rest: Any) -> None:
         fetched.append(part)

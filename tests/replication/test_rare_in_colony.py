@@ -128,7 +128,7 @@ def test_part_listed_with_other_content_is_kept_aside_and_fetched(make_colony: M
     shutil.copytree(two_parts[directories[1].name], directories[0])
     colony.end_zombies()
     one.start()
-    assert one.table.readonly_reason == ""
+    assert one.table.state.readonly_reason == ""
     colony.settle()
     colony.check_equal()
     assert one.keys() == three.keys() == [0, 1, 2, 3]
@@ -177,7 +177,7 @@ def test_broken_part_that_nobody_can_replace_is_not_read_all_the_time(
     monkeypatch.setattr(Part, "verify", lambda part, check: (verified.append(colony.now), verify(part, check)))
     for _ in range(1000):
         colony.now += 1.0
-        two.call(lambda table: table.check_part_soon(PartName.parse(directory.name)))
+        two.call(lambda table: table.part_checks.check_soon(PartName.parse(directory.name)))
         two.step(two.task("check parts"))
     assert 2 < len(verified) < 15
     assert good.exists()
@@ -339,12 +339,12 @@ def test_broken_connection_is_no_new_session(make_colony: MakeColony) -> None:
     """The watch on ``is_active`` goes with the connection, and is set again."""
     colony = make_colony(2)
     one, two = colony
-    activation = one.table.activation
+    activation = one.table.state.activation
     one.keeper.disconnect()
     one.step_all()
     one.keeper.reconnect()
     one.step_all()
-    assert one.table.activation is activation
+    assert one.table.state.activation is activation
     two.keeper.delete(one.table.replica.is_active)
     one.step_all()
     assert one.insert(1, [1]) == 1

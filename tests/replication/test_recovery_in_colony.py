@@ -43,7 +43,7 @@ def test_emptied_directory_is_filled_from_the_others(make_colony: MakeColony) ->
     colony.end_zombies()
     one.insert(1, [1000])
     two.start()
-    assert two.table.readonly_reason == ""
+    assert two.table.state.readonly_reason == ""
     colony.settle()
     colony.check_equal()
     assert two.keys() == [*expected, 1000]
@@ -57,7 +57,7 @@ def test_empty_disk_of_the_sole_holder_is_refused(make_colony: MakeColony) -> No
     colony.end_zombies()
     one.path.rename(one.path.with_name("away"))
     one.start()
-    assert "231" in one.table.readonly_reason
+    assert "231" in one.table.state.readonly_reason
     one.crash()
     colony.end_zombies()
     shutil.rmtree(one.path)
@@ -76,7 +76,7 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     delete_parts(two, 6)
     before = two.directories()
     two.start()
-    assert "231" in two.table.readonly_reason
+    assert "231" in two.table.state.readonly_reason
     assert "replicated_max_ratio_of_wrong_parts" in (two.table.problem() or "")
     assert len(two.keys()) == 8
     assert two.directories() == before
@@ -104,7 +104,7 @@ def test_small_loss_is_mended(make_colony: MakeColony) -> None:
     two.crash()
     delete_parts(two, 3)
     two.start()
-    assert two.table.readonly_reason == ""
+    assert two.table.state.readonly_reason == ""
     colony.settle()
     colony.check_equal()
     assert two.keys() == one.keys()
@@ -408,7 +408,7 @@ def test_definition_must_agree(make_colony: MakeColony) -> None:
     one.keeper = colony.ensemble.connect()
     one.keeper.set("/tables/t/columns", b"something else")
     one.start()
-    assert "342" in one.table.readonly_reason
+    assert "342" in one.table.state.readonly_reason
     assert len(one.keys()) == 20
 
 
@@ -417,7 +417,7 @@ def test_metadata_gone_from_zookeeper(make_colony: MakeColony) -> None:
     one = colony.nodes["r1"]
     one.keeper.delete_tree("/tables/t")
     one.restart()
-    assert "225" in one.table.readonly_reason
+    assert "225" in one.table.state.readonly_reason
     assert len(one.keys()) == 20
     with pytest.raises(PandoError):
         one.insert(1, [1])
@@ -436,7 +436,7 @@ def test_intersecting_log_stops_the_replica(make_colony: MakeColony) -> None:
     for _ in range(5):
         colony.now += 10
         one.step_all()
-    assert "intersects" in one.table.readonly_reason
+    assert "intersects" in one.table.state.readonly_reason
     assert len(one.keys()) == 20
 
 
@@ -450,7 +450,7 @@ def test_too_many_broken_parts_leave_the_table_readonly_until_forced(make_colony
     part = next(directory for directory in sorted(two.path.iterdir()) if directory.name.startswith("1_"))
     (part / "data.bin").write_bytes(b"not a part")
     two.start()
-    assert "max_suspicious_broken_parts" in two.table.readonly_reason
+    assert "max_suspicious_broken_parts" in two.table.state.readonly_reason
     flags.raise_flag(one.keeper, two.table.replica)
     colony.settle()
     colony.check_equal()

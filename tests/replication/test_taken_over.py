@@ -95,7 +95,7 @@ def test_server_that_was_taken_over_commits_nothing(
             action(two)
     assert state_of(two) == states[0]
     two.step_all()
-    assert "still holds" in two.table.readonly_reason, "it does not take its place back by force"
+    assert "still holds" in two.table.state.readonly_reason, "it does not take its place back by force"
     others[0].close()
     one.is_frozen = False
     colony.settle()

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from coordination.keeper import Keeper
 from coordination.quorum_failure import forget_failed_parts, take_back_failed_parts
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import PandoError
 from parts.part_name import PartName
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -25,28 +23,30 @@ _RETRY_SECONDS = 1.0
 
 
 class FailedQuorums:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
-        self.task = table.make_task("take back failed parts", self.step)
+    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
+        self.task = state.make_task("take back failed parts", self.step)
         self._may_have_changed = threading.Event()
         self._may_have_changed.set()
 
     def take_back(self, keeper: Keeper) -> None:
         """At the start of a session: nothing is under way."""
-        failed = take_back_failed_parts(keeper, self._table.replica)
+        failed = take_back_failed_parts(keeper, self._state.replica)
         self._detach(keeper, failed)
 
     def step(self) -> float:
-        table = self._table
-        if table.activation is None or not self._may_have_changed.is_set():
+        state = self._state
+        if state.activation is None or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
-            with table.working() as (keeper, _):
+            with state.working() as (keeper, _):
                 self._may_have_changed.clear()
-                keeper.children(table.paths.quorum_failed_parts, self._on_change)
+                keeper.children(state.paths.quorum_failed_parts, self._on_change)
                 self._take_back_while_active(keeper)
         except PandoError as error:
-            logger.info("failed quorums of %s are looked at later: %s", table.definition.full_name, error)
+            logger.info("failed quorums of %s are looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
             return _RETRY_SECONDS
         return _IDLE_SECONDS
@@ -57,23 +57,23 @@ class FailedQuorums:
 
     def _take_back_while_active(self, keeper: Keeper) -> None:
         """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
-        table = self._table
-        names = take_back_failed_parts(keeper, table.replica)
+        state = self._state
+        names = take_back_failed_parts(keeper, state.replica)
         # Those that are not on disk were detached before, and ZooKeeper went away then.
-        forget_failed_parts(keeper, table.replica, [n for n in names if table.store.get(PartName.parse(n)) is None])
+        forget_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
         failed = [name for name in names if self._is_active(name)]
         if failed:
-            table.queue_steps.pull(keeper)
-            wanted = [name for name in failed if table.queue.has_virtual_cover(PartName.parse(name)) is not None]
+            self._pull(keeper)
+            wanted = [name for name in failed if state.queue.has_virtual_cover(PartName.parse(name)) is not None]
             self._detach(keeper, wanted)
 
     def _is_active(self, name: str) -> bool:
-        return self._table.store.get_active(PartName.parse(name)) is not None
+        return self._state.store.get_active(PartName.parse(name)) is not None
 
     def _detach(self, keeper: Keeper, failed: list[str]) -> None:
-        store = self._table.store
+        store = self._state.store
         for name in map(PartName.parse, failed):
-            self._table.queue.remove_virtual(name)
+            self._state.queue.remove_virtual(name)
             if store.get(name) is not None:
                 logger.warning("the quorum of part %s has failed: moved to %s", name, store.detach(name, "noquorum"))
-        forget_failed_parts(keeper, self._table.replica, failed)
+        forget_failed_parts(keeper, self._state.replica, failed)

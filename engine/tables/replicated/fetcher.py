@@ -6,16 +6,13 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coordination.keeper import Keeper
 from coordination.part_commit import Agreement
 from coordination.replica_activity import ReplicaAddress, addresses, holders_of_part
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 
 @dataclass(frozen=True)
@@ -29,17 +26,17 @@ class Source:
 
 
 class Fetcher:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
 
     def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[Source]]:
         """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
-        if likely not in ("", self._table.replica.name):
+        if likely not in ("", self._state.replica.name):
             yield self._likely_source(keeper, name, likely)
         yield self.holders(keeper, name)
 
     def _likely_source(self, keeper: Keeper, name: PartName, replica_name: str) -> list[Source]:
-        replica = self._table.paths.replica(replica_name)
+        replica = self._state.paths.replica(replica_name)
         listed = replica.part(str(name))
         active, host, record = keeper.get_many([replica.is_active, replica.host, listed])
         if active is None or host is None or record is None:
@@ -52,8 +49,8 @@ class Fetcher:
 
     def holders(self, keeper: Keeper, name: PartName) -> list[Source]:
         """Active replicas that list the part, in random order, so that load spreads."""
-        paths = self._table.paths
-        names = holders_of_part(keeper, paths, str(name), excluding=self._table.replica.name)
+        paths = self._state.paths
+        names = holders_of_part(keeper, paths, str(name), excluding=self._state.replica.name)
         random.shuffle(names)
         known = addresses(keeper, paths, names)
         if names and not known:
@@ -65,7 +62,7 @@ class Fetcher:
         sources = self.holders(keeper, name)
         if not sources:
             raise UnavailableError(
-                "NO_REPLICA_HAS_PART", f"No active replica has part {name} of {self._table.definition.full_name}"
+                "NO_REPLICA_HAS_PART", f"No active replica has part {name} of {self._state.definition.full_name}"
             )
         return self.fetch_from(name, sources, is_cancelled)[0]
 
@@ -75,13 +72,13 @@ class Fetcher:
         """A temporary directory with the part, from the first source that gives it; else raises what the last said."""
         failure: PandoError | None = None
         for source in sources:
-            directory = self._table.store.create_temporary("tmp_fetch_")
-            endpoint = self._table.paths.replica(source.replica_name).root
+            directory = self._state.store.create_temporary("tmp_fetch_")
+            endpoint = self._state.paths.replica(source.replica_name).root
             try:
-                self._table.replication.transport.fetch_part(source.url, endpoint, name, directory, is_cancelled)
+                self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, is_cancelled)
                 return directory, source
             except BaseException as error:
-                self._table.store.drop_temporary(directory)
+                self._state.store.drop_temporary(directory)
                 if not isinstance(error, PandoError) or isinstance(error, CancelledError):
                     raise
                 failure = error

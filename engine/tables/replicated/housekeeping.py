@@ -5,16 +5,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from coordination.cleanup import CleanupSettings, LogHolder, clean_once
 from coordination.deduplication_window import DeduplicationWindow
 from coordination.queue_io import remove_parts
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import PandoError
 from parts.reader import Part
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +20,9 @@ _SPREAD_SECONDS = 0.5
 
 
 class Housekeeping:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
+        self.task = state.make_task("clean up log", self.step)
         self._window = DeduplicationWindow()
         self._logged = 0
         """Log entries since the last cleaning."""
@@ -35,23 +33,23 @@ class Housekeeping:
         """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
         bound: a quarter of the deduplication window is time to clean, too."""
         self._logged += entries
-        window = self._table.description.settings.replicated_deduplication_window
+        window = self._state.description.settings.replicated_deduplication_window
         if self._logged >= max(_LEAST_LOGGED, window // 4):
-            self._table.wake_cleaning(random.random() * _SPREAD_SECONDS)
+            self.task.wake(random.random() * _SPREAD_SECONDS)
 
     def step(self) -> float:
         """Any replica may clean; a little randomness keeps them from doing it all at once."""
-        table = self._table
-        settings = table.description.settings
+        state = self._state
+        settings = state.description.settings
         pause = settings.cleanup_delay_period * (1 + random.random() / 3)
-        if table.activation is None:
+        if state.activation is None:
             return pause
         self._logged = 0
         try:
-            with table.working() as (keeper, _):
+            with state.working() as (keeper, _):
                 report = clean_once(
                     keeper,
-                    table.paths,
+                    state.paths,
                     CleanupSettings(
                         settings.min_replicated_logs_to_keep,
                         settings.max_replicated_logs_to_keep,
@@ -62,23 +60,23 @@ class Housekeeping:
                 )
             self._warn(report.log_holders)
         except PandoError as error:
-            logger.info("cleaning up the log of %s is put off: %s", table.definition.full_name, error)
+            logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)
         return pause
 
     def _warn(self, holders: Sequence[LogHolder]) -> None:
         known, self.warning = self.warning, "; ".join(holder.warning for holder in holders)
         if holders and not known:
-            logger.warning("table %s: %s", self._table.definition.full_name, self.warning)
+            logger.warning("table %s: %s", self._state.definition.full_name, self.warning)
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         """Read-only tables delete nothing: what is on disk is then the only truth."""
-        table = self._table
-        if not parts or table.activation is None:
+        state = self._state
+        if not parts or state.activation is None:
             return
         try:
-            with table.working() as (keeper, _):
-                remove_parts(keeper, table.replica, [str(part.name) for part in parts])
+            with state.working() as (keeper, _):
+                remove_parts(keeper, state.replica, [str(part.name) for part in parts])
         except PandoError as error:
-            logger.info("deleting outdated parts of %s is put off: %s", table.definition.full_name, error)
+            logger.info("deleting outdated parts of %s is put off: %s", state.definition.full_name, error)
             return
-        table.store.delete(parts)
+        state.store.delete(parts)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from coordination.block_numbers import BlockLock, DuplicateBlock
 from coordination.insert_commit import (
@@ -27,12 +26,10 @@ from coordination.token_claim import TokenClaim, claim_alone
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -51,11 +48,10 @@ class _Committed:
 
 
 class ReplicatedInsert(InsertSink):
-    table: ReplicatedTable
-
-    def __init__(self, table: ReplicatedTable, options: InsertOptions) -> None:
-        super().__init__(table, options)
-        table.require_writable()
+    def __init__(self, state: ReplicaState, options: InsertOptions) -> None:
+        super().__init__(state, options)
+        self._state = state
+        state.require_writable()
         self._plan()  # refuses a hopeless quorum before any work
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
@@ -63,8 +59,8 @@ class ReplicatedInsert(InsertSink):
         outcome = InsertOutcome()
         claim = self.claim(parts)
         if claim is not None and not parts:
-            with self.table.working() as (keeper, _):
-                claim_alone(keeper, self.table.paths, claim)
+            with self._state.working() as (keeper, _):
+                claim_alone(keeper, self._state.paths, claim)
         for part in parts:
             try:
                 self._commit_part(part, claim, outcome)
@@ -77,7 +73,7 @@ class ReplicatedInsert(InsertSink):
         return outcome
 
     def _commit_part(self, part: TemporaryPart, claim: TokenClaim | None, outcome: InsertOutcome) -> None:
-        with self.table.working() as (keeper, activation), self.table.releasing_numbers():
+        with self._state.working() as (keeper, activation), self._state.releasing_numbers():
             plan = self._plan()
             committed = self._commit(keeper, activation, part, claim, plan)
         if committed.is_duplicate:
@@ -101,27 +97,27 @@ class ReplicatedInsert(InsertSink):
         return UnknownOutcomeError(
             "UNKNOWN_STATUS_OF_INSERT",
             f"{outcome.written_rows} of {sum(part.rows for part in parts)} rows of this INSERT into "
-            f"{self.table.definition.full_name} are stored, as {len(names)} of {len(parts)} parts "
+            f"{self._state.definition.full_name} are stored, as {len(names)} of {len(parts)} parts "
             f"({', '.join(names[:_NAMES_SHOWN])}{more}); then came: {str(error) or type(error).__name__}. {advice}",
         )
 
     def _plan(self) -> QuorumPlan | None:
         if self.options.quorum in (0, 1):
             return None
-        keeper = self.table.require_writable()
-        return plan_quorum(keeper, self.table.paths, self.options.quorum, is_parallel=self.options.quorum_parallel)
+        keeper = self._state.require_writable()
+        return plan_quorum(keeper, self._state.paths, self.options.quorum, is_parallel=self.options.quorum_parallel)
 
     def _wait_for_quorum(self, keeper: Keeper, activation: Activation, part: str, is_parallel: bool) -> None:
         wait_for_quorum(
             keeper,
-            self.table.paths,
+            self._state.paths,
             part,
             activation,
             is_parallel=is_parallel,
             timeout_seconds=self.options.quorum_timeout_seconds,
-            clock=self.table.services.monotonic,
-            wait=self.table.services.wait,
-            is_cancelled=lambda: self.table.is_stopping.is_set() or self.options.status.is_stopped,
+            clock=self._state.services.monotonic,
+            wait=self._state.services.wait,
+            is_cancelled=lambda: self._state.is_stopping.is_set() or self.options.status.is_stopped,
         )
 
     def _wait_for_original(self, keeper: Keeper, activation: Activation, part: str, plan: QuorumPlan | None) -> None:
@@ -129,25 +125,25 @@ class ReplicatedInsert(InsertSink):
 
         Without the first, rows would be acknowledged that the failure of their quorum takes back.
         """
-        paths = self.table.paths
+        paths = self._state.paths
         for is_parallel, path in ((True, paths.quorum_parallel_part(part)), (False, paths.quorum_status)):
             keeper.sync(paths.root)
             if keeper.exists(path) is not None or keeper.exists(paths.quorum_failed_part(part)) is not None:
                 self._wait_for_quorum(keeper, activation, part, is_parallel)
-        deadline = self.table.services.monotonic() + self.options.quorum_timeout_seconds
+        deadline = self._state.services.monotonic() + self.options.quorum_timeout_seconds
         while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
             self.options.status.check()
-            if self.table.services.monotonic() >= deadline or self.table.is_stopping.is_set():
+            if self._state.services.monotonic() >= deadline or self._state.is_stopping.is_set():
                 raise UnknownOutcomeError(
                     "UNKNOWN_STATUS_OF_INSERT",
                     f"The rows are stored already, as part {part}, but on fewer than {plan.required} replicas",
                 )
-            self.table.sleep(_COPIES_POLL_SECONDS)
+            self._state.sleep(_COPIES_POLL_SECONDS)
 
     def _copies(self, keeper: Keeper, part: PartName) -> int:
         """Replicas that have the part or one it was merged into."""
-        replicas = keeper.children(self.table.paths.replicas)
-        listings = keeper.children_many([self.table.paths.replica(name).parts for name in replicas])
+        replicas = keeper.children(self._state.paths.replicas)
+        listings = keeper.children_many([self._state.paths.replica(name).parts for name in replicas])
         parsed = ([PartName.try_parse(name) for name in listing or ()] for listing in listings)
         return sum(any(other is not None and other.covers(part) for other in listing) for listing in parsed)
 
@@ -160,79 +156,89 @@ class ReplicatedInsert(InsertSink):
         plan: QuorumPlan | None,
     ) -> _Committed:
         for _ in range(_ATTEMPTS):
-            is_claimed = claim is None or not claim.is_new(keeper, self.table.paths)
+            is_claimed = claim is None or not claim.is_new(keeper, self._state.paths)
             taken = self._take_number(keeper, part, plan)
             if isinstance(taken, DuplicateBlock):
                 if claim is not None and not is_claimed:
-                    claim.require_kept(claim.is_new(keeper, self.table.paths))
+                    claim.require_kept(claim.is_new(keeper, self._state.paths))
                 return _Committed(taken.part, is_duplicate=True)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
             stored = self._name(keeper, part, name, taken)
             request = InsertRequest(
-                replica=self.table.replica,
+                replica=self._state.replica,
                 part=name,
                 lock=taken,
                 record=part_record(stored),
-                create_time=self.table.services.clock(),
+                create_time=self._state.services.clock(),
                 activation=activation,
                 block_id=part.block_id,
                 quorum=plan,
                 claim=None if is_claimed else claim,
             )
-            with self.table.queue.inserting(name):
+            with self._state.queue.inserting(name):
                 result = self._commit_in_keeper(keeper, request, stored)
                 if result.status is InsertStatus.COMMITTED:
-                    self.table.add_committed(stored, request.create_time)
+                    self._add_committed(stored, request.create_time)
             if result.status is InsertStatus.COMMITTED:
                 return _Committed(str(name), is_duplicate=False)
             if result.status is InsertStatus.DUPLICATE:
-                self.table.store.rollback(stored)
+                self._state.store.rollback(stored)
                 return _Committed(result.duplicate_of, is_duplicate=True)
-            logger.info("block %s of %s takes a new number: %s", name, self.table.definition.full_name, result.reason)
-            part.directory = self.table.store.take_back(stored)
+            logger.info("block %s of %s takes a new number: %s", name, self._state.definition.full_name, result.reason)
+            part.directory = self._state.store.take_back(stored)
         raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")
+
+    def _add_committed(self, part: Part, create_time: float) -> None:
+        """The part becomes visible and is known to the queue."""
+        self._state.store.commit(part)
+        self._state.queue.add_active(part.name)
+        self._state.queue.note_processed_insert(create_time)
 
     def _take_number(self, keeper: Keeper, part: TemporaryPart, plan: QuorumPlan | None) -> BlockLock | DuplicateBlock:
         return begin_insert(
             keeper,
-            self.table.paths,
+            self._state.paths,
             part.partition_id,
             part.block_id,
-            owner=self.table.replica.name,
+            owner=self._state.replica.name,
             quorum=plan,
-            minimum=self.table.next_free_block(part.partition_id),
+            # A counter that was made anew must not collide with what is on disk here.
+            minimum=self._state.store.next_block_number(part.partition_id),
         )
 
     def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
         """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
         try:
-            stored = self.table.store.add_preactive(part.directory, name, is_synced=True)
+            stored = self._state.store.add_preactive(part.directory, name, is_synced=True)
             failpoint("insert.after_rename")
         except Exception:
             release_quietly(keeper, lock)
-            self.table.discard_preactive(name)
+            named = self._state.store.get_preactive(name)
+            if named is not None:  # it got as far as its name, and certainly was not committed
+                self._state.store.rollback(named)
             raise
         return stored
 
     def _commit_in_keeper(self, keeper: Keeper, request: InsertRequest, stored: Part) -> InsertResult:
-        table = self.table
+        state = self._state
         try:
             failpoint("insert.before_commit")
         except PandoError:
             release_quietly(keeper, request.lock)
-            table.store.rollback(stored)
+            state.store.rollback(stored)
             raise
         try:
             result = commit_insert(
-                keeper, request, clock=table.services.monotonic, sleep=table.sleep, resolve_seconds=_RESOLVE_SECONDS
+                keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
             )
         except PandoError:
-            table.store.rollback(stored)
+            state.store.rollback(stored)
             raise
         failpoint("insert.after_commit")
         if result.status is InsertStatus.UNKNOWN:
             # The part stays pre-active; the next ZooKeeper session finds out what became of it.
-            table.remember_unknown(request)
+            state.unknown_inserts.append(request)
+            state.restart()
             raise UnknownOutcomeError(
                 "UNKNOWN_STATUS_OF_INSERT",
                 f"Unknown status of part {request.part}: {result.reason}. ZooKeeper went away during the commit; the "

@@ -17,9 +17,8 @@ failed does, and ``merge_predicate`` keeps off its blocks until ``cleanup`` find
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from coordination.block_ids import free_block_ids
 from coordination.keeper import Check, Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
@@ -29,10 +28,8 @@ from coordination.part_set import PartSet
 from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import forget_confirmed_ops
 from coordination.replica_activity import registered_replicas
+from engine.tables.replicated.state import ReplicaState
 from parts.part_name import PartName
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -55,28 +52,30 @@ class _View:
 
 
 class LostParts:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
+    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None]) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
 
     def give_up(self, keeper: Keeper, name: str, entry: LogEntry) -> bool:
         """``True``: the entry ``name`` has left the queue for good; its part does not exist."""
-        table = self._table
-        item = table.queue.get(name)
+        state = self._state
+        item = state.queue.get(name)
         if item is None or item.num_tries < TRIES_BEFORE_LOST or entry.new_part is None:
             return False
-        keeper.sync(table.paths.root)
-        if keeper.exists(table.replica.queue_entry(name)) is None:  # it was given up, and the answer was lost
-            table.restart()
+        keeper.sync(state.paths.root)
+        if keeper.exists(state.replica.queue_entry(name)) is None:  # it was given up, and the answer was lost
+            state.restart()
             return True
-        log = keeper.exists(table.paths.log)
-        table.queue_steps.pull(keeper)
+        log = keeper.exists(state.paths.log)
+        self._pull(keeper)
         view = self._look(keeper, entry.new_part)
-        if log is None or table.queue.is_cancelled(name) or not view.is_lost(entry.new_part):
+        if log is None or state.queue.is_cancelled(name) or not view.is_lost(entry.new_part):
             return False
         return self._remove(keeper, name, entry.new_part, view, log.version)
 
     def _look(self, keeper: Keeper, part: PartName) -> _View:
-        paths = self._table.paths
+        paths = self._state.paths
         replicas = registered_replicas(keeper, paths)
         # Log, queues, lists: what moves on in between is seen in one of the two places, or in both.
         logged = _unpulled_entries(keeper, paths, replicas)
@@ -88,16 +87,16 @@ class LostParts:
         return _View(frozenset(filter(None, listed)), products - {part}, merges)
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
-        table = self._table
+        state = self._state
         remnants = _remnants(part, view)
         is_lost: list[Op] = []
-        for replica in registered_replicas(keeper, table.paths):
-            is_lost += check_not_exists(table.paths.replica(replica).part(str(part)))
-        held = [Check(table.paths.log, log_version), *is_lost]
+        for replica in registered_replicas(keeper, state.paths):
+            is_lost += check_not_exists(state.paths.replica(replica).part(str(part)))
+        held = [Check(state.paths.log, log_version), *is_lost]
         try:
             free_block_ids(
                 keeper,
-                table.paths,
+                state.paths,
                 part.partition_id,
                 lambda inserted: part.covers(inserted) and remnants.covering(inserted) is None,
                 held,
@@ -106,36 +105,36 @@ class LostParts:
             *first, last = list(packets(self._fetches(remnants), op_bytes)) or [[]]
             for packet in first:
                 keeper.multi([*held, *packet])
-            self._remove_entry(keeper, name, part, [SetData(table.paths.log, b"", log_version), *is_lost, *last])
+            self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
         except MultiFailed as conflict:
             logger.info("part %s is not given up: %s", part, conflict)
             return False
-        logger.error("part %s of %s is lost: no replica has it", part, table.definition.full_name)
+        logger.error("part %s of %s is lost: no replica has it", part, state.definition.full_name)
         # What the entry would have replaced is a virtual part again: only loading the queue anew tells.
-        table.restart()
+        state.restart()
         return True
 
     def _remove_entry(self, keeper: Keeper, name: str, part: PartName, conditions: list[Op]) -> None:
-        table = self._table
-        count, count_stat = keeper.get(table.paths.lost_part_count)
-        marker = table.paths.quorum_failed_part(str(part))
+        state = self._state
+        count, count_stat = keeper.get(state.paths.lost_part_count)
+        marker = state.paths.quorum_failed_part(str(part))
         is_marked = part.min_block == part.max_block or keeper.exists(marker) is not None
         keeper.multi(
             [
                 *conditions,
                 *([] if is_marked else [Create(marker)]),
-                Delete(table.replica.queue_entry(name)),
-                SetData(table.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
-                *forget_confirmed_ops(keeper, table.paths, part),
+                Delete(state.replica.queue_entry(name)),
+                SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
+                *forget_confirmed_ops(keeper, state.paths, part),
             ]
         )
 
     def _fetches(self, remnants: PartSet) -> list[Create]:
         """For those that this replica has not."""
-        table = self._table
-        missing = [name for name in remnants if table.store.covering_active(name) is None]
-        entries = [LogEntry(EntryType.GET_PART, n, table.services.clock(), "", is_restored=True) for n in missing]
-        return [Create(table.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
+        state = self._state
+        missing = [name for name in remnants if state.store.covering_active(name) is None]
+        entries = [LogEntry(EntryType.GET_PART, n, state.services.clock(), "", is_restored=True) for n in missing]
+        return [Create(state.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
 
 
 def _remnants(part: PartName, view: _View) -> PartSet:

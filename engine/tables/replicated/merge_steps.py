@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from coordination.drop_range import drop_all_partitions
 from coordination.keeper import Keeper
@@ -12,13 +12,11 @@ from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
 from engine.tables.options import OptimizeOptions
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import ConflictError, PandoError, UserError
 from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
 from parts.query_status import QueryStatus
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -27,35 +25,50 @@ _OPTIMIZE_SECONDS = 600.0
 _SOON_SECONDS = 0.1
 
 
+class Log(Protocol):
+    """The log, as this replica takes it over."""
+
+    def pull(self, keeper: Keeper) -> None:
+        """Everything that is in the log now enters the queue."""
+
+    def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Returns when everything in the log now has been carried out here."""
+
+
 class MergeSteps:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
+    def __init__(self, state: ReplicaState, log: Log, slots: int, wake_execution: Callable[[], None]) -> None:
+        """``slots``: how many entries of the queue run at a time."""
+        self._state = state
+        self._log = log
+        self._slots = slots
+        self._wake_execution = wake_execution
+        self.task = state.make_task("select merges", self.select_step)
         self.are_allowed = True
 
     # -- in the background --------------------------------------------------------------------------------------
 
     def select_step(self) -> float:
-        table = self._table
-        idle = table.description.settings.merge_selecting_sleep_ms / 1000
-        if table.activation is None or not self.are_allowed:
+        state = self._state
+        idle = state.description.settings.merge_selecting_sleep_ms / 1000
+        if state.activation is None or not self.are_allowed:
             return idle
         try:
-            with table.working() as (keeper, _):
+            with state.working() as (keeper, _):
                 return _SOON_SECONDS if self._select(keeper) else idle
         except PandoError as error:
-            logger.info("selecting a merge of %s is put off: %s", table.definition.full_name, error)
+            logger.info("selecting a merge of %s is put off: %s", state.definition.full_name, error)
             return idle
 
     def _select(self, keeper: Keeper) -> bool:
-        table = self._table
-        settings = table.description.settings
-        queued = table.queue.count(EntryType.MERGE_PARTS)
+        state = self._state
+        settings = state.description.settings
+        queued = state.queue.count(EntryType.MERGE_PARTS)
         if queued >= settings.max_replicated_merges_in_queue:
             return False
         if all(len(parts) < 2 for parts in self._parts_by_partition().values()):
             return False  # spares ZooKeeper the predicate's questions
         predicate = self._predicate(keeper)
-        slots = table.queue_steps.slots
+        slots = self._slots
         chosen = select_merge(
             self._local_runs(predicate),
             self._facts,
@@ -73,13 +86,13 @@ class MergeSteps:
 
     def _parts_by_partition(self) -> dict[str, list[PartName]]:
         partitions: dict[str, list[PartName]] = {}
-        for name in self._table.queue.virtual_parts():
+        for name in self._state.queue.virtual_parts():
             partitions.setdefault(name.partition_id, []).append(name)
         return partitions
 
     def _predicate(self, keeper: Keeper) -> MergePredicate:
-        table = self._table
-        return build_predicate(keeper, table.paths, table.queue, lambda: table.queue_steps.pull(keeper))
+        state = self._state
+        return build_predicate(keeper, state.paths, state.queue, lambda: self._log.pull(keeper))
 
     def _local_runs(self, predicate: MergePredicate) -> list[list[PartName]]:
         """Neighbours that may be merged and are all on this disk."""
@@ -87,14 +100,14 @@ class MergeSteps:
         return [run for partition in partitions for run in predicate.mergeable_runs(partition, self._is_here)]
 
     def _is_here(self, name: PartName) -> bool:
-        return self._table.store.get_active(name) is not None
+        return self._state.store.get_active(name) is not None
 
     def _facts(self, name: PartName) -> PartFacts:
         """Zeros for a part that is not here (any more)."""
-        part = self._table.store.get_active(name)
+        part = self._state.store.get_active(name)
         if part is None:
             return PartFacts(0, 0.0)
-        return PartFacts(part.bytes_on_disk, self._table.services.clock() - part.modification_time, part.rows)
+        return PartFacts(part.bytes_on_disk, self._state.services.clock() - part.modification_time, part.rows)
 
     def _assign(
         self,
@@ -104,12 +117,12 @@ class MergeSteps:
         options: OptimizeOptions,
         merge_type: str,
     ) -> bool:
-        table = self._table
+        state = self._state
         entries = [
             merge_entry(
                 list(sources),
-                table.replica.name,
-                table.services.clock(),
+                state.replica.name,
+                state.services.clock(),
                 deduplicate=options.deduplicate,
                 deduplicate_by=options.deduplicate_by,
                 merge_type=merge_type,
@@ -118,35 +131,35 @@ class MergeSteps:
             )
             for sources in merges
         ]
-        if not assign_merges(keeper, table.paths, predicate.log_version, entries):
+        if not assign_merges(keeper, state.paths, predicate.log_version, entries):
             return False
-        table.queue_steps.pull(keeper)
+        self._log.pull(keeper)
         return True
 
     # -- OPTIMIZE -----------------------------------------------------------------------------------------------
 
     def optimize(self, options: OptimizeOptions) -> None:
         """Returns when the merges have been carried out here."""
-        table = self._table
-        table.require_writable()
-        with table.working() as (keeper, _):
+        state = self._state
+        state.require_writable()
+        with state.working() as (keeper, _):
             assigned = self._assign_optimize(keeper, options)
         results = [merged_name(list(sources)) for sources in assigned] or self._under_way(options)
         if not results:
             if options.throw_if_noop:
                 raise UserError(
                     "CANNOT_ASSIGN_OPTIMIZE",
-                    f"Nothing to merge in table {table.definition.full_name}: no suitable parts",
+                    f"Nothing to merge in table {state.definition.full_name}: no suitable parts",
                 )
             return
-        table.wake_execution()
-        table.wait_for(
+        self._wake_execution()
+        state.wait_for(
             lambda: all(map(self._is_carried_out, results)), _OPTIMIZE_SECONDS, "the merge of OPTIMIZE", options.status
         )
 
     def _under_way(self, options: OptimizeOptions) -> list[PartName]:
         """Merges that somebody assigned before and that this replica has not made yet: OPTIMIZE waits for them too."""
-        active = self._table.store
+        active = self._state.store
         return [
             name
             for partition, names in self._parts_by_partition().items()
@@ -156,8 +169,8 @@ class MergeSteps:
 
     def _is_carried_out(self, result: PartName) -> bool:
         """Here, or not to come any more: it was dropped meanwhile."""
-        is_here = self._table.store.covering_active(result) is not None
-        return is_here or self._table.queue.has_virtual_cover(result) is None
+        is_here = self._state.store.covering_active(result) is not None
+        return is_here or self._state.queue.has_virtual_cover(result) is None
 
     def _assign_optimize(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
         """Inserts under way and merges that others assign only make it look again; at last raises 388."""
@@ -166,13 +179,13 @@ class MergeSteps:
         )
         for _ in range(_ASSIGN_ATTEMPTS):
             options.status.check()
-            keeper.sync(self._table.paths.root)
+            keeper.sync(self._state.paths.root)
             predicate = self._predicate(keeper)
             try:
                 merges = self._optimize_merges(predicate, options)
             except ConflictError as conflict:
                 failure = conflict
-                self._table.sleep(_SOON_SECONDS)
+                self._state.sleep(_SOON_SECONDS)
                 continue
             if not merges or self._assign(keeper, predicate, merges, options, "Optimize"):
                 return merges
@@ -185,7 +198,7 @@ class MergeSteps:
         if not options.final and options.partition_id is None:
             # Asked for by hand, so balance does not matter: the longest run there is.
             longest = max(self._local_runs(predicate), key=len, default=[])
-            most = self._table.description.settings.max_parts_to_merge_at_once
+            most = self._state.description.settings.max_parts_to_merge_at_once
             return [longest[:most]] if len(longest) > 1 else []
         merges = []
         for partition in partitions:
@@ -198,8 +211,8 @@ class MergeSteps:
 
     def truncate(self, status: QueryStatus | None = None) -> None:
         """Drops the blocks there are now, on all replicas; returns when they are gone here."""
-        table = self._table
-        with table.working() as (keeper, _), table.releasing_numbers():
-            keeper.sync(table.paths.root)  # a server that lags would not show the newest partitions
-            drop_all_partitions(keeper, table.paths, table.replica.name, clock=table.services.clock)
-        table.sync(_OPTIMIZE_SECONDS, status)
+        state = self._state
+        with state.working() as (keeper, _), state.releasing_numbers():
+            keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
+            drop_all_partitions(keeper, state.paths, state.replica.name, clock=state.services.clock)
+        self._log.sync(_OPTIMIZE_SECONDS, status or QueryStatus())

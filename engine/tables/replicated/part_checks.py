@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from coordination.keeper import Keeper
 from coordination.part_record import PartRecord
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -29,19 +28,33 @@ _MAX_RETRY_SECONDS = 300.0
 """A part that nobody can replace is read as a whole by every check."""
 
 
+Fetch = Callable[[Keeper, PartName, Callable[[], bool]], Path]
+"""A temporary directory with the part from another replica; the last argument asks whether to give up."""
+
+
 class PartChecks:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
+    def __init__(self, state: ReplicaState, fetch: Fetch) -> None:
+        self._state = state
+        self._fetch = fetch
+        self.task = state.make_task("check parts", self.step)
         self._lock = threading.Lock()
         self._due: dict[PartName, float] = {}
         """Suspects, and when to look at each next."""
         self._failures: Counter[PartName] = Counter()
         """Checks of a suspect that came to nothing, one after the other."""
 
-    def add(self, name: PartName) -> None:
+    def report(self, error: CorruptionError) -> None:
+        """A read met corruption."""
+        name = PartName.try_parse(error.part or "")
+        logger.error("table %s: %s", self._state.definition.full_name, error)
+        if name is not None:
+            self.check_soon(name)
+
+    def check_soon(self, name: PartName) -> None:
         """A suspect that is known already keeps its time: every read of a broken part reports it again."""
         with self._lock:
             self._due.setdefault(name, 0.0)
+        self.task.wake()
 
     def __len__(self) -> int:
         """``parts_to_check`` of ``system.replicas``."""
@@ -53,13 +66,13 @@ class PartChecks:
             name = min(self._due, key=lambda part: (self._due[part], part), default=None)
         if name is None:
             return _IDLE_SECONDS
-        now = self._table.services.clock()
+        now = self._state.services.clock()
         if self._due[name] > now:
             return min(self._due[name] - now, _IDLE_SECONDS)
-        if self._table.activation is None:
+        if self._state.activation is None:
             return _RETRY_SECONDS
         try:
-            with self._table.working() as (keeper, _):
+            with self._state.working() as (keeper, _):
                 self._check(keeper, name)
         except PandoError as error:
             logger.info("the check of part %s is put off: %s", name, error)
@@ -74,11 +87,11 @@ class PartChecks:
         return 0.0
 
     def _require_working(self) -> None:
-        if self._table.is_cancelled():
+        if self._state.is_cancelled():
             raise CancelledError("The table is being stopped, or begins a new ZooKeeper session")
 
     def _check(self, keeper: Keeper, name: PartName) -> None:
-        part = self._table.store.get_active(name)
+        part = self._state.store.get_active(name)
         if part is None:
             return
         try:
@@ -88,21 +101,21 @@ class PartChecks:
             logger.error(
                 "part %s of %s was broken, a copy took its place, moved to %s: %s",
                 name,
-                self._table.definition.full_name,
+                self._state.definition.full_name,
                 moved,
                 error,
             )
 
     def _replace(self, keeper: Keeper, part: Part) -> str:
         """Raises 234 when no other replica has the part: reads of it go on failing."""
-        table = self._table
-        record = PartRecord.parse(keeper.get(table.replica.part(str(part.name)))[0])
-        directory = table.fetcher.fetch(keeper, part.name, table.is_cancelled)
+        state = self._state
+        record = PartRecord.parse(keeper.get(state.replica.part(str(part.name)))[0])
+        directory = self._fetch(keeper, part.name, state.is_cancelled)
         try:
             if open_part(directory).content_hash != record.content_hash:
                 raise CorruptionError("The copy is not what ZooKeeper says", part=str(part.name))
-            return table.store.replace(part, directory, "broken")
+            return state.store.replace(part, directory, "broken")
         except UserError:  # it was merged away meanwhile
             return "nowhere: it was merged away"
         finally:
-            table.store.drop_temporary(directory)
+            state.store.drop_temporary(directory)

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from coordination.active_keeper import ActiveKeeper
 from coordination.block_numbers import release_orphans
@@ -33,6 +33,7 @@ from coordination.table_nodes import (
 )
 from engine.tables.replicated.insert import part_record
 from engine.tables.replicated.shared_definition import shared_definition
+from engine.tables.replicated.state import ReplicaState
 from parts.disk import sync_directory
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName
@@ -41,9 +42,6 @@ from parts.store import PartState
 from recovery import flags
 from recovery.startup_check import PartOnDisk, StartupPlan, plan_startup
 from recovery.survey import read_part_records, read_survey
-
-if TYPE_CHECKING:
-    from engine.tables.replicated.table import ReplicatedTable
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +53,18 @@ _RESOLVE_SECONDS = 5.0
 
 
 class ReplicaSession:
-    def __init__(self, table: ReplicatedTable) -> None:
-        self._table = table
+    def __init__(
+        self,
+        state: ReplicaState,
+        take_back_failed: Callable[[Keeper], None],
+        begin_pull: Callable[[Keeper], None],
+        on_writable: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._take_back_failed = take_back_failed
+        self._begin_pull = begin_pull
+        self._on_writable = on_writable
+        self.task = state.make_task("ZooKeeper session", self.step)
         self.restart_requested = threading.Event()
         self.broken_parts: UserError | None = None
         """More parts were broken at the start than the settings allow: only force makes the table writable."""
@@ -72,37 +80,41 @@ class ReplicaSession:
 
     def create(self) -> None:
         """Makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
-        table = self._table
+        state = self._state
         create_table_or_replica(
-            table.replication.require_keeper(),
-            table.paths,
-            table.replica.name,
-            shared_definition(table.description),
+            state.replication.require_keeper(),
+            state.paths,
+            state.replica.name,
+            shared_definition(state.description),
         )
 
     def drop_replica(self) -> None:
         """Raises 999 when ZooKeeper is away: the replica would stay behind for ever otherwise."""
-        drop_replica(self._table.replication.require_keeper(), self._table.paths, self._table.replica.name)
+        drop_replica(self._state.replication.require_keeper(), self._state.paths, self._state.replica.name)
 
     def leave(self) -> None:
         """At a graceful stop: other replicas see at once that this one is gone."""
-        table = self._table
-        activation, keeper = table.activation, table.replication.keeper
-        table.become_readonly("The table is stopped")
+        state = self._state
+        activation, keeper = state.activation, state.replication.keeper
+        state.become_readonly("The table is stopped")
         if activation is not None and keeper is not None:
             deactivate(keeper, activation)
+
+    def request_restart(self) -> None:
+        self.restart_requested.set()
+        self.task.wake()
 
     # -- the session --------------------------------------------------------------------------------------------
 
     def step(self) -> float:
-        table = self._table
-        keeper = table.replication.keeper
+        state = self._state
+        keeper = state.replication.keeper
         if keeper is None:
-            table.become_readonly("ZooKeeper is not configured on this server")
+            state.become_readonly("ZooKeeper is not configured on this server")
             return _CONNECTED_SECONDS
         if keeper.state is not SessionState.CONNECTED:
             return _RETRY_SECONDS
-        activation = table.activation
+        activation = state.activation
         if activation is None or activation.session_id != keeper.session_id or self.restart_requested.is_set():
             return self._begin(keeper)
         if self._activity_changed.is_set():
@@ -120,18 +132,18 @@ class ReplicaSession:
             self._activity_changed.set()
             return _RETRY_SECONDS
         logger.warning(
-            "%s is gone or another's: %s begins anew", activation.replica.is_active, self._table.definition.full_name
+            "%s is gone or another's: %s begins anew", activation.replica.is_active, self._state.definition.full_name
         )
         return self._begin(keeper)
 
     def _on_activity(self, _: str) -> None:
         self._activity_changed.set()
-        self._table.on_session_change()
+        self.task.wake()
 
     def _begin(self, keeper: Keeper) -> float:
-        table = self._table
+        state = self._state
         self.restart_requested.clear()
-        if not table.become_readonly("The replica is starting"):
+        if not state.become_readonly("The replica is starting"):
             return _RETRY_SECONDS
         try:
             self._establish(keeper)
@@ -142,7 +154,7 @@ class ReplicaSession:
             self._refuse(error)
             return _RETRY_SECONDS
         except Exception as error:
-            logger.exception("table %s could not begin its ZooKeeper session", table.definition.full_name)
+            logger.exception("table %s could not begin its ZooKeeper session", state.definition.full_name)
             self._refuse(error)
             return _REFUSED_SECONDS
         return _CONNECTED_SECONDS
@@ -150,18 +162,18 @@ class ReplicaSession:
     def _refuse(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, PandoError) else repr(error)
         if self._last_refusal != reason:
-            logger.warning("table %s stays read-only: %s", self._table.definition.full_name, reason)
+            logger.warning("table %s stays read-only: %s", self._state.definition.full_name, reason)
         self._last_refusal = reason
-        self._table.become_readonly(reason)
+        self._state.become_readonly(reason)
 
     def _establish(self, keeper: Keeper) -> None:
-        table = self._table
-        keeper.sync(table.paths.root)
-        if not check_definition(keeper, table.paths, shared_definition(table.description)):
-            raise UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {table.paths.root}")
-        if not replica_exists(keeper, table.replica):
-            raise UserError("NO_ZOOKEEPER", f"The replica is missing in ZooKeeper: {table.replica.root}")
-        table.failed_quorums.take_back(keeper)  # before anybody can fetch them from here
+        state = self._state
+        keeper.sync(state.paths.root)
+        if not check_definition(keeper, state.paths, shared_definition(state.description)):
+            raise UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {state.paths.root}")
+        if not replica_exists(keeper, state.replica):
+            raise UserError("NO_ZOOKEEPER", f"The replica is missing in ZooKeeper: {state.replica.root}")
+        self._take_back_failed(keeper)  # before anybody can fetch them from here
         activation = self._activate(keeper)
         try:
             self._become_current(ActiveKeeper(keeper, activation))
@@ -169,41 +181,42 @@ class ReplicaSession:
             deactivate(keeper, activation)
             raise
         self._last_refusal = ""
-        table.become_writable(activation)
+        state.become_writable(activation)
+        self._on_writable()
         self._on_activity("")  # sets the watch
-        logger.info("table %s is writable as replica %s", table.definition.full_name, table.replica.name)
+        logger.info("table %s is writable as replica %s", state.definition.full_name, state.replica.name)
 
     def _activate(self, keeper: Keeper) -> Activation:
         """A node of another session is a former one of this server, unless this very session had made one: then another
         server has taken the replica over, and keeps it while it lives."""
-        table = self._table
+        state = self._state
         session = keeper.session_id
         activation = activate(
             keeper,
-            table.replica,
-            table.replication.address,
+            state.replica,
+            state.replication.address,
             self._identity(),
             wait_seconds=_ACTIVATE_SECONDS,
-            is_stopping=table.is_stopping.is_set,
-            clock=table.services.monotonic,
+            is_stopping=state.is_stopping.is_set,
+            clock=state.services.monotonic,
             takes_over=session != self._last_session,
         )
         self._last_session = activation.session_id
         return activation
 
     def _become_current(self, keeper: Keeper) -> None:
-        table = self._table
-        release_orphans(keeper, table.paths, table.replica.name)
+        state = self._state
+        release_orphans(keeper, state.paths, state.replica.name)
         self._settle_unknown_commits(keeper)
-        table.failed_quorums.take_back(keeper)  # failed between the first look and the activation
-        if is_lost(keeper, table.replica):
+        self._take_back_failed(keeper)  # failed between the first look and the activation
+        if is_lost(keeper, state.replica):
             self._clone(keeper)
         else:
             self._compare_with_disk(keeper)
-        active = [part.name for part in table.store.active()]
-        load_queue(keeper, table.replica, table.queue, active)
-        table.queue_steps.begin_session(keeper)
-        confirm_own_parts(keeper, table.replica, [str(name) for name in active])
+        active = [part.name for part in state.store.active()]
+        load_queue(keeper, state.replica, state.queue, active)
+        self._begin_pull(keeper)
+        confirm_own_parts(keeper, state.replica, [str(name) for name in active])
 
     def _identity(self) -> str:
         """A random text kept with the data, and where the data is.
@@ -211,7 +224,7 @@ class ReplicaSession:
         It tells a former process on this data (which is gone: the data directory is locked) from another server of the
         same name, even one that was started on a copy of the directory.
         """
-        path = self._table.definition.data_path
+        path = self._state.definition.data_path
         file = path / "replica_identity"
         if not file.exists():
             path.mkdir(parents=True, exist_ok=True)
@@ -227,79 +240,79 @@ class ReplicaSession:
     # -- steps --------------------------------------------------------------------------------------------------
 
     def _settle_unknown_commits(self, keeper: Keeper) -> None:
-        table = self._table
-        requests, table.unknown_inserts = table.unknown_inserts, []
+        state = self._state
+        requests, state.unknown_inserts = state.unknown_inserts, []
         for request in requests:
-            part = table.store.get_preactive(request.part)
+            part = state.store.get_preactive(request.part)
             result = resolve_insert(
-                keeper, request, clock=table.services.monotonic, sleep=table.sleep, resolve_seconds=_RESOLVE_SECONDS
+                keeper, request, clock=state.services.monotonic, sleep=state.sleep, resolve_seconds=_RESOLVE_SECONDS
             )
             if result.status is InsertStatus.UNKNOWN:
-                table.unknown_inserts.append(request)
+                state.unknown_inserts.append(request)
                 raise UnavailableError("KEEPER_EXCEPTION", f"The outcome of part {request.part} is still unknown")
             logger.info("the unknown outcome of part %s is settled: %s", request.part, result.status.name)
             if part is not None:
                 self._settle(part, result.status is InsertStatus.COMMITTED)
-        for part in table.store.preactive():
-            self._settle(part, keeper.exists(table.replica.part(str(part.name))) is not None)
+        for part in state.store.preactive():
+            self._settle(part, keeper.exists(state.replica.part(str(part.name))) is not None)
 
     def _settle(self, part: Part, is_committed: bool) -> None:
         if is_committed:
-            self._table.store.commit(part)
+            self._state.store.commit(part)
         else:
-            self._table.store.rollback(part)
+            self._state.store.rollback(part)
 
     def _clone(self, keeper: Keeper) -> None:
         """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""
-        table = self._table
+        state = self._state
         hashes = {name: part.content_hash for name, part in self._on_disk().items()}
-        result = clone_replica(keeper, table.replica, hashes, clock=table.services.clock)
+        result = clone_replica(keeper, state.replica, hashes, clock=state.services.clock)
         for name in result.parts_to_detach:
-            logger.warning("part %s is not on %s: moved to %s", name, result.source, table.store.detach(name, "clone"))
-        table.store.revive(hashes.keys())
-        listed = read_part_records(keeper, table.replica)
-        for part in table.store.active():
+            logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
+        state.store.revive(hashes.keys())
+        listed = read_part_records(keeper, state.replica)
+        for part in state.store.active():
             if part.name not in listed:
-                keeper.create(table.replica.part(str(part.name)), part_record(part).to_bytes())
-        finish_clone(keeper, table.replica)
-        logger.info("replica %s cloned %s: %s parts to fetch", table.replica.root, result.source, result.queued_fetches)
+                keeper.create(state.replica.part(str(part.name)), part_record(part).to_bytes())
+        finish_clone(keeper, state.replica)
+        logger.info("replica %s cloned %s: %s parts to fetch", state.replica.root, result.source, result.queued_fetches)
 
     def _compare_with_disk(self, keeper: Keeper) -> None:
-        table = self._table
-        flagged = flags.is_raised(keeper, table.replica)
+        state = self._state
+        flagged = flags.is_raised(keeper, state.replica)
         if self.broken_parts is not None and not (flagged or self.force_restore):
             raise self.broken_parts
         plan = plan_startup(
             self._on_disk(),
-            read_survey(keeper, table.replica),
-            max_ratio_of_wrong_parts=table.description.settings.replicated_max_ratio_of_wrong_parts,
+            read_survey(keeper, state.replica),
+            max_ratio_of_wrong_parts=state.description.settings.replicated_max_ratio_of_wrong_parts,
             force=flagged or self.force_restore,
         )
         if plan.refusal:
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", plan.refusal)
         self._carry_out(keeper, plan)
         if flagged:
-            flags.lower_flag(keeper, table.replica)
+            flags.lower_flag(keeper, state.replica)
         self.force_restore = False
         self.broken_parts = None
 
     def _carry_out(self, keeper: Keeper, plan: StartupPlan) -> None:
         """Repeatable: what was done drops out of the next plan. Covered parts go when their cover is here."""
-        table = self._table
+        state = self._state
         for name in plan.unexpected:
-            logger.warning("part %s is not in ZooKeeper: moved to %s", name, table.store.detach(name, "ignored"))
+            logger.warning("part %s is not in ZooKeeper: moved to %s", name, state.store.detach(name, "ignored"))
         for name in plan.differing:
-            logger.warning("part %s differs from ZooKeeper: moved to %s", name, table.store.detach(name, "broken"))
-        table.store.revive(plan.keep)
+            logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
+        state.store.revive(plan.keep)
         for name in plan.fetch:
             logger.warning("part %s is missing on disk: it will be fetched", name)
-        remove_parts(keeper, table.replica, plan.forget)
-        requeue_fetch(keeper, table.replica, table.queue, plan.fetch, table.services.clock())
+        remove_parts(keeper, state.replica, plan.forget)
+        requeue_fetch(keeper, state.replica, state.queue, plan.fetch, state.services.clock())
 
     def _on_disk(self) -> dict[PartName, PartOnDisk]:
         """Every part on disk that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
         return {
             entry.part.name: PartOnDisk(entry.part.rows, entry.part.content_hash)
-            for entry in self._table.store.entries()
+            for entry in self._state.store.entries()
             if not entry.is_dropped and entry.state in (PartState.ACTIVE, PartState.OUTDATED)
         }

@@ -1,12 +1,19 @@
-"""A snapshot of the store without the parts that no quorum has confirmed."""
+"""Snapshots of the store without the parts that no quorum has confirmed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from coordination.keeper import Keeper
+from coordination.sequential_reads import sequential_hidden_parts
+from engine.tables.replicated.state import ReplicaState
+from parts.errors import UnavailableError
 from parts.part_name import PartName
 from parts.reader import Part
 from parts.store import Snapshot
+
+_POLL_SECONDS = 0.01
+_SETTLE_SECONDS = 2.0
 
 
 class FilteredSnapshot:
@@ -24,3 +31,47 @@ class FilteredSnapshot:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def sequential_snapshot(state: ReplicaState) -> FilteredSnapshot:
+    """What a quorum has confirmed. Raises 242, 289 (REPLICA_IS_NOT_IN_QUORUM), 999."""
+    keeper = state.require_writable()  # before, disk and ZooKeeper have not been compared
+    snapshot = _settled_snapshot(state, keeper)
+    try:
+        names = [part.name for part in snapshot.parts]
+        hidden = sequential_hidden_parts(
+            keeper,
+            state.replica,
+            lambda wanted: any(name.covers(wanted) for name in names),
+        )
+    except BaseException:
+        snapshot.release()
+        raise
+    return FilteredSnapshot(snapshot, hidden)
+
+
+def _settled_snapshot(state: ReplicaState, keeper: Keeper) -> Snapshot:
+    """Shows every part that ZooKeeper lists for this replica. One that was committed there and is not active here
+    yet may be what an acknowledged quorum counts, and stands in no queue any more. Raises 289 when it takes long.
+    """
+    deadline = state.services.monotonic() + _SETTLE_SECONDS
+    while True:
+        with state.store.lock:
+            unsettled = [state.replica.part(str(part.name)) for part in state.store.preactive()]
+            snapshot = state.store.snapshot()
+        if not unsettled:
+            return snapshot
+        try:
+            keeper.sync(state.paths.root)
+            if not any(keeper.exists_many(unsettled)):
+                return snapshot
+        except BaseException:
+            snapshot.release()
+            raise
+        snapshot.release()
+        if state.services.monotonic() >= deadline:
+            raise UnavailableError(
+                "REPLICA_IS_NOT_IN_QUORUM",
+                f"Replica {state.replica.name} has not settled its last commits yet; read another replica or retry",
+            )
+        state.sleep(_POLL_SECONDS)

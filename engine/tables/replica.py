@@ -1,0 +1,44 @@
+"""What can be asked of a replicated table beyond what every table does: for SYSTEM commands and operators' views."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from coordination.keeper import Keeper
+from coordination.paths import ReplicaPaths, TablePaths
+from coordination.queue import ReplicationQueue
+from parts.query_status import QueryStatus
+
+
+class Replica(Protocol):
+    @property
+    def paths(self) -> TablePaths: ...
+
+    @property
+    def replica(self) -> ReplicaPaths: ...
+
+    @property
+    def queue(self) -> ReplicationQueue: ...
+
+    @property
+    def keeper(self) -> Keeper | None: ...
+
+    @property
+    def is_session_expired(self) -> bool:
+        """True too while the connection is lost: whether the session lives on is not known then."""
+
+    @property
+    def warning(self) -> str:
+        """What somebody should do something about though the replica works; else empty."""
+
+    @property
+    def parts_to_check(self) -> int: ...
+
+    def problem(self) -> str | None:
+        """What keeps the replica from working; ``None`` when nothing does."""
+
+    def sync(self, timeout_seconds: float, status: QueryStatus | None = None) -> None:
+        """Returns when everything in the log now has been carried out here. Raises 159, 236, 242, 999."""
+
+    def restart(self) -> None:
+        """As if the ZooKeeper session were new."""

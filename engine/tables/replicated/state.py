@@ -1,0 +1,171 @@
+"""What the parts of one replica share: where it is, what it holds, and whether it may write now.
+
+Invariants:
+- ``activation`` is set exactly while the replica is writable; whoever changes the table's state in ZooKeeper does so
+  inside :meth:`working`, so a new session begins only when nobody still acts for the old one.
+- A part is active in the store only after ZooKeeper lists it, except parts of an INSERT with an unknown answer, which
+  stay pre-active until the next session settles them.
+- SELECT needs none of this: it reads the store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from coordination.active_keeper import ActiveKeeper
+from coordination.insert_commit import InsertRequest
+from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError, SessionState
+from coordination.paths import ReplicaPaths, TablePaths
+from coordination.queue import ReplicationQueue
+from coordination.replica_activity import Activation
+from engine.background import Task
+from engine.replication import Replication
+from engine.tables.definition import TableDefinition
+from engine.tables.services import TableServices
+from parts.errors import UnavailableError
+from parts.query_status import QueryStatus
+from parts.schema import TableDescription
+from parts.store import PartStore
+from sql.ddl_engine import replica_location
+
+_PAUSE_SECONDS = 30.0
+_POLL_SECONDS = 0.01
+
+
+class ReplicaState:
+    """``restart`` asks for a new start of the replica's session; it only wakes."""
+
+    def __init__(
+        self,
+        definition: TableDefinition,
+        services: TableServices,
+        store: PartStore,
+        is_stopping: threading.Event,
+        replication: Replication,
+        restart: Callable[[], None],
+    ) -> None:
+        self.definition = definition
+        self.services = services
+        self.store = store
+        self.is_stopping = is_stopping
+        self.replication = replication
+        self.restart = restart
+        location = replica_location(
+            definition.create,
+            macros=replication.macros,
+            database=definition.database,
+            table=definition.name,
+            default_path=replication.default_path,
+            default_name=replication.default_name,
+        )
+        self.paths = TablePaths(location.zookeeper_path)
+        self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
+        self.queue = ReplicationQueue(self.replica.name, clock=services.clock)
+        self.activation: Activation | None = None
+        self.readonly_reason = "The table is starting"
+        self.unknown_inserts: list[InsertRequest] = []
+        self.is_paused = threading.Event()
+        self._working = 0
+        self._gate = threading.Condition()
+
+    @property
+    def description(self) -> TableDescription:
+        return self.definition.description
+
+    def make_task(self, name: str, step: Callable[[], float]) -> Task:
+        """A task that runs once the table has been started; waking it before does nothing."""
+        return Task(f"{self.definition.full_name}: {name}", step)
+
+    # -- the right to write -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def working(self) -> Iterator[tuple[Keeper, Activation]]:
+        """Held while acting on the table's state, by a keeper that writes only while this replica is active.
+
+        Raises 242 (TABLE_IS_READ_ONLY).
+        """
+        with self._gate:
+            if self.activation is None or self.is_paused.is_set():
+                raise self._readonly_error()
+            activation = self.activation
+            self._working += 1
+        try:
+            yield ActiveKeeper(self.replication.require_keeper(), activation, self.restart), activation
+        finally:
+            with self._gate:
+                self._working -= 1
+                self._gate.notify_all()
+
+    @contextmanager
+    def releasing_numbers(self) -> Iterator[None]:
+        """Around what takes block numbers. When ZooKeeper goes away meanwhile, one may be left that nobody will use,
+        and merges would wait for it as long as the session lives: the new start takes it back."""
+        try:
+            yield
+        except (KeeperError, KeeperConnectionLoss):
+            self.restart()
+            raise
+
+    def require_writable(self) -> Keeper:
+        """The keeper. Raises 242 (TABLE_IS_READ_ONLY), 999 (KEEPER_EXCEPTION)."""
+        if self.activation is None:
+            raise self._readonly_error()
+        return self.replication.require_keeper()
+
+    def become_writable(self, activation: Activation) -> None:
+        with self._gate:
+            self.activation = activation
+            self.readonly_reason = ""
+            self.is_paused.clear()
+
+    def become_readonly(self, reason: str) -> bool:
+        """Stops work for the old session; ``False`` when some of it is still going on: try again."""
+        with self._gate:
+            self.activation = None
+            self.readonly_reason = reason
+            self.is_paused.set()
+            return self._gate.wait_for(lambda: self._working == 0, _PAUSE_SECONDS)
+
+    def _readonly_error(self) -> UnavailableError:
+        reason = self.problem() or "its ZooKeeper session is being renewed"
+        return UnavailableError(
+            "TABLE_IS_READ_ONLY", f"Table {self.definition.full_name} is in readonly mode: {reason}"
+        )
+
+    def problem(self) -> str | None:
+        """What keeps the replica from working, for ``/replicas_status``; ``None`` when nothing does."""
+        if self.is_session_expired:
+            return "there is no connection to ZooKeeper" if self.replication.keeper else self.readonly_reason
+        return self.readonly_reason or None
+
+    @property
+    def is_session_expired(self) -> bool:
+        """True too while the connection is lost: whether the session lives on is not known then."""
+        keeper = self.replication.keeper
+        return keeper is None or keeper.state is not SessionState.CONNECTED
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    def is_cancelled(self) -> bool:
+        return self.is_stopping.is_set() or self.is_paused.is_set()
+
+    def sleep(self, seconds: float) -> None:
+        """Ends early when the table is being stopped."""
+        self.services.wait(self.is_stopping, seconds)
+
+    def wait_for(
+        self, condition: Callable[[], bool], timeout_seconds: float, what: str, status: QueryStatus | None = None
+    ) -> None:
+        """Polls ``condition()`` while background work goes on. Raises 159 (TIMEOUT_EXCEEDED), 236 when stopping, and
+        what ``status`` raises."""
+        deadline = self.services.monotonic() + timeout_seconds
+        while not condition():
+            self.sleep(_POLL_SECONDS)
+            if status is not None:
+                status.check()
+            if self.is_stopping.is_set():
+                raise UnavailableError("ABORTED", f"Table {self.definition.full_name} is being stopped")
+            if self.services.monotonic() > deadline:
+                raise UnavailableError("TIMEOUT_EXCEEDED", f"Timeout of {timeout_seconds:g} s while waiting for {what}")
