@@ -18,7 +18,6 @@ from coordination.insert_commit import (
     release_quietly,
 )
 from coordination.keeper import Keeper
-from coordination.part_record import PartRecord
 from coordination.quorum import QuorumPlan, plan_quorum
 from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
@@ -26,7 +25,7 @@ from coordination.token_claim import TokenClaim, claim_alone
 from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
-from engine.tables.replicated.state import ReplicaState
+from engine.tables.replicated.state import ReplicaState, part_record
 from parts.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
@@ -245,8 +244,3 @@ class ReplicatedInsert(InsertSink):
                 "rows may be stored. Repeating the same INSERT is safe: it will be deduplicated",
             )
         return result
-
-
-def part_record(part: Part) -> PartRecord:
-    """What ZooKeeper keeps about a part."""
-    return PartRecord(part.content_hash, part.rows, part.data_uncompressed_bytes)

@@ -24,8 +24,7 @@ from engine.background import wake_one
 from engine.failpoints import failpoint
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.fetcher import Fetcher, Source
-from engine.tables.replicated.insert import part_record
-from engine.tables.replicated.state import ReplicaState
+from engine.tables.replicated.state import ReplicaState, part_record
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.merge.select import max_merge_bytes
 from parts.part_name import PartName

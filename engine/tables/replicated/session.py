@@ -31,9 +31,8 @@ from coordination.table_nodes import (
     drop_replica,
     replica_exists,
 )
-from engine.tables.replicated.insert import part_record
 from engine.tables.replicated.shared_definition import shared_definition
-from engine.tables.replicated.state import ReplicaState
+from engine.tables.replicated.state import ReplicaState, part_record
 from parts.disk import sync_directory
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName

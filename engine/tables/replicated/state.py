@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from coordination.active_keeper import ActiveKeeper
 from coordination.insert_commit import InsertRequest
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError, SessionState
+from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.replica_activity import Activation
@@ -26,6 +27,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.services import TableServices
 from parts.errors import UnavailableError
 from parts.query_status import QueryStatus
+from parts.reader import Part
 from parts.schema import TableDescription
 from parts.store import PartStore
 from sql.ddl_engine import replica_location
@@ -169,3 +171,8 @@ class ReplicaState:
                 raise UnavailableError("ABORTED", f"Table {self.definition.full_name} is being stopped")
             if self.services.monotonic() > deadline:
                 raise UnavailableError("TIMEOUT_EXCEEDED", f"Timeout of {timeout_seconds:g} s while waiting for {what}")
+
+
+def part_record(part: Part) -> PartRecord:
+    """What ZooKeeper keeps about a part."""
+    return PartRecord(part.content_hash, part.rows, part.data_uncompressed_bytes)
