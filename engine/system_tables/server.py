@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from engine.context import Server
@@ -10,7 +9,7 @@ from engine.system_tables.system_table import Row, system_table
 
 
 def _processes(server: Server) -> Iterator[Row]:
-    now = time.time()
+    now = server.services.clock()
     for process in server.processes():
         statistics = process.statistics
         yield (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from engine.context import Server
@@ -70,7 +69,7 @@ def _split_detached(directory: str) -> tuple[str, PartName | None]:
 
 
 def _merges(server: Server) -> Iterator[Row]:
-    now = time.time()
+    now = server.services.clock()
     for merge in list(server.services.merges):
         yield (
             merge.database,

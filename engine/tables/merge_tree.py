@@ -168,7 +168,7 @@ class MergeTreeTable(Table):
                 return
             except ConflictError:
                 options.status.check()
-                if self.is_stopping.wait(_OPTIMIZE_RETRY_SECONDS):
+                if self.services.wait(self.is_stopping, _OPTIMIZE_RETRY_SECONDS):
                     break
         raise ConflictError("ABORTED", f"Parts of partition {partition} are being merged all the time; try again later")
 

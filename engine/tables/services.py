@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from random import Random, SystemRandom
 
 from engine.background import BackgroundPool
 
@@ -38,3 +39,7 @@ class TableServices:
     monotonic: Callable[[], float] = time.monotonic
     wait: Callable[[threading.Event, float], object] = threading.Event.wait
     """Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
+    wait_for: Callable[[threading.Condition, Callable[[], bool], float], bool] = threading.Condition.wait_for
+    """Waits for the predicate at most so many seconds, and says whether it came true."""
+    random: Random = field(default_factory=SystemRandom)
+    """Names replicas, orders sources, spreads load in time."""

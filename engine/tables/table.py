@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _CLEANUP_SECONDS = 10.0
 _DROP_WAIT_SECONDS = 3.0
+_DROP_POLL_SECONDS = 0.02
 
 
 class Table(ABC):
@@ -124,9 +124,10 @@ class Table(ABC):
 
     def drop(self) -> None:
         """Deletes the data; queries that read it get a moment to end. The table has been stopped."""
-        deadline = time.monotonic() + _DROP_WAIT_SECONDS
-        while any(entry.references for entry in self.store.entries()) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        monotonic, never = self.services.monotonic, threading.Event()
+        deadline = monotonic() + _DROP_WAIT_SECONDS
+        while any(entry.references for entry in self.store.entries()) and monotonic() < deadline:
+            self.services.wait(never, _DROP_POLL_SECONDS)
         shutil.rmtree(self.definition.data_path, ignore_errors=True)
         sync_directory(self.definition.data_path.parent)
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 
 import engine.failpoints
-import engine.tables.replicated.state as replica_state
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.replica_activity import ReplicaAddress
@@ -78,6 +77,7 @@ class Colony:
         self.selects_merges = selects_merges
         self.now = 1_700_000_000.0
         self.random = random.Random(seed)
+        self.services_random = random.Random(seed)
         self.ensemble = MemoryEnsemble(clock=lambda: self.now)
         self.ensemble.faults = self._on_request
         self.settings = MergeTreeSettings(**{"fsync_after_insert": False, "fsync_part_directory": False, **settings})  # type: ignore[arg-type]
@@ -233,6 +233,8 @@ class Node:
             self.writers,
             monotonic=lambda: self.colony.now,
             wait=self.colony.wait,
+            wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
+            random=self.colony.services_random,
         )
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
         self.replication = Replication(self.keeper, self, address, {})
@@ -408,9 +410,8 @@ class _Failpoints(dict[str, str]):
 
 
 def install(monkeypatch: object, colony: Colony) -> Colony:
-    """Failpoints and waits lead to the colony from now on."""
+    """Failpoints lead to the colony from now on."""
     monkeypatch.setattr(engine.failpoints, "_actions", _Failpoints(colony))  # type: ignore[attr-defined]
-    monkeypatch.setattr(replica_state, "_PAUSE_SECONDS", 0.0)  # type: ignore[attr-defined]
     return colony
 
 

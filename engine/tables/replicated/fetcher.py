@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +50,7 @@ class Fetcher:
         """Active replicas that list the part, in random order, so that load spreads."""
         paths = self._state.paths
         names = holders_of_part(keeper, paths, str(name), excluding=self._state.replica.name)
-        random.shuffle(names)
+        self._state.services.random.shuffle(names)
         known = addresses(keeper, paths, names)
         if names and not known:
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No replica with part {name} has a known address")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
 
 from coordination.cleanup import CleanupSettings, LogHolder, clean_once
@@ -35,13 +34,13 @@ class Housekeeping:
         self._logged += entries
         window = self._state.description.settings.replicated_deduplication_window
         if self._logged >= max(_LEAST_LOGGED, window // 4):
-            self.task.wake(random.random() * _SPREAD_SECONDS)
+            self.task.wake(self._state.services.random.random() * _SPREAD_SECONDS)
 
     def step(self) -> float:
         """Any replica may clean; a little randomness keeps them from doing it all at once."""
         state = self._state
         settings = state.description.settings
-        pause = settings.cleanup_delay_period * (1 + random.random() / 3)
+        pause = settings.cleanup_delay_period * (1 + state.services.random.random() / 3)
         if state.activation is None:
             return pause
         self._logged = 0

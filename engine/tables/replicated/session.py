@@ -227,14 +227,17 @@ class ReplicaSession:
         file = path / "replica_identity"
         if not file.exists():
             path.mkdir(parents=True, exist_ok=True)
-            draft = path / f"tmp_replica_identity_{uuid.uuid4().hex}"
+            draft = path / f"tmp_replica_identity_{self._random_uuid().hex}"
             with open(draft, "w", encoding="utf-8") as stream:
-                stream.write(str(uuid.uuid4()))
+                stream.write(str(self._random_uuid()))
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(draft, file)
             sync_directory(path)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
+
+    def _random_uuid(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self._state.services.random.randbytes(16), version=4)
 
     # -- steps --------------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ class ReplicaState:
             self.activation = None
             self.readonly_reason = reason
             self.is_paused.set()
-            return self._gate.wait_for(lambda: self._working == 0, _PAUSE_SECONDS)
+            return self.services.wait_for(self._gate, lambda: self._working == 0, _PAUSE_SECONDS)
 
     def _readonly_error(self) -> UnavailableError:
         reason = self.problem() or "its ZooKeeper session is being renewed"
