@@ -40,7 +40,7 @@ from engine.watchdog import Watchdog
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError, resource_error
 from parts.memory import use_returning_allocator
-from parts.query_status import MemoryTracker
+from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import MergeTreeSettings, TableSchema
 from sql import database
 from sql.ddl import merge_tree_settings
@@ -52,6 +52,8 @@ from sql.statements import Insert, ParsedStatement, SelectQuery
 logger = logging.getLogger(__name__)
 
 _HOUSEKEEPING_THREADS = 4
+_SHOWN_TEXT = 10_000
+"""So much of a statement stands in system.processes."""
 _LONG_TEXT = 100_000
 """Reading a longer one takes long enough to be stopped."""
 
@@ -155,8 +157,7 @@ class Engine:
 
     def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
         status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
-        process = Process(session.new_query_id(), text[:10_000], session.user, QueryStatistics(), status=status)
-        end = self._processes.add(process)
+        process, end = self._begin(session.new_query_id(), text, session, QueryStatistics(), status)
         try:
             on_start(process)
             return parse_statements(text, status)
@@ -164,6 +165,14 @@ class Engine:
             raise process.translate(error) from error
         finally:
             end()
+
+    def _begin(
+        self, query_id: str, text: str, session: Session, statistics: QueryStatistics, status: QueryStatus
+    ) -> tuple[Process, Callable[[], None]]:
+        """A statement's process, and what takes it off the list. Raises 216 when the id is in use."""
+        started = self.services.clock()
+        process = Process(query_id, text[:_SHOWN_TEXT], session.user, statistics, started, status=status)
+        return process, self._processes.add(process)
 
     def execute_parsed(
         self,
@@ -181,8 +190,7 @@ class Engine:
         status = self._processes.new_status(session.user, settings)
         context = Context(self, session, settings, session.new_query_id(), body, parameters or {}, status=status)
         context.statistics.memory = status.memory
-        process = Process(context.query_id, text[:10_000], session.user, context.statistics, status=status)
-        end = self._processes.add(process)
+        process, end = self._begin(context.query_id, text, session, context.statistics, status)
         try:
             on_start(process)
             result = execute_statement(parsed, context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import TypedDict
@@ -91,12 +90,13 @@ def _arguments(context: Context) -> _Arguments:
 
 def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
     statistics = context.statistics
-    started = time.monotonic()
+    monotonic = context.server.services.monotonic
+    started = monotonic()
 
     def count_read() -> None:
         statistics.rows_read = selected.statistics.read_rows
         statistics.bytes_read = selected.statistics.read_bytes
-        statistics.elapsed_seconds = time.monotonic() - started
+        statistics.elapsed_seconds = monotonic() - started
 
     def counted() -> Iterator[pa.RecordBatch]:
         for batch in selected.batches:
