@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import engine.tables.replicated.merge_steps as merge_steps
+from coordination.memory_keeper import Fault
 from tests.replication.colony import Colony, install
 from tests.replication.simulation import Simulation, Weights
 
@@ -65,6 +66,27 @@ SCENARIOS = [run_faulty, run_disk_loss, run_clones]
 @pytest.mark.parametrize("seed", range(6))
 def test_quick(make_colony: MakeColony, scenario: Callable[..., object], seed: int) -> None:
     scenario(make_colony, seed, rounds=2, steps=120)
+
+
+def test_a_seed_replays(make_colony_at: Callable[[int], MakeColony]) -> None:
+    """The same seed makes the same requests to ZooKeeper at the same times: a failure can be looked at again."""
+    first, second = (trace_of(make_colony_at(number)(3, 1, selects_merges=True, **SETTINGS)) for number in range(2))
+    assert len(first) > 1000
+    assert first == second
+
+
+def trace_of(colony: Colony) -> list[tuple[float, int, str, str]]:
+    simulation = Simulation(colony)
+    trace, decide = [], colony.ensemble.faults
+    assert decide is not None
+
+    def note(session: int, kind: str, path: str) -> Fault | None:
+        trace.append((colony.now, session, kind, path))
+        return decide(session, kind, path)
+
+    colony.ensemble.faults = note
+    simulation.run(2, 120)
+    return trace
 
 
 RULES = {
