@@ -36,7 +36,7 @@ def test_check_of_a_part_ends_when_its_table_pauses(
         return 1
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.reader.check_frame", slow_frame)
+        patch.setattr("parts.part_files.check_frame", slow_frame)
         one.step(one.task("check parts"))
     assert len(frames) == 1
     one.table.is_stopping.clear()
