@@ -36,7 +36,7 @@ _BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class CleanupSettings:
-    """Names and defaults as in ``parts.schema.MergeTreeSettings``."""
+    """Names and defaults are those of a table's settings."""
 
     min_replicated_logs_to_keep: int = 10
     max_replicated_logs_to_keep: int = 1000

@@ -41,12 +41,13 @@ from parts.disk import make_directories
 from parts.errors import PandoError, UserError, resource_error
 from parts.memory import use_returning_allocator
 from parts.query_status import MemoryTracker, QueryStatus
-from parts.schema import MergeTreeSettings, TableSchema
+from parts.schema import TableSchema
 from sql import database
 from sql.ddl import merge_tree_settings
 from sql.executor import QueryEngine
 from sql.parser import parse_statements
 from sql.settings import settings_of
+from sql.settings.table_settings import MergeTreeSettings
 from sql.statements import Insert, ParsedStatement, SelectQuery
 
 logger = logging.getLogger(__name__)

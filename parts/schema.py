@@ -131,8 +131,9 @@ def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeTreeSettings:
-    """The settings that shape parts. Names and defaults are ClickHouse's (``system.merge_tree_settings``)."""
+class PartSettings:
+    """The settings that shape parts; tables have more. Names and defaults are ClickHouse's
+    (``system.merge_tree_settings``)."""
 
     index_granularity: int = 8192
     """Rows in a granule."""
@@ -143,25 +144,6 @@ class MergeTreeSettings:
     fsync_part_directory: bool = True
     old_parts_lifetime: int = 480
     """Seconds an outdated part is kept on disk."""
-    max_suspicious_broken_parts: int = 100
-    max_suspicious_broken_parts_bytes: int = 1024 * 1024 * 1024
-    replicated_max_ratio_of_wrong_parts: float = 0.5
-    replicated_deduplication_window: int = 1000
-    replicated_deduplication_window_seconds: int = 7 * 24 * 3600
-    non_replicated_deduplication_window: int = 0
-    parts_to_throw_insert: int = 3000
-    max_parts_in_total: int = 100_000
-    max_parts_to_merge_at_once: int = 100
-    max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3
-    max_bytes_to_merge_at_min_space_in_pool: int = 1024**2
-    max_replicated_merges_in_queue: int = 1000
-    min_replicated_logs_to_keep: int = 10
-    max_replicated_logs_to_keep: int = 1000
-    cleanup_delay_period: int = 30
-    always_fetch_merged_part: bool = False
-    prefer_fetch_merged_part_time_threshold: int = 3600
-    prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
-    merge_selecting_sleep_ms: int = 5000
     default_compression_codec: str = "LZ4"
 
 
@@ -178,6 +160,6 @@ class TableDescription:
     primary_key: Key
     partition_key: Key
     sampling_key: Key
-    settings: MergeTreeSettings = MergeTreeSettings()
+    settings: PartSettings = PartSettings()
     merge_mode: MergeMode = ORDINARY
     metadata_version: int = 0

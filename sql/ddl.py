@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.safe_names import check_identifier
-from parts.schema import Column, Key, MergeTreeSettings, TableDescription, TableSchema
+from parts.schema import Column, Key, TableDescription, TableSchema
 from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
 from sql.ddl_engine import check_engine, modernize
 from sql.defaults import with_compiled_defaults
 from sql.dialect import not_implemented
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
-from sql.settings.table_settings import HONOURED_BY_TABLES, parse_table_setting
+from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
 from sql.statements import ColumnClause, CreateTable
 
 if TYPE_CHECKING:

@@ -152,5 +152,5 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
                 definition.full_name,
                 TablePaths(location.zookeeper_path).replica(location.replica_name),
                 definition.data_path,
-                definition.description.settings.replicated_max_ratio_of_wrong_parts,
+                definition.settings.replicated_max_ratio_of_wrong_parts,
             )

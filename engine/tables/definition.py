@@ -7,6 +7,7 @@ from pathlib import Path
 
 from parts.schema import TableDescription
 from sql.ddl_engine import is_replicated
+from sql.settings.table_settings import MergeTreeSettings
 from sql.statements import CreateTable
 
 
@@ -24,6 +25,13 @@ class TableDefinition:
     def full_name(self) -> str:
         """``database.table``, for messages."""
         return f"{self.database}.{self.name}"
+
+    @property
+    def settings(self) -> MergeTreeSettings:
+        """All settings of the table; ``parts`` sees its own of them in the description."""
+        settings = self.description.settings
+        assert isinstance(settings, MergeTreeSettings), "a table is described with all its settings"
+        return settings
 
     @property
     def engine_name(self) -> str:

@@ -89,7 +89,7 @@ class MergeTreeTable(Table):
         self._commit_lock = threading.Lock()
         self._busy: set[PartName] = set()
         self._are_merges_allowed = True
-        self._recent_blocks: deque[str] = deque(maxlen=self.description.settings.non_replicated_deduplication_window)
+        self._recent_blocks: deque[str] = deque(maxlen=self.definition.settings.non_replicated_deduplication_window)
         self._recent_claims: dict[str, str] = {}
         super().start()
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
@@ -199,7 +199,7 @@ class MergeTreeTable(Table):
             for (_, is_free), run in groupby(sorted(parts), key=lambda name: (name.partition_id, name not in busy))
             if is_free
         ]
-        settings = self.description.settings
+        settings = self.definition.settings
         choice = select_merge(
             runs,
             lambda name: PartFacts(parts[name].bytes_on_disk, now - parts[name].modification_time, parts[name].rows),

@@ -75,7 +75,7 @@ class Table(ABC):
     def load_parts(self) -> None:
         """Raises ``UserError`` 231 when more parts are broken than the settings allow."""
         report = self.store.load()
-        settings = self.description.settings
+        settings = self.definition.settings
         for name, error in report.broken:
             logger.warning("table %s: part %s is broken, moved to detached: %s", self.definition.full_name, name, error)
         too_many = len(report.broken) > settings.max_suspicious_broken_parts
@@ -145,7 +145,7 @@ class Table(ABC):
 
     def check_part_count(self) -> None:
         """Raises 252 when the table has too many parts to take another INSERT."""
-        settings = self.description.settings
+        settings = self.definition.settings
         total, partition, most = self.store.active_counts()
         if most >= settings.parts_to_throw_insert or total >= settings.max_parts_in_total:
             raise UnavailableError(

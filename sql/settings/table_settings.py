@@ -1,19 +1,46 @@
 """The settings of a MergeTree table: the one check of their names and values.
 
-Those with an effect are the fields of :class:`parts.schema.MergeTreeSettings`; the others are harmless or binding as
-settings of a session are (:mod:`sql.settings.table`).
+Those with an effect are the fields of :class:`MergeTreeSettings`; the others are harmless or binding as settings of
+a session are (:mod:`sql.settings.table`).
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import cast
 
 from parts.errors import UserError
-from parts.schema import MergeTreeSettings
+from parts.schema import PartSettings
 from sql.settings.known import Kind, checked_value, nearest_names
 from sql.settings.table import settings_table
 from sql.settings.values import SettingValue, parse_value, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTreeSettings(PartSettings):
+    """The settings of a table that have an effect. Names and defaults are ClickHouse's
+    (``system.merge_tree_settings``); ``parts`` sees only its own of them."""
+
+    max_suspicious_broken_parts: int = 100
+    max_suspicious_broken_parts_bytes: int = 1024 * 1024 * 1024
+    replicated_max_ratio_of_wrong_parts: float = 0.5
+    replicated_deduplication_window: int = 1000
+    replicated_deduplication_window_seconds: int = 7 * 24 * 3600
+    non_replicated_deduplication_window: int = 0
+    parts_to_throw_insert: int = 3000
+    max_parts_in_total: int = 100_000
+    max_parts_to_merge_at_once: int = 100
+    max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3
+    max_bytes_to_merge_at_min_space_in_pool: int = 1024**2
+    max_replicated_merges_in_queue: int = 1000
+    min_replicated_logs_to_keep: int = 10
+    max_replicated_logs_to_keep: int = 1000
+    cleanup_delay_period: int = 30
+    always_fetch_merged_part: bool = False
+    prefer_fetch_merged_part_time_threshold: int = 3600
+    prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
+    merge_selecting_sleep_ms: int = 5000
+
 
 HONOURED_BY_TABLES: dict[str, SettingValue] = {
     field.name: cast(SettingValue, field.default) for field in fields(MergeTreeSettings)

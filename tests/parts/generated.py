@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from parts.schema import Column, Key, MergeTreeSettings, TableDescription, TableSchema, column_key
+from parts.schema import Column, Key, PartSettings, TableDescription, TableSchema, column_key
 from parts.types import (
     ArrayType,
     BoolType,
@@ -115,7 +115,7 @@ def description_of(
     sorting: Key = column_key(schema, order_by)
     options = {"index_granularity": 4, "min_bytes_for_wide_part": 1 << 40, **settings}
     return TableDescription(
-        schema, sorting, sorting, column_key(schema, partition_by), column_key(schema, ()), MergeTreeSettings(**options)
+        schema, sorting, sorting, column_key(schema, partition_by), column_key(schema, ()), PartSettings(**options)
     )
 
 

@@ -29,9 +29,10 @@ from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
 from parts.errors import PandoError, UnavailableError
 from parts.part_name import PartName
-from parts.schema import Column, MergeTreeSettings, TableDescription, TableSchema, column_key
+from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.store import PartState
 from parts.types import parse_type
+from sql.settings.table_settings import MergeTreeSettings
 from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
 
 SCHEMA = TableSchema(

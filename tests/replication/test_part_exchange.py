@@ -19,9 +19,10 @@ from engine.interserver.server import InterserverServer, _Handler
 from parts.disk import sync_directory
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
-from parts.schema import MergeTreeSettings, TableDescription, column_key
+from parts.schema import TableDescription, column_key
 from parts.store import PartStore, Snapshot
 from parts.writer import write_part
+from sql.settings.table_settings import MergeTreeSettings
 from tests.power_cut import power_cut
 from tests.replication.colony import SCHEMA
 

@@ -23,7 +23,8 @@ from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
 from parts.errors import PandoError
-from parts.schema import MergeTreeSettings, TableDescription, column_key
+from parts.schema import TableDescription, column_key
+from sql.settings.table_settings import MergeTreeSettings
 from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
 from tests.replication.colony import SCHEMA
 

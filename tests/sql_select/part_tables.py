@@ -12,7 +12,7 @@ from parts.blocks import sort_block, split_by_partition
 from parts.errors import CorruptionError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
-from parts.schema import MergeTreeSettings, TableDescription
+from parts.schema import PartSettings, TableDescription
 from parts.writer import write_part
 from sql.expressions import compile_key
 from tests.sql_select.dataset import schema_of
@@ -61,6 +61,6 @@ def describe(
     return PartTable(
         TableDescription(
             schema, key, key, compile_key(partition_by, schema), compile_key(sample_by, schema),
-            MergeTreeSettings(index_granularity=granularity),
+            PartSettings(index_granularity=granularity),
         )
     )  # fmt: skip

@@ -32,14 +32,14 @@ class Housekeeping:
         """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
         bound: a quarter of the deduplication window is time to clean, too."""
         self._logged += entries
-        window = self._state.description.settings.replicated_deduplication_window
+        window = self._state.definition.settings.replicated_deduplication_window
         if self._logged >= max(_LEAST_LOGGED, window // 4):
             self.task.wake(self._state.services.random.random() * _SPREAD_SECONDS)
 
     def step(self) -> float:
         """Any replica may clean; a little randomness keeps them from doing it all at once."""
         state = self._state
-        settings = state.description.settings
+        settings = state.definition.settings
         pause = settings.cleanup_delay_period * (1 + state.services.random.random() / 3)
         if state.activation is None:
             return pause

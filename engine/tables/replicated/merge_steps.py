@@ -49,7 +49,7 @@ class MergeSteps:
 
     def select_step(self) -> float:
         state = self._state
-        idle = state.description.settings.merge_selecting_sleep_ms / 1000
+        idle = state.definition.settings.merge_selecting_sleep_ms / 1000
         if state.activation is None or not self.are_allowed:
             return idle
         try:
@@ -61,7 +61,7 @@ class MergeSteps:
 
     def _select(self, keeper: Keeper) -> bool:
         state = self._state
-        settings = state.description.settings
+        settings = state.definition.settings
         queued = state.queue.count(EntryType.MERGE_PARTS)
         if queued >= settings.max_replicated_merges_in_queue:
             return False
@@ -198,7 +198,7 @@ class MergeSteps:
         if not options.final and options.partition_id is None:
             # Asked for by hand, so balance does not matter: the longest run there is.
             longest = max(self._local_runs(predicate), key=len, default=[])
-            most = self._state.description.settings.max_parts_to_merge_at_once
+            most = self._state.definition.settings.max_parts_to_merge_at_once
             return [longest[:most]] if len(longest) > 1 else []
         merges = []
         for partition in partitions:

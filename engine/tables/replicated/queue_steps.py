@@ -267,7 +267,7 @@ class QueueSteps:
         return found.bytes_on_disk if found is not None else 0
 
     def _limits(self) -> Limits:
-        settings = self._state.description.settings
+        settings = self._state.definition.settings
         merging = self._state.queue.count_merging()
         merge_slots = self.slots - 1  # one slot is always left for fetches
         free = max(0, merge_slots - merging)

@@ -287,7 +287,7 @@ class ReplicaSession:
         plan = plan_startup(
             self._on_disk(),
             read_survey(keeper, state.replica),
-            max_ratio_of_wrong_parts=state.description.settings.replicated_max_ratio_of_wrong_parts,
+            max_ratio_of_wrong_parts=state.definition.settings.replicated_max_ratio_of_wrong_parts,
             force=flagged or self.force_restore,
         )
         if plan.refusal:

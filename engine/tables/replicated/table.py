@@ -105,7 +105,7 @@ class ReplicatedTable(Table):
             self.run_in_background(housekeeping, task)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
             self.run_in_background(workers, task)
-        self.run_in_background(housekeeping, self.housekeeping.task, self.description.settings.cleanup_delay_period)
+        self.run_in_background(housekeeping, self.housekeeping.task, self.definition.settings.cleanup_delay_period)
 
     def stop(self) -> None:
         self.is_stopping.set()
