@@ -17,7 +17,6 @@ import pyarrow as pa
 import xxhash
 
 from coordination.token_claim import TokenClaim, claim_rows, close_job
-from engine.failpoints import failpoint
 from engine.tables.options import InsertOptions
 from engine.tables.table_data import TableData
 from parts.content_hash import block_hash
@@ -109,7 +108,7 @@ class InsertSink(ABC):
         try:
             parts = [write.result() if isinstance(write, Future) else write for write in self._writes]
             _tell_equal_blocks_apart(parts)
-            failpoint("insert.after_temporary_part")
+            self.table.services.failpoint("insert.after_temporary_part")
             return self.commit_parts(parts)
         finally:
             self.abort()

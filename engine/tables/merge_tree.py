@@ -18,7 +18,6 @@ from itertools import groupby
 from pathlib import Path
 
 from coordination.token_claim import TokenClaim
-from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions, OptimizeOptions
@@ -71,7 +70,7 @@ class MergeTreeInsert(InsertSink):
                 number = self.table.next_block_number()
                 name = PartName(part.partition_id, number, number, 0)
                 named.append(self.table.store.add_preactive(part.directory, name))
-                failpoint("insert.after_rename")
+                self.table.services.failpoint("insert.after_rename")
                 self._outcome.written_rows += part.rows
                 self._outcome.written_bytes += part.bytes
                 self._outcome.part_names.append(str(name))

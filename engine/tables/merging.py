@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.failpoints import failpoint
 from engine.tables.services import RunningMerge
 from engine.tables.table_data import TableData
 from parts.merge import Deduplicated, MergeProgress, merge_parts
@@ -49,7 +48,7 @@ def merge_to_temporary(
             is_cancelled=is_cancelled or table.is_cancelled,
             on_progress=on_progress,
         )
-        failpoint("merge.after_temporary_part")
+        table.services.failpoint("merge.after_temporary_part")
     except BaseException:
         table.store.drop_temporary(directory)
         raise

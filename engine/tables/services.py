@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 from engine.background import BackgroundPool
+from engine.failpoints import failpoint
 
 
 @dataclass
@@ -43,3 +44,7 @@ class TableServices:
     """Waits for the predicate at most so many seconds, and says whether it came true."""
     random: Random = field(default_factory=SystemRandom)
     """Names replicas, orders sources, spreads load in time."""
+    failpoint: Callable[[str], None] = failpoint
+    """Passed at each named place where a test may make the process die or fail."""
+    queue_wait_seconds: float = 600.0
+    """How long OPTIMIZE and TRUNCATE wait until a replica's queue is carried out."""

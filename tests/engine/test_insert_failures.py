@@ -47,7 +47,9 @@ def test_a_commit_cut_short_can_be_repeated(
     local.run(f"{CREATE} SETTINGS non_replicated_deduplication_window = 100")
     with monkeypatch.context() as patch:
         if after_rename:
-            patch.setattr("engine.tables.merge_tree.failpoint", failing_at(call, lambda name: None))
+            renamed = failing_at(call, lambda: None)
+            at = {"insert.after_rename": renamed}
+            patch.setattr(local.engine.services, "failpoint", lambda name: at.get(name, lambda: None)())
         else:
             patch.setattr(PartStore, "add_preactive", failing_at(call, PartStore.add_preactive))
         with pytest.raises(UnavailableError, match="No space"):

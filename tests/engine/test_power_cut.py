@@ -197,7 +197,7 @@ def test_merge_overtaken_by_a_truncate_leaves_nothing_behind(tmp_path: Path, mon
         raise _Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("engine.tables.merging.failpoint", truncate)
+        patch.setattr(local.engine.services, "failpoint", truncate)
         patch.setattr(PartStore, "rollback", rollback)
         with contextlib.suppress(_Killed):
             local.run("OPTIMIZE TABLE t PARTITION 1 FINAL")

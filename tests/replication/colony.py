@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import engine.failpoints
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.replica_activity import ReplicaAddress
@@ -71,10 +70,18 @@ class Colony:
     """Some replicas of one table. ``now`` is the time everybody sees."""
 
     def __init__(
-        self, root: Path, replicas: int, seed: int = 0, *, selects_merges: bool = False, **settings: object
+        self,
+        root: Path,
+        replicas: int,
+        seed: int = 0,
+        *,
+        selects_merges: bool = False,
+        queue_wait_seconds: float = 600.0,
+        **settings: object,
     ) -> None:
         """``selects_merges``: merges are chosen in the background too, not only by OPTIMIZE."""
         self.root = root
+        self.queue_wait_seconds = queue_wait_seconds
         self.selects_merges = selects_merges
         self.now = 1_700_000_000.0
         self.random = random.Random(seed)
@@ -236,6 +243,8 @@ class Node:
             wait=self.colony.wait,
             wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
             random=self.colony.services_random,
+            failpoint=self.colony.failpoint,
+            queue_wait_seconds=self.colony.queue_wait_seconds,
         )
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
         self.replication = Replication(self.keeper, self, address, {})
@@ -393,27 +402,10 @@ class Node:
             for file in source.iterdir():
                 self.colony.on_copy(part, self.colony.node_at(base_url, self))
                 shutil.copyfile(file, directory / file.name)
-        engine.failpoints.failpoint("fetch.after_temporary_part")
+        self.colony.failpoint("fetch.after_temporary_part")
 
     def close(self) -> None:
         return
-
-
-class _Failpoints(dict[str, str]):
-    """Stands in for the actions asked for by the environment: hands every passage to the colony."""
-
-    def __init__(self, colony: Colony) -> None:
-        super().__init__()
-        self._colony = colony
-
-    def get(self, name: str, default: object = None) -> None:  # type: ignore[override]
-        self._colony.failpoint(name)
-
-
-def install(monkeypatch: object, colony: Colony) -> Colony:
-    """Failpoints lead to the colony from now on."""
-    monkeypatch.setattr(engine.failpoints, "_actions", _Failpoints(colony))  # type: ignore[attr-defined]
-    return colony
 
 
 def crash_at(colony: Colony, name: str, node: Node | None = None) -> None:
@@ -427,4 +419,4 @@ def crash_at(colony: Colony, name: str, node: Node | None = None) -> None:
     colony.on_failpoint = at
 
 
-__all__ = ["SCHEMA", "Colony", "Crash", "Node", "PandoError", "SessionState", "crash_at", "install"]
+__all__ = ["SCHEMA", "Colony", "Crash", "Node", "PandoError", "SessionState", "crash_at"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.replication.colony import Colony, install
+from tests.replication.colony import Colony
 
 
 @pytest.fixture
-def make_colony(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Colony]:
+def make_colony(tmp_path: Path) -> Callable[..., Colony]:
     def make(replicas: int = 3, seed: int = 0, **settings: object) -> Colony:
-        return install(monkeypatch, Colony(tmp_path, replicas, seed, **settings))
+        return Colony(tmp_path, replicas, seed, **settings)  # type: ignore[arg-type]
 
     return make

@@ -12,27 +12,23 @@ from pathlib import Path
 
 import pytest
 
-import engine.tables.replicated.merge_steps as merge_steps
 from coordination.memory_keeper import Fault
-from tests.replication.colony import Colony, install
+from tests.replication.colony import Colony
 from tests.replication.simulation import Simulation, Weights
 
 MakeColony = Callable[..., Colony]
 FIRST_SEED, END_SEED = map(int, os.environ.get("PANDO_SIMULATION_SEEDS", "100:105").split(":"))
-SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
-
-
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merge_steps, "_OPTIMIZE_SECONDS", 30.0)
+SETTINGS = {
+    "cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20, "queue_wait_seconds": 30.0,
+}  # fmt: skip
 
 
 @pytest.fixture
-def make_colony_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], MakeColony]:
+def make_colony_at(tmp_path: Path) -> Callable[[int], MakeColony]:
     """Several colonies in one test, each in a directory of its own."""
 
     def at(number: int) -> MakeColony:
-        return lambda *args, **settings: install(monkeypatch, Colony(tmp_path / str(number), *args, **settings))
+        return lambda *args, **settings: Colony(tmp_path / str(number), *args, **settings)
 
     return at
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-import engine.tables.replicated.merge_steps as merge_steps
 import engine.tables.replicated.session as session
 from coordination.keeper import Keeper
 from coordination.replica_activity import ReplicaAddress, activate
@@ -61,9 +60,8 @@ def test_server_that_was_taken_over_commits_nothing(
     make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch, place: str, name: str
 ) -> None:
     """``place``: the failpoint that the action has come to when the other server appears; "" before it begins."""
-    monkeypatch.setattr(merge_steps, "_OPTIMIZE_SECONDS", 0.1)
     monkeypatch.setattr(session, "_ACTIVATE_SECONDS", 0.01)
-    colony = make_colony(2)
+    colony = make_colony(2, queue_wait_seconds=0.1)
     one, two = colony
     for key in range(3):
         one.insert(1, [key])

@@ -22,7 +22,6 @@ from coordination.quorum import QuorumPlan, plan_quorum
 from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
 from coordination.token_claim import TokenClaim, claim_alone
-from engine.failpoints import failpoint
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.replicated.state import ReplicaState, part_record
@@ -209,7 +208,7 @@ class ReplicatedInsert(InsertSink):
         """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
         try:
             stored = self._state.store.add_preactive(part.directory, name, is_synced=True)
-            failpoint("insert.after_rename")
+            self._state.services.failpoint("insert.after_rename")
         except Exception:
             release_quietly(keeper, lock)
             named = self._state.store.get_preactive(name)
@@ -221,7 +220,7 @@ class ReplicatedInsert(InsertSink):
     def _commit_in_keeper(self, keeper: Keeper, request: InsertRequest, stored: Part) -> InsertResult:
         state = self._state
         try:
-            failpoint("insert.before_commit")
+            state.services.failpoint("insert.before_commit")
         except PandoError:
             release_quietly(keeper, request.lock)
             state.store.rollback(stored)
@@ -233,7 +232,7 @@ class ReplicatedInsert(InsertSink):
         except PandoError:
             state.store.rollback(stored)
             raise
-        failpoint("insert.after_commit")
+        state.services.failpoint("insert.after_commit")
         if result.status is InsertStatus.UNKNOWN:
             # The part stays pre-active; the next ZooKeeper session finds out what became of it.
             state.unknown_inserts.append(request)

@@ -21,7 +21,6 @@ from parts.query_status import QueryStatus
 logger = logging.getLogger(__name__)
 
 _ASSIGN_ATTEMPTS = 20
-_OPTIMIZE_SECONDS = 600.0
 _SOON_SECONDS = 0.1
 
 
@@ -154,7 +153,10 @@ class MergeSteps:
             return
         self._wake_execution()
         state.wait_for(
-            lambda: all(map(self._is_carried_out, results)), _OPTIMIZE_SECONDS, "the merge of OPTIMIZE", options.status
+            lambda: all(map(self._is_carried_out, results)),
+            state.services.queue_wait_seconds,
+            "the merge of OPTIMIZE",
+            options.status,
         )
 
     def _under_way(self, options: OptimizeOptions) -> list[PartName]:
@@ -215,4 +217,4 @@ class MergeSteps:
         with state.working() as (keeper, _), state.releasing_numbers():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
             drop_all_partitions(keeper, state.paths, state.replica.name, clock=state.services.clock)
-        self._log.sync(_OPTIMIZE_SECONDS, status or QueryStatus())
+        self._log.sync(state.services.queue_wait_seconds, status or QueryStatus())

@@ -21,7 +21,6 @@ from coordination.queue_io import (
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum_failure import fail_unreachable_part
 from engine.background import wake_one
-from engine.failpoints import failpoint
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.state import ReplicaState, part_record
@@ -186,9 +185,9 @@ class QueueSteps:
             drop_entry(keeper, state.replica, state.queue, action.name)
             return
         part = self._name(directory, name)
-        failpoint("produced.after_rename")
+        state.services.failpoint("produced.after_rename")
         status = self._commit_in_keeper(keeper, action, part, agreement)
-        failpoint("produced.after_commit")
+        state.services.failpoint("produced.after_commit")
         if status is ProducedStatus.COMMITTED:
             state.store.commit(part)
             state.queue.add_active(name)
