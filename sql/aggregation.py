@@ -6,17 +6,16 @@ and replaces it, and an aggregate by its call."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from parts.errors import UserError
-from parts.types import DataType, LowCardinalityType, strip_nullable
+from parts.types import LowCardinalityType
 from sql.compiled_nodes import CompiledNodes
 from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
 from sql.functions.combinators import compile_aggregate
 from sql.layers import Layers
-from sql.scope import SourceColumn, default_sql
+from sql.scope import SourceColumn
 from sql.short_strings import code_of, decoded
 from sql.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
+from sql.type_defaults import default_sql
 from sql.typed import Typed
 
 
@@ -131,11 +130,3 @@ def has_aggregates(select: Select, rows: ExpressionCompiler) -> bool:
     if select.having is not None:
         roots.append(select.having)
     return any(contains(root, is_aggregate_call, rows.scope) for root in roots if root is not None)
-
-
-def key_column_types(keys: list[Typed]) -> list[DataType]:
-    return [strip_nullable(key.type) for key in keys]
-
-
-def plain_key(key: Typed) -> Typed:
-    return replace(key, sql=key.number, is_condition=False)

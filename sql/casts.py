@@ -31,12 +31,14 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.integer_casts import to_integer, wrap_integer
 from sql.ranges import wrapped_day, wrapped_seconds
 from sql.text_conversion import from_text, to_text
+from sql.text_or_null import SPELLED, text_or_null
 from sql.time_casts import to_date, to_instant
 from sql.type_inference import is_date_or_time, is_number
 from sql.type_mapping import engine_type
-from sql.typed import STRING, UINT32, UINT64, IntervalType, Typed, cast, quoted, text
+from sql.typed import STRING, UINT32, IntervalType, Typed, cast, quoted, text
 from sql.zones import SERVER_ZONE
 
 _EPOCH = "TIMESTAMP '1970-01-01'"
@@ -105,8 +107,6 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
 
 def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
     """As :func:`cast_to`; a wrong text is NULL in a Nullable type, a NULL is error 349 in one that is not."""
-    from sql.text_or_null import SPELLED, text_or_null
-
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if target.is_nullable and isinstance(source, StringType) and isinstance(goal, SPELLED):
         return text_or_null(Typed(value.number, source), goal, zone)
@@ -143,7 +143,7 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> s
     if isinstance(goal, BoolType) and isinstance(source, (DateTimeType, DateTime64Type)):
         return f"({value.sql} <> {cast(_EPOCH, source)})"
     if isinstance(goal, IntegerType):
-        return _to_integer(value, source, goal, zone)
+        return to_integer(value, source, goal)
     if isinstance(goal, (FloatType, DecimalType)):
         return _to_real(value, source, goal)
     if isinstance(source, EnumType) and isinstance(goal, (DateType, Date32Type, DateTimeType)):
@@ -183,65 +183,6 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> str | None:
 
 def _plain(name: str) -> str:
     return name.replace("'", "''")
-
-
-# Integers -------------------------------------------------------------------------------------------------------------
-
-
-def wrap_integer(sql: str, source: IntegerType, goal: IntegerType) -> str:
-    """Two's complement: the low bits of the value."""
-    if source.minimum >= goal.minimum and source.maximum <= goal.maximum:
-        return sql if source == goal else cast(sql, goal)
-    if goal.bits == 64:
-        return wrap_64(sql, goal)
-    mask = (1 << goal.bits) - 1
-    low = f"({sql} & {mask})" if source.bits > goal.bits else f"(CAST({sql} AS BIGINT) & {mask})"
-    if source.bits == 64 and not source.signed:
-        low = f"CAST({low} AS BIGINT)"
-    if goal.signed:
-        half = 1 << (goal.bits - 1)
-        low = f"(xor(CAST({low} AS BIGINT), {half}) - {half})"
-    return cast(low, goal)
-
-
-def wrap_64(sql: str, goal: IntegerType) -> str:
-    """The low 64 bits of a HUGEINT (or narrower) value as BIGINT or UBIGINT."""
-    return f"pando_low_{'signed' if goal.signed else 'unsigned'}(CAST({sql} AS HUGEINT))"
-
-
-def _to_integer(value: Typed, source: DataType, goal: IntegerType, zone: str) -> str | None:
-    wide = IntegerType(64, True)
-    match source:
-        case IntegerType():
-            if value.is_literal and isinstance(value.value, int) and goal.minimum <= value.value <= goal.maximum:
-                return cast(str(value.value), goal)
-            return wrap_integer(value.sql, source, goal)
-        case BoolType():
-            return cast(value.sql, goal)
-        case FloatType():
-            return _integer_of_float(value.sql, goal)
-        case DecimalType(_, scale):
-            return cast(f"trunc({value.sql})" if scale else value.sql, goal)
-        case DateType() | Date32Type():
-            return wrap_integer(f"({value.sql} - DATE '1970-01-01')", wide, goal)
-        case DateTimeType():
-            return wrap_integer(f"(epoch_us({value.sql}) // 1000000)", wide, goal)
-        case DateTime64Type():
-            seconds = f"epoch_us(CAST({value.sql} AS TIMESTAMP)) // 1000000"
-            return cast(f"pando_checked({seconds}, {goal.minimum}, {goal.maximum})", goal)
-        case EnumType(bits):
-            return wrap_integer(value.sql, IntegerType(bits, True), goal)
-        case IPv4Type():
-            return cast(value.sql, goal) if goal in (UINT32, UINT64) else None
-    return None
-
-
-def _integer_of_float(sql: str, goal: IntegerType) -> str:
-    if goal.bits == 64:
-        return f"pando_float_64({sql})" if goal.signed else f"pando_float_unsigned_64({sql})"
-    if goal.bits == 32 and not goal.signed:
-        return wrap_integer(f"pando_float_64({sql})", IntegerType(64, True), goal)
-    return wrap_integer(f"pando_float_32({sql})", IntegerType(32, True), goal)
 
 
 def _to_real(value: Typed, source: DataType, goal: DataType) -> str | None:

@@ -14,7 +14,7 @@ from sql.joins import compile_join
 from sql.naming import column_name
 from sql.query_compiler import CompiledQuery, QueryCompiler, Scan
 from sql.relation import PartsRelation
-from sql.scope import VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql, default_sql
+from sql.scope import VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
 from sql.syntax_tree import (
     Alias,
     ArrayJoin,
@@ -28,6 +28,7 @@ from sql.syntax_tree import (
     TableFunction,
 )
 from sql.table_functions import compile_table_function
+from sql.type_defaults import default_sql
 from sql.typed import STRING, quoted
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from parts.types import IntegerType
+from sql.integer_casts import wrap_integer
 from sql.type_mapping import engine_type
 from sql.typed import INT64, UINT64
 
@@ -41,8 +42,6 @@ def _spelled(sql: str, goal: IntegerType, read: IntegerType) -> str:
 
 def integer_of_text(sql: str, goal: IntegerType) -> str:
     """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
-    from sql.casts import wrap_integer
-
     tiers = [integer_or_null(sql, goal)]
     if goal.bits < INT64.bits:
         low = wrap_integer("low", INT64, goal)

@@ -12,8 +12,9 @@ from parts.errors import UserError
 from parts.types import make_nullable
 from sql.casts import convert
 from sql.dialect import not_implemented
-from sql.scope import Source, default_sql
+from sql.scope import Source
 from sql.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
+from sql.type_defaults import default_sql
 from sql.type_inference import supertype
 from sql.typed import Typed
 

@@ -14,9 +14,9 @@ from parts.errors import UserError
 from parts.schema import Column as TableColumn
 from parts.types import DataType
 from sql.relation import ArrowRelation, PartsRelation
-from sql.syntax_tree import Alias, CommonTable, Node
-from sql.type_mapping import engine_type
-from sql.typed import Typed, literal, quoted
+from sql.syntax_tree import Alias, CommonTable, Node, walk
+from sql.type_defaults import default_sql
+from sql.typed import Typed, quoted
 
 if TYPE_CHECKING:
     from sql.expression_compiler import ExpressionCompiler
@@ -70,48 +70,6 @@ def column_sql(number: int, name: str) -> str:
     return quoted(f"{number}.{name}")
 
 
-def default_sql(type_: DataType) -> str:
-    """The default value of a type as an engine value."""
-    from parts.types import (
-        ArrayType,
-        DateType,
-        EnumType,
-        FixedStringType,
-        IPv6Type,
-        LowCardinalityType,
-        MapType,
-        StringType,
-        TupleType,
-        UUIDType,
-    )
-
-    if type_.is_nullable:
-        return f"CAST(NULL AS {engine_type(type_)})"
-    if isinstance(type_, LowCardinalityType):
-        return default_sql(type_.inner)
-    if isinstance(type_, StringType):
-        return "''"
-    if isinstance(type_, (ArrayType,)):
-        return f"CAST([] AS {engine_type(type_)})"
-    if isinstance(type_, MapType):
-        return f"CAST(MAP {{}} AS {engine_type(type_)})"
-    if isinstance(type_, (UUIDType, IPv6Type, FixedStringType)):
-        length = type_.length if isinstance(type_, FixedStringType) else 16
-        return f"encode(repeat(chr(0), {length}))"
-    if isinstance(type_, TupleType):
-        parts = (
-            f"{quoted(name or str(position))} := {default_sql(inner)}"
-            for position, (name, inner) in enumerate(type_.elements, 1)
-        )
-        return f"struct_pack({', '.join(parts)})"
-    engine = engine_type(type_)
-    if isinstance(type_, DateType) or engine in ("DATE", "TIMESTAMP", "TIMESTAMP_NS"):
-        return f"CAST('1970-01-01' AS {engine})"
-    if isinstance(type_, EnumType):
-        return f"CAST({type_.default} AS {engine})"
-    return f"CAST(0 AS {engine})" if engine != "BOOLEAN" else "false"
-
-
 @dataclass(slots=True)
 class Scope:
     """The names of one SELECT. ``outer`` compiles the query around it; ``correlated`` once a name came from there."""
@@ -156,8 +114,6 @@ class Scope:
 
 def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
     """All ``expression AS name`` of these trees, not looking into subqueries."""
-    from sql.syntax_tree import walk
-
     aliases: dict[str, Node] = {}
     for root in nodes:
         for node in walk(root, into_queries=False):
@@ -168,7 +124,3 @@ def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
                         "MULTIPLE_EXPRESSIONS_FOR_ALIAS", f"Different expressions with the same alias {node.name}"
                     )
     return aliases
-
-
-def null_literal() -> Typed:
-    return literal(None)

@@ -15,12 +15,12 @@ from parts.types import (
     IntegerType,
     IPv4Type,
     IPv6Type,
+    StringType,
     UUIDType,
 )
-from sql.casts import cast_to
 from sql.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.integer_texts import integer_or_null
-from sql.text_conversion import cut_second, date32_of_text, date_of_text
+from sql.text_conversion import cut_second, date32_of_text, date_of_text, from_text
 from sql.type_mapping import engine_type
 from sql.typed import STRING, Typed
 
@@ -48,7 +48,7 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case FloatType():
             return f"TRY_CAST(pando_float_spelling({sql}) AS {engine_type(target)})"
         case DecimalType():
-            return f"TRY({cast_to(Typed(f'pando_float_spelling({sql})', STRING), target)})"
+            return f"TRY({from_text(Typed(f'pando_float_spelling({sql})', STRING), target, zone)})"
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
@@ -59,7 +59,9 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
             return f"pando_try_ipv6({sql})"
         case FixedStringType(length):
             return f"pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})"
-    return cast_to(Typed(sql, STRING), target, zone)
+        case StringType():
+            return sql
+    return from_text(Typed(sql, STRING), target, zone)
 
 
 def _instant(sql: str, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> str:

@@ -11,8 +11,8 @@ from sql.casts import convert
 from sql.dialect import not_implemented
 from sql.functions.combinators import compile_aggregate, find_combined
 from sql.functions.windows import window_function_name
-from sql.scope import default_sql
 from sql.syntax_tree import Function, WindowSpec
+from sql.type_defaults import default_sql
 from sql.type_inference import supertype
 from sql.typed import FLOAT64, UINT64, Typed, cast
 

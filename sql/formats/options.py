@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.types import DataType
 from sql.settings import Settings
+
+NamedTupleTexts = Callable[[pa.Array, DataType, "FormatOptions"], pa.Array]
+"""How a format shows named tuples where it does not show them like others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class FormatOptions:
     pretty_max_column_pad_width: int = 250
     pretty_max_value_width: int = 10000
     write_statistics: bool = True
-    tuples_as_json: bool = False
+    named_tuple_texts: NamedTupleTexts | None = None
     client_protocol_version: int = 0
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from parts.types import DataType, DecimalType, FloatType, IntegerType, strip_nullable
 from sql.formats.options import FormatOptions
 from sql.formats.render import render_plain
+from sql.formats.render_json import render_json
 from sql.formats.text_write import Batches, Columns, Statistics, slices
 
 NULL = "ᴺᵁᴸᴸ"
@@ -141,10 +142,16 @@ _FRAMES = {
 }
 
 
+def _named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    """JSON over several lines, indented by blanks."""
+    texts = render_json(array, type_, options, 0)
+    return pc.replace_substring(pc.replace_substring(texts, "\n\t", "\n \t"), "\t", " ")
+
+
 def write_pretty(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, style: str
 ) -> Iterator[bytes]:
-    grid = _collect(columns, batches, replace(options, tuples_as_json=True), ends=True)
+    grid = _collect(columns, batches, replace(options, named_tuple_texts=_named_tuples), ends=True)
     if not grid.total:
         return
     widths = _widths(grid, options, _first_column(grid, style, options))

@@ -241,8 +241,8 @@ def _maps(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 
 def _tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     assert isinstance(type_, TupleType)
-    if options.tuples_as_json and type_.is_named:
-        return _tuple_objects(array, type_, options)
+    if options.named_tuple_texts is not None and type_.is_named:
+        return options.named_tuple_texts(array, type_, options)
     children = [
         render_quoted(child, inner, options) for child, (_, inner) in zip(array.flatten(), type_.elements, strict=True)
     ]
@@ -253,14 +253,6 @@ def _tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Arra
 def row_texts(columns: Sequence[pa.Array], separator: str, rows: int) -> pa.Array:
     """The texts of each row joined; of no columns, an empty text a row."""
     return pc.binary_join_element_wise(*columns, separator) if columns else pa.repeat("", rows)
-
-
-def _tuple_objects(array: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Array:
-    """Named tuples as the Pretty formats show them: JSON over several lines, indented by blanks."""
-    from sql.formats.render_json import render_json  # it builds on this module
-
-    texts = render_json(array, type_, options, 0)
-    return pc.replace_substring(pc.replace_substring(texts, "\n\t", "\n \t"), "\t", " ")
 
 
 _PLAIN: dict[type[DataType], Callable[[pa.Array, DataType, FormatOptions], pa.Array]] = {

@@ -31,8 +31,8 @@ from parts.types import (
 )
 from sql.casts import cast_to, type_argument, zoned_as
 from sql.functions.registry import Call, define, function
-from sql.scope import default_sql
 from sql.text_or_null import SPELLED, text_or_null
+from sql.type_defaults import default_sql
 from sql.type_inference import is_number, is_string
 from sql.type_mapping import engine_type
 from sql.typed import Typed, cast, text

@@ -15,11 +15,11 @@ from parts.types import (
     IntegerType,
     NullableType,
 )
-from sql.casts import wrap_64
 from sql.functions.combinators import DISTINCT_MARK as D
 from sql.functions.combinators import FILTER_MARK as F
 from sql.functions.registry import Call, define, function
-from sql.scope import default_sql
+from sql.integer_casts import wrap_64
+from sql.type_defaults import default_sql
 from sql.type_inference import is_date_or_time, is_number, sum_result
 from sql.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 
@@ -60,7 +60,7 @@ def _same_width_sum(call: Call) -> Typed:
     value = _number(call)
     if not isinstance(value.type, IntegerType):
         return _sum(call)
-    from sql.casts import wrap_integer
+    from sql.integer_casts import wrap_integer
 
     wide = IntegerType(64, value.type.signed)
     return Typed(wrap_integer(wrap_64(f"sum({D}{value.sql}){F}", wide), wide, value.type), value.type)

@@ -17,8 +17,8 @@ from parts.types import (
     IntegerType,
     TupleType,
 )
-from sql.casts import wrap_64, wrap_integer
 from sql.functions.registry import Call, function
+from sql.integer_casts import wrap_64, wrap_integer
 from sql.type_inference import (
     as_integer,
     decimal_width,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
-from sql.casts import wrap_64
 from sql.functions.arrays import Mapped, array_type, or_default
 from sql.functions.registry import Call, define, function
+from sql.integer_casts import wrap_64
 from sql.type_inference import as_integer, difference_type, is_integer, is_number, sum_result
 from sql.typed import FLOAT64, Typed, cast
 

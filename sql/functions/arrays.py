@@ -10,7 +10,7 @@ from sql import guards
 from sql.casts import convert
 from sql.functions.maps_and_tuples import make_tuple, map_element
 from sql.functions.registry import Call, define, function
-from sql.scope import default_sql
+from sql.type_defaults import default_sql
 from sql.type_inference import is_integer, supertype
 from sql.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from parts.errors import UserError
 from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerType
-from sql.casts import cast_to, wrap_64, wrap_integer
+from sql.casts import cast_to
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import string
+from sql.integer_casts import wrap_64, wrap_integer
 from sql.type_inference import as_integer
 from sql.typed import UINT8, UINT32, UINT64, Typed, cast
 

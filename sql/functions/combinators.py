@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
 from sql.functions.registry import Call, Rule, check_arity, find_aggregate, unknown_function
-from sql.scope import default_sql
 from sql.short_strings import code_of
 from sql.syntax_tree import Function, Star
+from sql.type_defaults import default_sql
 from sql.typed import FLOAT64, NOTHING, Typed, literal
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from parts.types import DecimalType, LowCardinalityType, NullableType, make_null
 from sql.casts import convert
 from sql.functions.comparison import comparable
 from sql.functions.registry import Call, function
-from sql.scope import default_sql
+from sql.type_defaults import default_sql
 from sql.type_inference import is_number, supertype
 from sql.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal
 

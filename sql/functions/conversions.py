@@ -32,8 +32,8 @@ from parts.types import (
 from sql.casts import cast_checked, cast_to, type_argument, zoned_as
 from sql.functions.registry import Call, define, function
 from sql.integer_texts import constant_integer
-from sql.scope import default_sql
 from sql.text_or_null import text_or_null
+from sql.type_defaults import default_sql
 from sql.type_inference import is_date_or_time, is_number, is_string
 from sql.typed import BOOL, STRING, UINT32, IntervalType, Typed, cast, literal, text
 

@@ -18,9 +18,10 @@ from parts.types import (
     FloatType,
     strip_nullable,
 )
-from sql.casts import cast_to, wrap_integer
+from sql.casts import cast_to
 from sql.expression_units import normalized_unit
 from sql.functions.registry import Call, define, function
+from sql.integer_casts import wrap_integer
 from sql.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
 from sql.type_inference import is_date_or_time, is_number, is_string
 from sql.typed import INT32, INT64, IntervalType, Typed, cast

@@ -6,7 +6,7 @@ from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, strip_nullable
 from sql.casts import convert
 from sql.functions.registry import Call, function
-from sql.scope import default_sql
+from sql.type_defaults import default_sql
 from sql.type_inference import supertype
 from sql.typed import UINT8, Typed, cast, text
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.types import BoolType, DecimalType, FloatType, IntegerType
-from sql.casts import wrap_64, wrap_integer
 from sql.functions.registry import Call, define, function
+from sql.integer_casts import wrap_64, wrap_integer
 from sql.type_inference import as_integer, is_number
 from sql.typed import FLOAT64, INT8, UINT8, Typed, cast
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from parts.errors import UserError
 from parts.types import (
@@ -29,10 +29,9 @@ from parts.types import (
     strip_nullable,
 )
 from sql.settings import DEFAULT_SETTINGS, Settings
+from sql.syntax_tree import Function
+from sql.type_defaults import default_sql
 from sql.typed import NOT_LITERAL, LambdaType, Typed, literal
-
-if TYPE_CHECKING:
-    from sql.syntax_tree import Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +238,6 @@ def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
 
 
 def _filled(given: Typed, bare: Typed) -> Typed:
-    from sql.scope import default_sql
-
     return replace(bare, sql=f"coalesce({given.sql}, {default_sql(bare.type)})")
 
 

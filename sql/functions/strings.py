@@ -301,7 +301,8 @@ def hexadecimal(call: Call) -> Typed:
 
 def _as_unsigned(call: Call) -> str | None:
     """The bits of a number, day or second as UBIGINT."""
-    from sql.casts import cast_to, wrap_integer
+    from sql.casts import cast_to
+    from sql.integer_casts import wrap_integer
 
     value = call.args[0]
     if isinstance(value.type, IntegerType):
