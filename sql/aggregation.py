@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from parts.errors import UserError
 from parts.types import LowCardinalityType
+from sql.aggregate_calls import compile_aggregate
 from sql.compiled_nodes import CompiledNodes
-from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
-from sql.functions.combinators import compile_aggregate
+from sql.compiling import code_of
+from sql.expression_compiler import ExpressionCompiler, contains
+from sql.functions.combinators import is_aggregate_call
 from sql.layers import Layers
 from sql.scope import SourceColumn
-from sql.short_strings import code_of, decoded
+from sql.short_strings import decoded
 from sql.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
 from sql.type_defaults import default_sql
 from sql.typed import Typed

@@ -14,18 +14,19 @@ import pyarrow as pa
 
 from parts.reader import MarkRange, Part
 from parts.schema import Key, TableDescription, TableSchema
+from sql.compiled_query import Scan
 from sql.condition_builder import ConditionBuilder, key_expressions
+from sql.evaluation import Evaluation
 from sql.functions.registry import Environment
 from sql.key_condition import Both, Condition, Constant
 from sql.key_ranges import Bounds, closed, point, rectangles
 from sql.naming import canonical
 from sql.pruning import PrunedPart, RowFilter
-from sql.query_compiler import Scan
 from sql.query_parser import parse_expression
 from sql.relation import PartsRelation
 from sql.syntax_tree import Identifier
 
-__all__ = ["IndexUse", "PrunedPart", "analyse", "analyse_scan"]
+__all__ = ["IndexUse", "PrunedPart", "analyse_scan", "analysis_of"]
 
 
 @dataclass(slots=True)
@@ -163,7 +164,9 @@ def _partition_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -
 # Building -------------------------------------------------------------------------------------------------------------
 
 
-def analysis_of(scan: Scan, description: TableDescription, environment: Environment) -> Analysis:
+def analysis_of(
+    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluation
+) -> Analysis:
     """The conditions of a scan's filters on the table's indexes."""
     schema = description.schema
     columns = list(description.partition_key.columns)
@@ -177,7 +180,8 @@ def analysis_of(scan: Scan, description: TableDescription, environment: Environm
         if not expressions:
             return Constant(True)
         keys = key_expressions(expressions, types)  # type: ignore[arg-type]
-        condition, is_whole = ConditionBuilder(scan.source, schema, keys, environment).build(scan.conditions)
+        builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation)
+        condition, is_whole = builder.build(scan.conditions)
         if is_whole:
             whole.add(kind)
         return condition
@@ -216,25 +220,8 @@ def canonical_column(name: str) -> str:
     return canonical(Identifier((name,)))
 
 
-def analyse_scan(scan: Scan) -> Analysis:
+def analyse_scan(scan: Scan, evaluation: Evaluation) -> Analysis:
     relation = scan.source.relation
     assert isinstance(relation, PartsRelation)
     environment = scan.conditions[0][1].environment if scan.conditions else Environment()
-    return analysis_of(scan, relation.description, environment)
-
-
-def analyse(where: str, description: TableDescription, zone: str = "UTC") -> Analysis:
-    """The same from the text of a condition alone."""
-    from sql.expression_compiler import ExpressionCompiler
-    from sql.query_parser import parse_expression
-    from sql.scope import Scope, Source, SourceColumn, column_sql
-    from sql.syntax_tree import conjuncts
-
-    columns = {c.name: SourceColumn(c.name, c.type, column_sql(0, c.name), c) for c in description.schema.columns}
-    source = Source(0, "", columns)
-    scan = Scan(source)
-    environment = Environment(zone)
-    compiler = ExpressionCompiler(Scope([source]), environment)
-    if where.strip():
-        scan.conditions.extend((term, compiler) for term in conjuncts(parse_expression(where)))
-    return analysis_of(scan, description, environment)
+    return analysis_of(scan, relation.description, environment, evaluation)

@@ -31,15 +31,15 @@ from parts.types import (
     strip_nullable,
 )
 from sql.casts import cast_to
+from sql.evaluation import Evaluation
 from sql.expression_compiler import ExpressionCompiler
 from sql.functions.registry import Environment
 from sql.key_condition import Both, Change, Condition, Constant, InRange, InSet, Negated, Unknown
 from sql.key_ranges import Wanted
 from sql.literal_list_compiler import MOST_WRITTEN, bounds, members
 from sql.monotonic import growing_argument
-from sql.query_compiler import fold_constant
 from sql.query_parser import parse_expression
-from sql.scope import Scope, Source
+from sql.scope import Scope, Source, Surroundings
 from sql.syntax_tree import (
     Alias,
     Function,
@@ -83,25 +83,31 @@ class ConditionBuilder:
     """For one source and one list of keys."""
 
     def __init__(
-        self, source: Source, schema: TableSchema, keys: Sequence[KeyExpression], environment: Environment
+        self,
+        source: Source,
+        schema: TableSchema,
+        keys: Sequence[KeyExpression],
+        environment: Environment,
+        evaluation: Evaluation,
     ) -> None:
         self._source = source
         self._schema = schema
         self._keys = keys
         self._environment = environment
+        self._evaluation = evaluation
         self._constants = ExpressionCompiler(Scope(), environment)
 
-    def build(self, filters: Sequence[tuple[object, ExpressionCompiler]]) -> tuple[Condition, bool]:
+    def build(self, filters: Sequence[tuple[Node, Surroundings]]) -> tuple[Condition, bool]:
         """The conjunction of the filters that are understood, and whether it says of every row what they say.
 
-        Each filter comes with the compiler whose scope its names belong to. Where a column can be NULL a filter can be
+        Each filter comes with what is known where it stands. Where a column can be NULL a filter can be
         neither true nor false, which a condition does not know: it still shows what cannot match, never what must.
         """
         terms = []
         may_be_null = False
-        for node, compiler in filters:
+        for node, around in filters:
             try:
-                normalized = self._normalized(node, compiler)  # type: ignore[arg-type]
+                normalized = self._normalized(node, around.scope)
                 terms.append(self._term(normalized))
             except (NotUnderstood, PandoError):
                 continue
@@ -115,32 +121,32 @@ class ConditionBuilder:
 
     # Names ------------------------------------------------------------------------------------------------------------
 
-    def _normalized(self, node: Node, compiler: ExpressionCompiler, seen: frozenset[str] = frozenset()) -> Node:
+    def _normalized(self, node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> Node:
         """Columns of the source as ``Identifier((name,))``; anything of another source becomes a marker."""
 
         def change(part: Node) -> Node:
             if isinstance(part, Alias):
                 return part.expression
             if isinstance(part, Identifier):
-                return self._resolved(part, compiler, seen)
+                return self._resolved(part, scope, seen)
             if isinstance(part, (StarColumn, Subquery)):
                 return _OTHER
             return part
 
         return transform(node, change)
 
-    def _resolved(self, node: Identifier, compiler: ExpressionCompiler, seen: frozenset[str]) -> Node:
+    def _resolved(self, node: Identifier, scope: Scope, seen: frozenset[str]) -> Node:
         name = node.parts[0]
-        if len(node.parts) == 1 and name in compiler.scope.aliases and name not in seen:
-            return self._normalized(compiler.scope.aliases[name], compiler, seen | {name})
-        found = compiler.scope.find_column(node.parts)
+        if len(node.parts) == 1 and name in scope.aliases and name not in seen:
+            return self._normalized(scope.aliases[name], scope, seen | {name})
+        found = scope.find_column(node.parts)
         if found is None or found[0] is not self._source or found[2]:
             return _OTHER
         definition = found[1].definition
         if definition is None:
             return _OTHER
         if definition.default_kind == "ALIAS":
-            own = ExpressionCompiler(Scope([self._source]), self._environment)
+            own = Scope([self._source])
             return self._normalized(parse_expression(definition.default_expression), own, seen | {name})
         return Identifier((found[1].name,))
 
@@ -292,11 +298,9 @@ class ConditionBuilder:
 
     def _change(self, node: Node, key: KeyExpression) -> tuple[Change, DataType]:
         """The function from the key's values to the compared expression's, and its type."""
-        from sql.expressions import compile_node
-
         schema = TableSchema((Column("k", strip_nullable(key.type)),))
         tree = transform(node, lambda part: Identifier(("k",)) if part == key.node else part)
-        compiled = compile_node(tree, schema, self._environment.zone)
+        compiled = self._evaluation.expression(tree, schema, self._environment.zone)
 
         def change(values: pa.Array) -> pa.Array:
             known = (
@@ -309,10 +313,8 @@ class ConditionBuilder:
         return change, compiled.type
 
     def _mapped(self, key: KeyExpression, column: str, value: pa.Scalar, type_: DataType) -> pa.Scalar:
-        from sql.expressions import compile_node
-
         schema = TableSchema((Column(column, strip_nullable(type_)),))
-        compiled = compile_node(key.node, schema, self._environment.zone)
+        compiled = self._evaluation.expression(key.node, schema, self._environment.zone)
         block = pa.table({column: pa.repeat(value, 1)})
         result = compiled.evaluate(block).combine_chunks()
         if pa.types.is_dictionary(result.type):
@@ -375,7 +377,7 @@ class ConditionBuilder:
             return typed.value
         if not typed.is_constant and typed.sql.count("random()"):
             raise NotUnderstood
-        return fold_constant(typed)
+        return self._evaluation.constant(typed)
 
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")

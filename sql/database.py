@@ -20,21 +20,10 @@ from pathlib import Path
 import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
-from sql import guards, instant_texts, integer_texts, ranges, text_conversion, typed
-from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
-from sql.macro_weight import Shares, check_weight, shares_of
+from sql import guards, typed
+from sql.functions.macros import MACROS, shares
+from sql.macro_weight import check_weight
 
-_MACROS = (
-    *ranges.MACROS,
-    *arithmetic.MACROS,
-    *mathematics.MACROS,
-    *integer_texts.MACROS,
-    *text_conversion.MACROS,
-    *instant_texts.MACROS,
-    *strings.MACROS,
-    *strings_search.MACROS,
-    *bits_and_hashes.MACROS,
-)
 _LONG_TEXT = 10_000
 _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
 _lock = threading.Lock()
@@ -66,7 +55,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     }
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
-    for macro in _MACROS:
+    for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
     guards.register(connection)
     connection.execute("SET allowed_configs = ['memory_limit']")
@@ -107,12 +96,6 @@ def cursor() -> duckdb.DuckDBPyConnection:
     """A connection of its own for one query; close it."""
     with _lock:
         return _connection().cursor()
-
-
-@cache
-def shares() -> Shares:
-    """Of Pando's macros."""
-    return shares_of(_MACROS)
 
 
 def prepared(sql: str) -> str:

@@ -20,6 +20,7 @@ from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, Tu
 from sql.ddl_engine import check_engine, modernize
 from sql.defaults import with_compiled_defaults
 from sql.dialect import not_implemented
+from sql.expressions import compile_expressions, compile_key
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
@@ -87,8 +88,6 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
     pending = [clause for clause in clauses if clause.default_kind]
     if not pending:
         return types
-    from sql.expressions import compile_expressions
-
     for _ in range(len(pending) + 1):
         progress: list[ColumnClause] = []
         error: UserError | None = None
@@ -133,8 +132,6 @@ def _check_codec(clause: ColumnClause, type_: DataType) -> None:
 
 
 def _compile(text: str, schema: TableSchema, clause: str) -> Key:
-    from sql.expressions import compile_key
-
     try:
         return compile_key(text, schema.stored)  # a key cannot read ALIAS columns
     except UserError as error:

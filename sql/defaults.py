@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, StringType, strip_nullable
+from sql.expressions import compile_expressions
 from sql.formats.cast_arrays import cast_array, in_range
 from sql.formats.escapes import is_text
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
@@ -146,8 +147,6 @@ def _evaluate(
     column: Column, done: dict[str, pa.ChunkedArray], schema: TableSchema, rows: int, options: FormatOptions
 ) -> pa.ChunkedArray | None:
     """The default of every row, or ``None`` while a column that it reads is not there yet."""
-    from sql.expressions import compile_expressions
-
     (compiled,) = compile_expressions([column.default_expression], schema, options.timezone)
     inputs: dict[str, pa.ChunkedArray] = {}
     for name in compiled.columns:

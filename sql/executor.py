@@ -17,11 +17,14 @@ from parts.errors import CancelledError, ConflictError, PandoError
 from parts.query_status import QueryStatus
 from parts.types import DataType, StringType
 from sql import database, guards
+from sql.compiled_query import CompiledQuery
+from sql.constants import fold_constant
+from sql.explain import explain_lines
 from sql.functions.registry import Environment
 from sql.passes import rewrite
 from sql.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.pruning import PrunedPart
-from sql.query_compiler import CompiledQuery, QueryCompiler
+from sql.query_compiler import QueryCompiler
 from sql.query_limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursion
 from sql.query_parser import parse_query
 from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
@@ -127,8 +130,6 @@ class QueryEngine:
         status: QueryStatus | None = None,
     ) -> SelectResult:
         """EXPLAIN: lines of text in a column ``explain``."""
-        from sql.explain import explain_lines
-
         _, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants, status)
         lines = explain_lines(query, kind, options, compiler, compiled)
         columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
@@ -153,7 +154,7 @@ class QueryEngine:
         guard = Guard(QueryLimits.of(settings), status, query)
         try:
             tree = rewrite(parse_query(query, guard), parameters or {})
-            compiler = QueryCompiler(catalog, environment, database, settings, guard)
+            compiler = QueryCompiler(catalog, environment, database, settings, guard, constant=fold_constant)
             compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
             compiled = compiler.compile(tree)
         except RecursionError:

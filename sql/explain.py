@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from parts.errors import UserError
 from sql.analysis import Analysis, IndexUse, analyse_scan
+from sql.compiled_query import CompiledQuery, Scan
 from sql.dialect import TokenStream
-from sql.query_compiler import CompiledQuery, QueryCompiler, Scan
+from sql.expressions import EVALUATION
+from sql.query_compiler import QueryCompiler
 from sql.query_parser import parse_query
 from sql.relation import PartsRelation
 from sql.syntax_tree import Function, Identifier, Join, Literal, Node, Query, Select, Union, children, walk
@@ -79,7 +81,7 @@ def _steps(query: Query) -> list[str]:
 def _index_lines(scan: Scan, relation: PartsRelation) -> Iterator[str]:
     snapshot = relation.snapshot()
     try:
-        analysis: Analysis = analyse_scan(scan)
+        analysis: Analysis = analyse_scan(scan, EVALUATION)
         analysis.prune(list(snapshot.parts))
     finally:
         snapshot.release()

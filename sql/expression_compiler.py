@@ -8,18 +8,21 @@ order, a lambda's argument, an alias (unless its own expression is being read), 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
-from sql import functions as _functions  # noqa: F401  (fills the function table)
-from sql import literal_list_compiler as literal_lists
-from sql import sets
+from sql.casts import cast_to
 from sql.compiled_nodes import CompiledNodes, Names
-from sql.functions.registry import Call, Environment, Rule, apply, find_aggregate, find_rule, unknown_function
+from sql.compiling import Statement
+from sql.functions import library as _library  # noqa: F401  (fills the function table)
+from sql.functions.combinators import is_aggregate_call
+from sql.functions.registry import Call, Environment, Rule, apply, find_rule, unknown_function
 from sql.layers import Layers, is_heavy
+from sql.literal_list_compiler import compile_list
 from sql.query_limits import Guard
+from sql.query_parser import parse_expression
 from sql.scope import Scope, SourceColumn
+from sql.special_forms import SPECIAL_FORMS
 from sql.syntax_tree import (
     Alias,
     Function,
@@ -35,10 +38,8 @@ from sql.syntax_tree import (
     Subquery,
     walk,
 )
-from sql.typed import UINT8, LambdaType, Typed, literal
-
-if TYPE_CHECKING:
-    from sql.query_compiler import QueryCompiler
+from sql.typed import LambdaType, Typed, literal
+from sql.window_compiler import compile_window
 
 _WINDOW_ONLY = frozenset(
     [
@@ -67,22 +68,10 @@ _BRANCHES = frozenset(
 """Not all arguments of these are computed for every row."""
 
 
-def is_aggregate_call(node: Node) -> bool:
-    """An aggregate function that is not a window function."""
-    from sql.functions.combinators import find_combined
-
-    return (
-        isinstance(node, Function)
-        and node.window is None
-        and find_rule(node.name) is None
-        and (find_aggregate(node.name) is not None or find_combined(node.name) is not None)
-    )
-
-
 class ExpressionCompiler:
     """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
 
-    def __init__(self, scope: Scope, environment: Environment, query: QueryCompiler | None = None) -> None:
+    def __init__(self, scope: Scope, environment: Environment, query: Statement | None = None) -> None:
         self.scope = scope
         self.environment = environment
         self.query = query
@@ -107,7 +96,7 @@ class ExpressionCompiler:
     def _compile(self, node: Node) -> Typed:
         match node:
             case LiteralList():
-                return literal_lists.compile_list(self, node)
+                return compile_list(self, node)
             case Literal(value, written):
                 return literal(value, written)
             case Identifier(parts):
@@ -175,8 +164,6 @@ class ExpressionCompiler:
         """A reference to a column; an ALIAS column is its expression."""
         definition = column.definition
         if definition is not None and definition.default_kind == "ALIAS":
-            from sql.query_parser import parse_expression
-
             inner = ExpressionCompiler(Scope([source]), self.environment, self.query)  # type: ignore[list-item]
             value = inner.compile(parse_expression(definition.default_expression))
             return apply_cast(value, definition.type, self.environment)
@@ -219,7 +206,7 @@ class ExpressionCompiler:
         name = node.name
         if node.window is not None or name in _WINDOW_ONLY:
             return self.window_function(node)
-        special = _SPECIAL.get(name)
+        special = SPECIAL_FORMS.get(name)
         if special is not None:
             return special(self, node)
         rule = find_rule(name)
@@ -267,8 +254,6 @@ class ExpressionCompiler:
             raise UserError(
                 "ILLEGAL_AGGREGATION", f"Window function {node.name} is only allowed in SELECT and ORDER BY"
             )
-        from sql.window_compiler import compile_window
-
         return compile_window(self, node)
 
     def _lambda(self, node: Lambda) -> Typed:
@@ -288,7 +273,7 @@ class ExpressionCompiler:
 
     # Subqueries -------------------------------------------------------------------------------------------------------
 
-    def need_query(self) -> QueryCompiler:
+    def need_query(self) -> Statement:
         if self.query is None:
             raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
         return self.query
@@ -304,8 +289,6 @@ class ExpressionCompiler:
 
 
 def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed:
-    from sql.casts import cast_to
-
     if value.type == type_:
         return value
     return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
@@ -325,76 +308,3 @@ def contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
                 if target is not None:
                     roots.append(target)
     return False
-
-
-# Special forms --------------------------------------------------------------------------------------------------------
-
-
-def _exists(compiler: ExpressionCompiler, node: Function) -> Typed:
-    if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
-        raise UserError("BAD_ARGUMENTS", "EXISTS takes one subquery in brackets")
-    compiled = compiler.need_query().nested(node.args[0].query, compiler)
-    return Typed(f"EXISTS ({compiled.sql})", UINT8, is_condition=True)
-
-
-def _in(compiler: ExpressionCompiler, node: Function) -> Typed:
-    return sets.compile_in(compiler, node)
-
-
-def _array_join(compiler: ExpressionCompiler, node: Function) -> Typed:
-    if not compiler.allow_array_join:
-        raise UserError("NOT_IMPLEMENTED", "arrayJoin is not supported here")
-    if len(node.args) != 1:
-        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"arrayJoin takes one argument, {len(node.args)} are given")
-    value = compiler.compile(node.args[0])
-    type_ = strip_nullable(value.type)
-    if isinstance(type_, MapType):
-        value = Typed(f"map_entries({value.sql})", ArrayType(TupleType((("key", type_.key), ("value", type_.value)))))
-        type_ = value.type
-    if not isinstance(type_, ArrayType):
-        raise UserError(
-            "ILLEGAL_TYPE_OF_ARGUMENT", f"Argument of arrayJoin must be an Array or a Map, not {value.type}"
-        )
-    if value.sql not in compiler.array_joins:
-        if compiler.array_joins:
-            raise UserError(
-                "NOT_IMPLEMENTED", "Two different arrayJoin in one SELECT are not supported: use ARRAY JOIN"
-            )
-        assert compiler.layers is not None
-        compiler.array_joins[value.sql] = (compiler.layers.add(f"unnest({value.sql})", "aj"), type_.inner)
-    name, inner = compiler.array_joins[value.sql]
-    return Typed(name, inner)
-
-
-def _to_type_name(compiler: ExpressionCompiler, node: Function) -> Typed:
-    if len(node.args) != 1:
-        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "toTypeName takes one argument")
-    return literal(compiler.compile(node.args[0]).type.name)
-
-
-def _tuple(compiler: ExpressionCompiler, node: Function) -> Typed:
-    from sql.functions.maps_and_tuples import make_tuple
-
-    return make_tuple([compiler.compile(arg) for arg in node.args])
-
-
-def _quantified(compiler: ExpressionCompiler, node: Function) -> Typed:
-    raise UserError(
-        "NOT_IMPLEMENTED", "Comparisons with ANY or ALL of a subquery are not supported: use IN, min or max"
-    )
-
-
-def _grouping(compiler: ExpressionCompiler, node: Function) -> Typed:
-    raise UserError("NOT_IMPLEMENTED", "The function grouping is not supported")
-
-
-_SPECIAL = {
-    "exists": _exists,
-    **dict.fromkeys(("in", "notIn", "globalIn", "globalNotIn", "nullIn"), _in),
-    "arrayJoin": _array_join,
-    "toTypeName": _to_type_name,
-    "tuple": _tuple,
-    "_any": _quantified,
-    "_all": _quantified,
-    "grouping": _grouping,
-}

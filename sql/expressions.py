@@ -18,15 +18,17 @@ from parts.errors import UserError
 from parts.schema import Column, Key, TableSchema
 from parts.types import DataType, Date32Type, DateTimeType, DateType, IntegerType
 from sql import database
+from sql.compiled_query import Scan
+from sql.constants import fold_constant
 from sql.dialect import quote_identifier
+from sql.evaluation import Evaluation
 from sql.expression_compiler import ExpressionCompiler
 from sql.functions.bits_and_hashes import int_hash32_numpy, int_hash64_numpy
 from sql.functions.registry import Environment
 from sql.naming import canonical
-from sql.query_compiler import Scan
 from sql.query_parser import parse_expression, parse_expression_list
 from sql.scans import scan_sql
-from sql.scope import Scope, Source, SourceColumn, column_sql
+from sql.scope import Scope, Source, table_source
 from sql.storage_arrays import storage_table
 from sql.syntax_tree import Alias, Function, Identifier, Node
 from sql.type_mapping import output_cast
@@ -71,11 +73,6 @@ def evaluate_together(compiled: Sequence[CompiledExpression], block: pa.Table) -
     return [item.evaluate(block) for item in compiled]
 
 
-def compile_node(node: Node, schema: TableSchema, zone: str = "UTC") -> CompiledExpression:
-    """``compile_expressions`` for a tree."""
-    return _compile(node, schema, zone)
-
-
 def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
     if isinstance(node, Alias):
         node = node.expression
@@ -84,7 +81,7 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
         if column.is_stored:
             name = column.name
             return CompiledExpression(canonical(node), column.type, (name,), lambda block: block.column(name))
-    source = _source(schema)
+    source = table_source(schema)
     value = ExpressionCompiler(Scope([source]), Environment(zone, now=time.time())).compile(node).plain
     if value.apply is not None:
         raise UserError("BAD_ARGUMENTS", f"{canonical(node)} is a lambda, not a value")
@@ -94,14 +91,6 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
     direct = _direct(node, schema, zone)
     evaluate = direct or _Evaluator(value, source, columns)
     return CompiledExpression(canonical(node), value.type, columns, evaluate)
-
-
-def _source(schema: TableSchema) -> Source:
-    columns = {
-        column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
-        for column in schema.columns
-    }
-    return Source(0, "", columns)
 
 
 class _Evaluator:
@@ -131,6 +120,19 @@ class _Evaluator:
             raise database.translate(error) from None
         finally:
             cursor.close()
+
+
+class _Evaluation:
+    """What pruning needs computed."""
+
+    def constant(self, value: Typed) -> object:
+        return fold_constant(value)
+
+    def expression(self, node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
+        return _compile(node, schema, zone)
+
+
+EVALUATION: Evaluation = _Evaluation()
 
 
 # Direct functions of one column ---------------------------------------------------------------------------------------

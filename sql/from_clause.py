@@ -9,10 +9,12 @@ from parts.errors import UserError
 from parts.reader import Part
 from parts.schema import Column
 from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, TupleType, strip_nullable
+from sql.compiled_query import CompiledQuery, Scan
+from sql.compiling import Statement
 from sql.expression_compiler import ExpressionCompiler
 from sql.joins import compile_join
 from sql.naming import column_name
-from sql.query_compiler import CompiledQuery, QueryCompiler, Scan
+from sql.query_parser import parse_expression
 from sql.relation import PartsRelation
 from sql.scope import VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
 from sql.syntax_tree import (
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 class FromClause:
     """Fills ``scope.sources``. ``filters`` are conditions that FROM itself demands (SAMPLE)."""
 
-    def __init__(self, query: QueryCompiler, scope: Scope, rows: ExpressionCompiler) -> None:
+    def __init__(self, query: Statement, scope: Scope, rows: ExpressionCompiler) -> None:
         self.query = query
         self.scope = scope
         self.rows = rows
@@ -138,8 +140,6 @@ class FromClause:
             share, offset = (share / rows if rows else Fraction(1)), (offset / rows if rows else Fraction(0))
         universe = type_.maximum + 1
         low, high = int(offset * universe), int((offset + share) * universe)
-        from sql.query_parser import parse_expression
-
         expression = parse_expression(key.expressions[0])
         own = ExpressionCompiler(Scope([scan.source]), self.query.environment)
         bounds: list[Node] = []

@@ -6,11 +6,10 @@ key."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from parts.errors import UserError
 from parts.types import make_nullable
 from sql.casts import convert
+from sql.compiling import FromCompiling
 from sql.dialect import not_implemented
 from sql.scope import Source
 from sql.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
@@ -18,13 +17,10 @@ from sql.type_defaults import default_sql
 from sql.type_inference import supertype
 from sql.typed import Typed
 
-if TYPE_CHECKING:
-    from sql.from_clause import FromClause
-
 _INEQUALITIES = frozenset({"less", "lessOrEquals", "greater", "greaterOrEquals"})
 
 
-def compile_join(clause: FromClause, node: Join) -> str:
+def compile_join(clause: FromCompiling, node: Join) -> str:
     left_sql = clause.compile(node.left)
     left = list(clause.scope.sources)
     right_sql = clause.compile(node.right)
@@ -46,7 +42,7 @@ def compile_join(clause: FromClause, node: Join) -> str:
 class _Sides:
     """The condition of a join, split: equalities between the sides and everything else."""
 
-    def __init__(self, clause: FromClause, left: list[Source], right: list[Source]) -> None:
+    def __init__(self, clause: FromCompiling, left: list[Source], right: list[Source]) -> None:
         self.clause = clause
         self.left = left
         self.right = right
@@ -202,7 +198,7 @@ def _asof(node: Join, sides: _Sides, left: str, right: str) -> str:
 _JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
 
 
-def _mark_filled(clause: FromClause, node: Join, left: list[Source], right: list[Source]) -> None:
+def _mark_filled(clause: FromCompiling, node: Join, left: list[Source], right: list[Source]) -> None:
     missing = {"LEFT": right, "RIGHT": left, "FULL": [*left, *right]}.get(node.kind, [])
     if node.strictness == "ANTI":
         for source in right if node.kind == "LEFT" else left:

@@ -5,8 +5,8 @@ For tables that can be read by key only (``system.zookeeper``).
 
 from __future__ import annotations
 
+from sql.compiled_query import Scan
 from sql.literal_list_compiler import members
-from sql.query_compiler import Scan
 from sql.syntax_tree import Function, Identifier, Literal, LiteralList, Node
 
 

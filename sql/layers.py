@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from sql import database
+from sql.functions.macros import shares
 from sql.macro_weight import measure
 from sql.typed import IntervalType, Typed
 
@@ -39,7 +39,7 @@ def is_heavy(value: Typed) -> bool:
         return False
     if len(sql) < _SHORT_TEXT or (len(sql) < _LONG_TEXT and sql.count("pando_") <= _FEW_MACROS):
         return False
-    weight, depth = measure(sql, database.shares())
+    weight, depth = measure(sql, shares())
     return weight > _MOST_WEIGHT or depth > _MOST_DEPTH
 
 

@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import ArrayType, DataType
+from sql.compiled_query import Scan
+from sql.compiling import Compiling
+from sql.functions.maps_and_tuples import make_tuple
 from sql.scope import Source, SourceColumn, column_sql
 from sql.syntax_tree import Function, Literal, LiteralList, Node
 from sql.type_inference import supertype
@@ -23,7 +26,6 @@ from sql.typed import FLOAT64, STRING, Typed, literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sql.expression_compiler import ExpressionCompiler
 
 MOST_WRITTEN = 5000
 
@@ -39,7 +41,7 @@ class _ListRelation:
         return self.table
 
 
-def is_written(compiler: ExpressionCompiler, node: LiteralList) -> bool:
+def is_written(compiler: Compiling, node: LiteralList) -> bool:
     """Whether the list stands in the text. Where there is no query, or inside a lambda, there are no scans."""
     return len(node.values) <= MOST_WRITTEN or compiler.query is None or bool(compiler.names.lambdas)
 
@@ -58,11 +60,9 @@ def bounds(node: LiteralList) -> tuple[Node, Node]:
     return Literal(both["min"].as_py()), Literal(both["max"].as_py())
 
 
-def compile_list(compiler: ExpressionCompiler, node: LiteralList) -> Typed:
+def compile_list(compiler: Compiling, node: LiteralList) -> Typed:
     """The list as a value: an array, or a tuple if it was in round brackets."""
     if not node.is_array:
-        from sql.functions.maps_and_tuples import make_tuple
-
         if len(node.values) > MOST_WRITTEN:
             raise UserError("TOO_BIG_AST", f"A tuple of {len(node.values)} elements is too large")
         return make_tuple([compiler.compile(member) for member in members(node)])
@@ -83,17 +83,15 @@ def element_type(node: LiteralList) -> DataType:
     return FLOAT64 if pa.types.is_floating(node.values.type) else STRING
 
 
-def member_column(compiler: ExpressionCompiler, node: LiteralList) -> tuple[Typed, str]:
+def member_column(compiler: Compiling, node: LiteralList) -> tuple[Typed, str]:
     """The members as a column, and the text of the scan that has it."""
     type_ = element_type(node)
     name, table = scan(compiler, node.values.cast(type_.arrow), type_)
     return Typed(name, type_), table
 
 
-def scan(compiler: ExpressionCompiler, values: pa.Array, type_: DataType) -> tuple[str, str]:
+def scan(compiler: Compiling, values: pa.Array, type_: DataType) -> tuple[str, str]:
     """A scan of these values: the text of its column and of itself."""
-    from sql.query_compiler import Scan
-
     query = compiler.need_query()
     number = query.next_number()
     definition = Column("v", type_)

@@ -16,6 +16,9 @@ from parts.types import (
     IntegerType,
     strip_nullable,
 )
+from sql.expression_compiler import ExpressionCompiler
+from sql.functions.registry import Environment
+from sql.scope import Scope, table_source
 from sql.syntax_tree import Function, Identifier, Literal, Node
 
 _CALENDAR = frozenset(
@@ -67,9 +70,7 @@ def _argument(node: Function) -> Node | None:
 def _type(node: Node, schema: TableSchema) -> DataType | None:
     if isinstance(node, Identifier) and node.parts[0] in schema:
         return strip_nullable(schema.column(node.parts[0]).type)
-    from sql.expressions import compile_node
-
-    return strip_nullable(compile_node(node, schema).type)
+    return strip_nullable(ExpressionCompiler(Scope([table_source(schema)]), Environment()).compile(node).type)
 
 
 def _grows(node: Function, type_: DataType, zone: str) -> bool:

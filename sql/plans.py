@@ -16,7 +16,8 @@ from parts.schema import TableDescription
 from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
 from sql import guards
 from sql.analysis import Analysis, analyse_scan
-from sql.query_compiler import CompiledQuery, Scan
+from sql.compiled_query import CompiledQuery, Scan
+from sql.expressions import EVALUATION
 from sql.relation import PartsRelation, RelationCatalog
 from sql.row_count import is_row_count
 from sql.scans import scan_sql
@@ -73,7 +74,7 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
         sql = sql.replace(scan.placeholder, scan_sql(scan))
         relation = scan.source.relation
         if isinstance(relation, PartsRelation):
-            planned.append(ScanPlan(scan, relation.description, analyse_scan(scan)))
+            planned.append(ScanPlan(scan, relation.description, analyse_scan(scan, EVALUATION)))
         else:
             planned.append(ScanPlan(scan))
     first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)

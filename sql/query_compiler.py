@@ -6,52 +6,22 @@ result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from parts.errors import UserError
-from parts.schema import Column
 from parts.types import DataType
-from sql import database
 from sql.casts import convert
-from sql.expression_compiler import ExpressionCompiler
+from sql.compiled_query import CompiledQuery, Scan
 from sql.functions.registry import Environment
 from sql.query_limits import Guard
-from sql.recent_texts import LONGEST_TEXT, RecentTexts
 from sql.relation import RelationCatalog
-from sql.scope import Scope, Source
+from sql.scope import Scope, Surroundings
+from sql.select_compiler import SelectCompiler
 from sql.settings import DEFAULT_SETTINGS, Settings
 from sql.short_strings import ShortStrings
 from sql.syntax_tree import Query, Select, Union
 from sql.type_inference import supertype
 from sql.typed import Typed
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledQuery:
-    """``sql`` yields columns c0, c1, … of the engine types of ``columns``."""
-
-    sql: str
-    columns: tuple[tuple[str, DataType], ...]
-
-
-@dataclass(slots=True)
-class Scan:
-    """A table read by the query. ``conditions`` are conjuncts that may prune it, each with the scope to read it in."""
-
-    source: Source
-    conditions: list[tuple[object, ExpressionCompiler]] = field(default_factory=list)
-    definitions: dict[str, Column] = field(init=False)
-    """The table's columns: ``source.columns`` may be shadowed by an ARRAY JOIN later."""
-    coded: dict[str, None] = field(default_factory=dict)
-    """The columns whose codes the query reads (``sql.short_strings``)."""
-
-    def __post_init__(self) -> None:
-        columns = self.source.columns.values()
-        self.definitions = {column.name: column.definition for column in columns if column.definition is not None}
-
-    @property
-    def placeholder(self) -> str:
-        return f"<scan {self.source.number}>"
 
 
 class QueryCompiler:
@@ -64,12 +34,16 @@ class QueryCompiler:
         default_database: str = "default",
         settings: Settings = DEFAULT_SETTINGS,
         guard: Guard | None = None,
+        *,
+        constant: Callable[[Typed], object],
     ) -> None:
+        """``constant`` computes the Python value of a constant expression."""
         self.catalog = catalog
         self.environment = environment
         self.database = default_database
         self.settings = settings
         self.guard = guard if guard is not None else Guard()
+        self.constant = constant
         self.scans: list[Scan] = []
         self.short_strings = ShortStrings()
         self.outermost: Select | None = None
@@ -80,22 +54,18 @@ class QueryCompiler:
         self._number += 1
         return self._number
 
-    def nested(self, query: Query, outer: ExpressionCompiler | None) -> CompiledQuery:
+    def nested(self, query: Query, outer: Surroundings | None) -> CompiledQuery:
         """A subquery of an expression, which may use names of the query around it."""
         return self.compile(query, outer)
 
-    def compile(
-        self, query: Query, outer: ExpressionCompiler | None = None, scope: Scope | None = None
-    ) -> CompiledQuery:
+    def compile(self, query: Query, outer: Surroundings | None = None, scope: Scope | None = None) -> CompiledQuery:
         """``scope`` gives the common tables visible to the query, ``outer`` the names it may be correlated with."""
         if isinstance(query, Union):
             return self._union(query, outer, scope)
         assert isinstance(query, Select)
-        from sql.select_compiler import SelectCompiler
-
         return SelectCompiler(self, query, outer, scope).compile()
 
-    def _union(self, union: Union, outer: ExpressionCompiler | None, scope: Scope | None) -> CompiledQuery:
+    def _union(self, union: Union, outer: Surroundings | None, scope: Scope | None) -> CompiledQuery:
         branches = [self.compile(query, outer, scope) for query in union.queries]
         width = len(branches[0].columns)
         for branch in branches[1:]:
@@ -128,41 +98,3 @@ def _as_types(branch: CompiledQuery, types: list[DataType], zone: str) -> str:
         for position, ((_, have), want) in enumerate(zip(branch.columns, types, strict=True))
     )
     return f"SELECT {columns} FROM ({branch.sql})"
-
-
-def fold_constant(value: Typed) -> object:
-    """The Python value of a constant expression. The clock is a literal in its text: equal texts are equal values."""
-    return _constants.get((value.number, None), lambda: _folded(value.number))
-
-
-def _constant_size(value: object) -> int:
-    if isinstance(value, (str, bytes)):
-        return len(value)
-    return LONGEST_TEXT + 1 if isinstance(value, (list, tuple, dict)) else 0
-
-
-_constants: RecentTexts[object] = RecentTexts(2048, _constant_size)
-
-
-def _folded(sql: str) -> object:
-    cursor = database.cursor()
-    try:
-        return cursor.execute(database.prepared(f"SELECT {sql}")).fetchall()[0][0]
-    except Exception as error:
-        raise database.translate(error) from None
-    finally:
-        cursor.close()
-
-
-def constant_number(node: object, compiler: ExpressionCompiler, clause: str) -> int:
-    """The count of LIMIT or OFFSET: a constant expression of literals."""
-    value = compiler.compile(node)  # type: ignore[arg-type]
-    if value.is_literal and isinstance(value.value, int) and not isinstance(value.value, bool) and value.value >= 0:
-        return value.value
-    folded = fold_constant(value) if value.is_constant else None
-    if isinstance(folded, int) and folded >= 0:
-        return folded
-    raise UserError("BAD_ARGUMENTS", f"{clause} must be a constant number of rows that is not negative")
-
-
-__all__ = ["CompiledQuery", "QueryCompiler", "Scan", "constant_number", "fold_constant"]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
+from sql.syntax_tree import Function, children
 
 if TYPE_CHECKING:
     from sql.settings import Settings
@@ -137,8 +138,6 @@ def _too_deep_tree(limit: int) -> UserError:
 
 def check_tree(root: Node, guard: Guard) -> None:
     """Raises 167 (TOO_DEEP_AST) or 168 (TOO_BIG_AST) for a tree past the limits."""
-    from sql.syntax_tree import Function, children
-
     most_levels = min(guard.limits.ast_depth, MOST_LEVELS)
     stack: list[tuple[Node, int]] = [(root, 1)]
     while stack:

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from sql.compiled_query import Scan
 from sql.pruning import PrunedPart
-from sql.query_compiler import Scan
 from sql.relation import PartsRelation
 from sql.syntax_tree import Alias, Function, Literal, NamedTable, Node, Query, Select, Star
 

@@ -27,9 +27,9 @@ from parts.types import (
     NullableType,
     TupleType,
 )
+from sql.compiled_query import Scan
 from sql.key_values import required_values
 from sql.pruning import PrunedPart
-from sql.query_compiler import Scan
 from sql.relation import ArrowRelation, KeyedRelation, PartsRelation
 from sql.scope import VIRTUAL_COLUMNS
 from sql.short_strings import LongStringError, code_label, codes

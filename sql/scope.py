@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from parts.errors import UserError
 from parts.schema import Column as TableColumn
+from parts.schema import TableSchema
 from parts.types import DataType
+from sql.functions.registry import Environment
 from sql.relation import ArrowRelation, PartsRelation
 from sql.syntax_tree import Alias, CommonTable, Node, walk
 from sql.type_defaults import default_sql
 from sql.typed import Typed, quoted
-
-if TYPE_CHECKING:
-    from sql.expression_compiler import ExpressionCompiler
-
 
 VIRTUAL_COLUMNS = ("_part", "_partition_id")
 
@@ -70,14 +68,36 @@ def column_sql(number: int, name: str) -> str:
     return quoted(f"{number}.{name}")
 
 
+def table_source(schema: TableSchema) -> Source:
+    """The columns of one table alone, as source 0."""
+    columns = {
+        column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
+        for column in schema.columns
+    }
+    return Source(0, "", columns)
+
+
+class Surroundings(Protocol):
+    """What is known where an expression stands."""
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def environment(self) -> Environment: ...
+
+    def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        """What a name means, ``None`` when it means nothing."""
+
+
 @dataclass(slots=True)
 class Scope:
-    """The names of one SELECT. ``outer`` compiles the query around it; ``correlated`` once a name came from there."""
+    """The names of one SELECT. ``outer`` is the query around it; ``correlated`` once a name came from there."""
 
     sources: list[Source] = field(default_factory=list)
     aliases: dict[str, Node] = field(default_factory=dict)
     common_tables: dict[str, tuple[CommonTable, Scope]] = field(default_factory=dict)
-    outer: ExpressionCompiler | None = None
+    outer: Surroundings | None = None
     correlated: bool = False
     inherited: dict[str, Node] = field(default_factory=dict)
     """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""

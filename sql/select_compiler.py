@@ -6,15 +6,18 @@ import itertools
 import re
 
 from parts.errors import UserError
-from parts.types import DataType, FloatType, UUIDType, strip_nullable
 from sql.aggregation import AfterAggregation, has_aggregates
+from sql.compiled_query import CompiledQuery
+from sql.compiling import Statement
+from sql.constant_number import constant_number
 from sql.dialect import not_implemented
-from sql.expression_compiler import ExpressionCompiler, contains, is_aggregate_call
+from sql.expression_compiler import ExpressionCompiler, contains
 from sql.from_clause import FromClause
+from sql.functions.combinators import is_aggregate_call
 from sql.layers import Layers
 from sql.naming import column_name
-from sql.query_compiler import CompiledQuery, QueryCompiler, constant_number
-from sql.scope import Scope, collect_aliases
+from sql.ordering import order_terms
+from sql.scope import Scope, Surroundings, collect_aliases
 from sql.stars import expand_stars
 from sql.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.two_steps import two_steps
@@ -25,9 +28,7 @@ _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
 
 
 class SelectCompiler:
-    def __init__(
-        self, query: QueryCompiler, select: Select, outer: ExpressionCompiler | None, scope: Scope | None
-    ) -> None:
+    def __init__(self, query: Statement, select: Select, outer: Surroundings | None, scope: Scope | None) -> None:
         self.query = query
         self.select = select
         self.scope = Scope(outer=outer)
@@ -203,7 +204,7 @@ class _Tail:
             value = self.current.compile(node).plain
             if value.is_constant and value.is_literal:
                 continue
-            self.order.extend(_order_terms(self._reference(value), value.type, item))
+            self.order.extend(order_terms(self._reference(value), value.type, item))
 
     def _reference(self, value: Typed) -> str:
         """The name of the result column with this value, or of a hidden one."""
@@ -261,21 +262,3 @@ class _Tail:
         window = f"PARTITION BY {', '.join(texts)}{order}"
         numbered = f"SELECT *, row_number() OVER ({window}) AS nth FROM ({sql})"
         return f"SELECT * EXCLUDE (nth) FROM ({numbered}) WHERE nth > {skip} AND nth <= {skip + count}"
-
-
-def _order_terms(reference: str, type_: DataType, item: OrderItem) -> list[str]:
-    """ClickHouse puts NaN and then NULL last in both directions, or first with NULLS FIRST."""
-    bare = strip_nullable(type_)
-    direction = "DESC" if item.descending else "ASC"
-    nulls = "FIRST" if item.nulls_first else "LAST"
-    terms = []
-    if isinstance(bare, FloatType) and (item.descending or item.nulls_first):
-        if item.nulls_first:
-            terms.append(f"({reference} IS NULL) DESC")
-        else:
-            terms.append(f"({reference} IS NULL) ASC")
-        terms.append(f"coalesce(isnan({reference}), false) {'DESC' if item.nulls_first else 'ASC'}")
-    if isinstance(bare, UUIDType):  # compared as two little-endian halves: the second half first
-        terms.append(f"{reference}[9:16] {direction} NULLS {nulls}")
-    terms.append(f"{reference} {direction} NULLS {nulls}")
-    return terms

@@ -5,8 +5,6 @@ NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,18 +20,16 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.casts import convert
+from sql.casts import cast_to, convert
+from sql.compiling import Compiling
 from sql.constant_text import check_constant_text, constant_text_as
 from sql.literal_list_compiler import is_written, member_column, members, scan
 from sql.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.type_inference import is_date_or_time, is_number, is_string, supertype
 from sql.typed import INT64, UINT8, Typed, literal
 
-if TYPE_CHECKING:
-    from sql.expression_compiler import ExpressionCompiler
 
-
-def compile_in(compiler: ExpressionCompiler, node: Function) -> Typed:
+def compile_in(compiler: Compiling, node: Function) -> Typed:
     if len(node.args) != 2:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "IN takes a value and a set")
     negated = node.name in ("notIn", "globalNotIn")
@@ -49,7 +45,7 @@ def compile_in(compiler: ExpressionCompiler, node: Function) -> Typed:
     return Typed(text, type_, is_condition=True)
 
 
-def _membership(compiler: ExpressionCompiler, left: Typed, right: Node) -> str:
+def _membership(compiler: Compiling, left: Typed, right: Node) -> str:
     if isinstance(right, Alias):
         right = right.expression
     if isinstance(right, Identifier):
@@ -76,7 +72,7 @@ def _membership(compiler: ExpressionCompiler, left: Typed, right: Node) -> str:
     return f"({left.sql} IN ({', '.join(tests)}))"
 
 
-def _in_column(compiler: ExpressionCompiler, left: Typed, right: LiteralList) -> str:
+def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> str:
     """Among so many values that they are a table of their own."""
     member, table = member_column(compiler, right)
     if is_string(member.type) and not is_string(strip_nullable(left.type)):
@@ -87,7 +83,7 @@ def _in_column(compiler: ExpressionCompiler, left: Typed, right: LiteralList) ->
     return f"({left.sql} IN (SELECT {tested} FROM {table}))"
 
 
-def _in_tuples(compiler: ExpressionCompiler, left: Typed, right: LiteralList) -> str | None:
+def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> str | None:
     """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
     bare = strip_nullable(left.type)
     columns = right.values.flatten()
@@ -115,7 +111,7 @@ def _in_tuples(compiler: ExpressionCompiler, left: Typed, right: LiteralList) ->
     return f"({left.sql} IN (SELECT {_comparable(compiler, left, Typed(name, type_))} FROM {table}))"
 
 
-def _named_set(compiler: ExpressionCompiler, right: Identifier) -> Node | None:
+def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
     """The expression of an alias, or a query of all columns of a table."""
     if len(right.parts) == 1 and right.parts[0] in compiler.scope.aliases:
         return compiler.scope.aliases[right.parts[0]]
@@ -125,7 +121,7 @@ def _named_set(compiler: ExpressionCompiler, right: Identifier) -> Node | None:
     return Subquery(Select((Star(),), source=table))
 
 
-def _listed(compiler: ExpressionCompiler, left: Typed, right: Node) -> list[Typed] | str:
+def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | str:
     """The members of the set written in place; or, for an array, the whole test."""
     is_tuple = isinstance(strip_nullable(left.type), TupleType)
     if isinstance(right, Function) and right.name == "tuple":
@@ -145,7 +141,7 @@ def _listed(compiler: ExpressionCompiler, left: Typed, right: Node) -> list[Type
     return [value]
 
 
-def _comparable(compiler: ExpressionCompiler, left: Typed, member: Typed) -> str | None:
+def _comparable(compiler: Compiling, left: Typed, member: Typed) -> str | None:
     """A member converted so that DuckDB compares it with the left side; ``None`` if it can never be equal."""
     goal, source = strip_nullable(left.type), strip_nullable(member.type)
     if isinstance(source, NothingType):
@@ -186,12 +182,10 @@ def _convertible(goal: TupleType, source: TupleType) -> bool:
 
 
 def _cast(value: Typed, goal: DataType, zone: str) -> str:
-    from sql.casts import cast_to
-
     return cast_to(value, goal, zone)
 
 
-def _in_subquery(compiler: ExpressionCompiler, left: Typed, right: Subquery) -> str:
+def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> str:
     compiled = compiler.need_query().nested(right.query, compiler)
     types = [type_ for _, type_ in compiled.columns]
     zone = compiler.environment.zone

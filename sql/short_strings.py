@@ -12,18 +12,13 @@ Invariant: the code of the column ``"<n>.c"`` has the name ``"<n>#c"``, which no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
 from parts.types import StringType, strip_nullable
+from sql.compiled_query import Scan
 from sql.syntax_tree import NamedTable, Select
 from sql.typed import quoted
-
-if TYPE_CHECKING:
-    from sql.expression_compiler import ExpressionCompiler
-    from sql.query_compiler import Scan
 
 FIRST_ROWS = 8192
 """So many rows tell whether a column has codes."""
@@ -110,11 +105,6 @@ class ShortStrings:
             return None
         scan.coded[name] = None
         return quoted(code_label(scan.source.number, name))
-
-
-def code_of(rows: ExpressionCompiler, sql: str) -> str | None:
-    """The text of the code of what ``sql`` is over the rows, if it has one."""
-    return None if rows.query is None else rows.query.short_strings.code(sql)
 
 
 def leave_out_strings(scan: Scan, sql: str) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from parts.errors import UserError
 from parts.types import parse_type
 from sql.casts import cast_to
-from sql.query_compiler import CompiledQuery, constant_number
+from sql.compiled_query import CompiledQuery
+from sql.compiling import FromCompiling
+from sql.constant_number import constant_number
 from sql.syntax_tree import TableFunction
+from sql.type_inference import supertype
 from sql.typed import UINT8, UINT64, quoted
-
-if TYPE_CHECKING:
-    from sql.from_clause import FromClause
 
 _ENDLESS = 9_223_372_036_854_775_807
 
 
-def compile_table_function(clause: FromClause, node: TableFunction) -> str:
+def compile_table_function(clause: FromCompiling, node: TableFunction) -> str:
     build = _FUNCTIONS.get(node.name)
     if build is None:
         raise UserError(
@@ -26,7 +24,7 @@ def compile_table_function(clause: FromClause, node: TableFunction) -> str:
     return build(clause, node)
 
 
-def _numbers(clause: FromClause, node: TableFunction) -> str:
+def _numbers(clause: FromCompiling, node: TableFunction) -> str:
     counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
     if len(counts) > 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "numbers takes at most (offset, count, step)")
@@ -35,20 +33,20 @@ def _numbers(clause: FromClause, node: TableFunction) -> str:
     return _range(clause, node, "number", start, end, step)
 
 
-def _range(clause: FromClause, node: TableFunction, column: str, start: int, end: int, step: int) -> str:
+def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> str:
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
     name = quoted(f"{source.number}.{column}")
     return f"(SELECT CAST(range AS UBIGINT) AS {name} FROM range({start}, {end}, {step}))"
 
 
-def _series(clause: FromClause, node: TableFunction) -> str:
+def _series(clause: FromCompiling, node: TableFunction) -> str:
     if len(node.args) not in (2, 3):
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes (start, stop[, step])")
     counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
     return _range(clause, node, "generate_series", counts[0], counts[1] + 1, counts[2] if len(counts) > 2 else 1)
 
 
-def _zeros(clause: FromClause, node: TableFunction) -> str:
+def _zeros(clause: FromCompiling, node: TableFunction) -> str:
     count = constant_number(node.args[0], clause.rows, "Argument of zeros") if node.args else _ENDLESS
     source = clause.add_source(node.alias, [("zero", UINT8)])
     return f"(SELECT CAST(0 AS UTINYINT) AS {quoted(f'{source.number}.zero')} FROM range({count}))"
@@ -59,7 +57,7 @@ def _check_width(width: int, wanted: int) -> None:
         raise UserError("BAD_ARGUMENTS", f"A row of values has {width} columns, the structure {wanted}")
 
 
-def _values(clause: FromClause, node: TableFunction) -> str:
+def _values(clause: FromCompiling, node: TableFunction) -> str:
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")
@@ -68,8 +66,6 @@ def _values(clause: FromClause, node: TableFunction) -> str:
         parsed = parse_type(f"Tuple({rows.pop(0).value})")
         columns = [(name or f"c{position}", type_) for position, (name, type_) in enumerate(parsed.elements, 1)]  # type: ignore[attr-defined]
     else:
-        from sql.type_inference import supertype
-
         width = len(rows[0].elements or (rows[0],))
         parts = [row.elements or (row,) for row in rows]
         for part in parts:

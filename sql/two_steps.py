@@ -17,17 +17,13 @@ count it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from parts.types import FixedStringType, FloatType, IntegerType, NothingType, StringType, strip_nullable
+from sql.aggregation import AfterAggregation
+from sql.compiling import code_of
 from sql.functions.combinators import Combined, build_aggregate, find_combined
 from sql.functions.registry import find_aggregate
-from sql.short_strings import code_of
 from sql.syntax_tree import Function, Star
 from sql.typed import FLOAT64, Typed, cast
-
-if TYPE_CHECKING:
-    from sql.aggregation import AfterAggregation
 
 _LEAST_STRING_KEYS = 2
 _MOST_OTHERS = 4
@@ -105,7 +101,7 @@ class _Steps:
         rule = find_aggregate(_OF_PARTS.get(call.rule.name, ""))
         if rule is None or (rule.name == "sum" and bare and isinstance(bare[0], FloatType)):
             return None
-        total = build_aggregate(self._groups.rows, rule, [Typed(self._part(value.number), value.type)])
+        total = build_aggregate(rule, [Typed(self._part(value.number), value.type)], self._groups.environment)
         return total.number if total.type == value.type else None
 
     def _average(self, argument: str) -> str:

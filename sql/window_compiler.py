@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from parts.errors import UserError
 from parts.types import IntegerType, make_nullable, strip_nullable
+from sql.aggregate_calls import compile_aggregate
 from sql.casts import convert
+from sql.compiling import Compiling
 from sql.dialect import not_implemented
-from sql.functions.combinators import compile_aggregate, find_combined
+from sql.functions.combinators import find_combined
 from sql.functions.windows import window_function_name
+from sql.ordering import order_terms
 from sql.syntax_tree import Function, WindowSpec
 from sql.type_defaults import default_sql
 from sql.type_inference import supertype
 from sql.typed import FLOAT64, UINT64, Typed, cast
-
-if TYPE_CHECKING:
-    from sql.expression_compiler import ExpressionCompiler
 
 _RANKS = {
     "row_number": "row_number", "rank": "rank", "dense_rank": "dense_rank", "denseRank": "dense_rank",
@@ -27,7 +26,7 @@ _SHIFTS = {"lag": "lag", "lead": "lead", "lagInFrame": "lag", "leadInFrame": "le
 _PICKS = frozenset({"first_value", "last_value", "nth_value"})
 
 
-def compile_window(compiler: ExpressionCompiler, node: Function) -> Typed:
+def compile_window(compiler: Compiling, node: Function) -> Typed:
     if node.window is None:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
     spec = _spec(compiler, node.window)
@@ -65,7 +64,7 @@ def _with_default(value: Typed) -> Typed:
     return replace(value, sql=f"coalesce({value.sql}, {default_sql(value.type)})")
 
 
-def _shift(compiler: ExpressionCompiler, node: Function, args: list[Typed], spec: WindowSpec, over: str) -> Typed:
+def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowSpec, over: str) -> Typed:
     if not 1 <= len(args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
     whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
@@ -83,7 +82,7 @@ def _shift(compiler: ExpressionCompiler, node: Function, args: list[Typed], spec
     return Typed(sql, type_)
 
 
-def _spec(compiler: ExpressionCompiler, window: WindowSpec | str) -> WindowSpec:
+def _spec(compiler: Compiling, window: WindowSpec | str) -> WindowSpec:
     name = window if isinstance(window, str) else window.base
     if not name:
         assert isinstance(window, WindowSpec)
@@ -99,9 +98,7 @@ def _spec(compiler: ExpressionCompiler, window: WindowSpec | str) -> WindowSpec:
     )
 
 
-def _over(compiler: ExpressionCompiler, spec: WindowSpec) -> str:
-    from sql.select_compiler import _order_terms
-
+def _over(compiler: Compiling, spec: WindowSpec) -> str:
     parts = []
     if spec.partition_by:
         parts.append("PARTITION BY " + ", ".join(compiler.compile(item).number for item in spec.partition_by))
@@ -112,7 +109,7 @@ def _over(compiler: ExpressionCompiler, spec: WindowSpec) -> str:
             sql = value.sql
             if spec.frame.startswith("RANGE") and isinstance(strip_nullable(value.type), IntegerType):
                 sql = f"CAST({sql} AS HUGEINT)"  # the bounds of the frame may lie outside the column's type
-            terms.extend(_order_terms(sql, value.type, item))
+            terms.extend(order_terms(sql, value.type, item))
         parts.append("ORDER BY " + ", ".join(terms))
     if spec.frame:
         parts.append(spec.frame)

@@ -12,7 +12,7 @@ from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.types import type_families
 from sql.formats import FORMAT_ALIASES, FORMATS
-from sql.functions import function_names, function_traits
+from sql.functions.library import function_names, function_traits
 
 
 def _functions(_: Server) -> Iterator[Row]:

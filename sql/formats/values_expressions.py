@@ -19,6 +19,7 @@ from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, IntegerType, StringType
 from sql.dialect import unquote_string
+from sql.expressions import compile_expressions
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions, shorten
 
@@ -72,8 +73,6 @@ def _nesting(text: str) -> int:
 
 
 def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions) -> pa.Array:
-    from sql.expressions import compile_expressions
-
     schema = TableSchema((Column("_row", IntegerType(8, False)),))
     (compiled,) = compile_expressions([text], schema, options.timezone)
     block = pa.table({"_row": pa.array(np.zeros(rows, np.uint8))})
@@ -82,8 +81,6 @@ def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions)
 
 def _by_shape(distinct: Sequence[str], rows: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array | None:
     """All texts as one expression over their string literals; ``None`` when they have no common shape."""
-    from sql.expressions import compile_expressions
-
     shapes = {_STRING.sub("''", text) for text in distinct}
     if len(shapes) != 1:
         return None

@@ -18,7 +18,8 @@ from parts.types import (
 from sql.functions.combinators import DISTINCT_MARK as D
 from sql.functions.combinators import FILTER_MARK as F
 from sql.functions.registry import Call, define, function
-from sql.integer_casts import wrap_64
+from sql.integer_casts import wrap_64, wrap_integer
+from sql.text_conversion import to_text
 from sql.type_defaults import default_sql
 from sql.type_inference import is_date_or_time, is_number, sum_result
 from sql.typed import FLOAT64, STRING, UINT64, Typed, cast, text
@@ -60,8 +61,6 @@ def _same_width_sum(call: Call) -> Typed:
     value = _number(call)
     if not isinstance(value.type, IntegerType):
         return _sum(call)
-    from sql.integer_casts import wrap_integer
-
     wide = IntegerType(64, value.type.signed)
     return Typed(wrap_integer(wrap_64(f"sum({D}{value.sql}){F}", wide), wide, value.type), value.type)
 
@@ -182,8 +181,6 @@ def _top_k(call: Call) -> Typed:
 
 @function("groupConcat string_agg group_concat", (1, 2), any_case=True, aggregate=True)
 def _group_concat(call: Call) -> Typed:
-    from sql.text_conversion import to_text
-
     separator = call.params[0].value if call.params else ""
     if len(call.args) == 2:
         separator = call.constant_text(1)

@@ -17,6 +17,8 @@ from parts.types import (
     IntegerType,
     TupleType,
 )
+from sql.casts import cast_to
+from sql.functions.date_arithmetic import add_interval, add_number, difference
 from sql.functions.registry import Call, function
 from sql.integer_casts import wrap_64, wrap_integer
 from sql.type_inference import (
@@ -173,8 +175,6 @@ def _sum_type(call: Call) -> IntegerType | None:
 
 @function("plus", 2)
 def plus(call: Call) -> Typed:
-    from sql.functions.date_arithmetic import add_interval, add_number
-
     left, right = call.args
     for value, other in ((left, right), (right, left)):
         if isinstance(other.type, IntervalType) and is_date_or_time(value.type):
@@ -188,8 +188,6 @@ def plus(call: Call) -> Typed:
 
 @function("minus", 2)
 def minus(call: Call) -> Typed:
-    from sql.functions.date_arithmetic import add_interval, add_number, difference
-
     left, right = call.args
     if is_date_or_time(left.type):
         if isinstance(right.type, IntervalType):
@@ -341,8 +339,6 @@ def modulo_or_zero(call: Call) -> Typed:
 def _modulo(call: Call, zero: str) -> Typed:
     left, right = call.args
     if is_date_or_time(left.type) and is_number(right.type):
-        from sql.casts import cast_to
-
         days = IntegerType(16 if left.type.name == "Date" else 32, False)
         left = Typed(cast_to(left, days, call.environment.zone), days)
         call = Call(call.name, (left, right), call.environment)

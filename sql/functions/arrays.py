@@ -8,7 +8,7 @@ from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
 from sql import guards
 from sql.casts import convert
-from sql.functions.maps_and_tuples import make_tuple, map_element
+from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element
 from sql.functions.registry import Call, define, function
 from sql.type_defaults import default_sql
 from sql.type_inference import is_integer, supertype
@@ -74,8 +74,6 @@ def has(call: Call) -> Typed:
         found = f"len(list_filter({call.args[0].sql}, lambda x: x IS NULL)) > 0"
         return Typed(f"({found})", UINT8, is_condition=True)
     if isinstance(call.args[0].type, MapType):
-        from sql.functions.maps_and_tuples import map_contains
-
         return map_contains(call)
     return Typed(f"({_place(call)} > 0)", UINT8, is_condition=True)
 

@@ -20,7 +20,7 @@ from sql.functions.registry import Call, define, function
 from sql.functions.strings import string
 from sql.integer_casts import wrap_64, wrap_integer
 from sql.type_inference import as_integer
-from sql.typed import UINT8, UINT32, UINT64, Typed, cast
+from sql.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
 
 _INTEGER = (IntegerType, BoolType)
 HASH32_SALT = 0x75D9543DE018BF45
@@ -181,8 +181,6 @@ def rand64(call: Call) -> Typed:
 
 @function("randCanonical", (0, 1), nulls=False)
 def rand_canonical(call: Call) -> Typed:
-    from sql.typed import FLOAT64
-
     return Typed("random()", FLOAT64)
 
 

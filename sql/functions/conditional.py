@@ -11,7 +11,7 @@ from sql.functions.comparison import comparable
 from sql.functions.registry import Call, function
 from sql.type_defaults import default_sql
 from sql.type_inference import is_number, supertype
-from sql.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal
+from sql.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
 
 def _logical(call: Call, operator: str) -> Typed:
@@ -199,8 +199,6 @@ def is_zero_or_null(call: Call) -> Typed:
 
 @function("throwIf", (1, 2))
 def throw_if(call: Call) -> Typed:
-    from sql.typed import text
-
     message = call.constant_text(1) if len(call.args) > 1 else "Value passed to 'throwIf' function is non-zero"
     failure = text(f"pando:395:{message}")
     return Typed(f"(CASE WHEN {call.args[0].condition} THEN error({failure}) ELSE false END)", UINT8, is_condition=True)

@@ -32,6 +32,7 @@ from parts.types import (
 from sql.casts import cast_checked, cast_to, type_argument, zoned_as
 from sql.functions.registry import Call, define, function
 from sql.integer_texts import constant_integer
+from sql.syntax_tree import Literal
 from sql.text_or_null import text_or_null
 from sql.type_defaults import default_sql
 from sql.type_inference import is_date_or_time, is_number, is_string
@@ -66,8 +67,6 @@ def explicit_cast(call: Call, value: Typed, target: DataType) -> Typed:
 
 def _written_decimal(call: Call, value: Typed) -> Typed:
     """``1.1::Decimal(9, 2)`` takes the digits as they are written, not those of the nearest float."""
-    from sql.syntax_tree import Literal
-
     node = call.node.args[0] if call.node is not None else None
     if isinstance(node, Literal) and node.text and isinstance(node.value, float) and "e" not in node.text.lower():
         return Typed(text(node.text.replace("_", "")), STRING, node.text, True)

@@ -15,6 +15,7 @@ from parts.types import (
     FloatType,
 )
 from sql.casts import cast_to
+from sql.expression_units import normalized_unit
 from sql.functions.date_arithmetic import clamped, is_aligned_unit, truncate, zone_of
 from sql.functions.registry import Call, define, function
 from sql.ranges import clamped_date, clamped_instant
@@ -356,8 +357,6 @@ def format_date_time(call: Call) -> Typed:
 
 @function("dateName", (2, 3), any_case=True)
 def date_name(call: Call) -> Typed:
-    from sql.expression_units import normalized_unit
-
     unit = normalized_unit(call.constant_text(0))
     pattern = {"Month": "%B", "Day": "%-d", "Year": "%Y", "Hour": "%-H", "Minute": "%-M", "Second": "%-S"}.get(
         unit or ""

@@ -8,7 +8,7 @@ from sql.casts import convert
 from sql.functions.registry import Call, function
 from sql.type_defaults import default_sql
 from sql.type_inference import supertype
-from sql.typed import UINT8, Typed, cast, text
+from sql.typed import UINT8, UINT64, Typed, cast, text
 
 
 def make_tuple(values: list[Typed]) -> Typed:
@@ -35,8 +35,6 @@ def tuple_element(call: Call) -> Typed:
         name, element = ("map_keys", type_.key) if key == "keys" else ("map_values", type_.value)
         return Typed(f"{name}({value.sql})", ArrayType(element))
     if key == "size0" and isinstance(type_, ArrayType):
-        from sql.typed import UINT64
-
         return Typed(cast(f"len({value.sql})", UINT64), UINT64)
     if key == "null" and value.type.is_nullable:
         return Typed(f"({value.sql} IS NULL)", UINT8, is_condition=True)

@@ -19,10 +19,13 @@ from parts.types import (
     strip_nullable,
 )
 from sql import guards
+from sql.casts import cast_to
+from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
+from sql.integer_casts import wrap_integer
 from sql.text_conversion import to_text
 from sql.type_inference import is_string
-from sql.typed import STRING, UINT8, UINT64, Typed, cast, text
+from sql.typed import INT32, STRING, UINT8, UINT64, Typed, cast, text
 
 
 def string(call: Call, position: int) -> str:
@@ -230,8 +233,6 @@ _MOST_IN_A_ROW = 8
 @function("concat", (0, None), any_case=True)
 def concat(call: Call) -> Typed:
     if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
-        from sql.functions.arrays import array_concat
-
         return array_concat(call)
     texts = [
         f"decode({arg.sql})" if isinstance(arg.type, FixedStringType) else to_text(arg, call.environment.zone)
@@ -283,8 +284,6 @@ def char(call: Call) -> Typed:
 
 @function("ascii", 1, any_case=True)
 def ascii_code(call: Call) -> Typed:
-    from sql.typed import INT32
-
     first = f"substr(hex(encode({string(call, 0)})), 1, 2)"
     return Typed(f"(CASE WHEN {string(call, 0)} = '' THEN 0 ELSE CAST('0x' || {first} AS INTEGER) END)", INT32)
 
@@ -301,9 +300,6 @@ def hexadecimal(call: Call) -> Typed:
 
 def _as_unsigned(call: Call) -> str | None:
     """The bits of a number, day or second as UBIGINT."""
-    from sql.casts import cast_to
-    from sql.integer_casts import wrap_integer
-
     value = call.args[0]
     if isinstance(value.type, IntegerType):
         bits = wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False))

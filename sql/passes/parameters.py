@@ -14,7 +14,9 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.types import ArrayType, IntegerType, MapType, NullableType, StringType, TupleType, parse_type
 from sql.formats.escapes import unescape
-from sql.syntax_tree import Function, Literal, Node, Parameter, Query, transform
+from sql.query_parser import parse_expression
+from sql.syntax_tree import Function, Identifier, Literal, Node, Parameter, Query, transform
+from sql.typed import integer_literal_type
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,80}\Z")
 _LITERAL_FUNCTIONS = frozenset({"array", "tuple", "map"})
@@ -35,8 +37,6 @@ def _value(parameter: Parameter, given: Mapping[str, str]) -> Node:
         raise UserError("UNKNOWN_QUERY_PARAMETER", f"Substitution `{name}` is not set: pass param_{name}")
     text = given[parameter.name]
     if parameter.type == "Identifier":
-        from sql.syntax_tree import Identifier
-
         return Identifier(tuple(text.split(".")))
     type_ = parse_type(parameter.type)
     if isinstance(type_, NullableType) and text in ("\\N", "NULL"):
@@ -73,8 +73,6 @@ def _unescaped(parameter: Parameter, text: str) -> str:
 
 def _literal_of(parameter: Parameter, text: str) -> Node:
     """An array, tuple or map of literals. Anything else would be code from outside."""
-    from sql.query_parser import parse_expression
-
     if text[:1] == "{":
         return Literal(text)
     if text[:1] not in ("[", "("):
@@ -92,8 +90,6 @@ def _is_value(node: Node) -> bool:
 
 
 def _literal_type_is(number: int, type_: IntegerType) -> bool:
-    from sql.typed import integer_literal_type
-
     return integer_literal_type(number) == type_
 
 

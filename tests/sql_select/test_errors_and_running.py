@@ -15,7 +15,7 @@ import pytest
 
 from parts.errors import CancelledError, PandoError
 from sql.executor import QueryEngine
-from sql.functions import function_names
+from sql.functions.library import function_names
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import describe
 

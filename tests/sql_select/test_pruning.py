@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.analysis import analyse
 from sql.executor import QueryEngine
 from sql.expressions import compile_expressions
 from sql.pruning import _without
+from sql.where import analyse
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 

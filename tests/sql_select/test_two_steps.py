@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from sql.constants import fold_constant
 from sql.functions.registry import Environment
 from sql.query_compiler import QueryCompiler
 from sql.query_parser import parse_query
@@ -15,7 +16,7 @@ _CATALOG = MemoryCatalog({"t": MemoryRelation(_SCHEMA, pa.table({}))})
 
 
 def _group_bys(query: str) -> int:
-    compiled = QueryCompiler(_CATALOG, Environment()).compile(parse_query(query))
+    compiled = QueryCompiler(_CATALOG, Environment(), constant=fold_constant).compile(parse_query(query))
     return compiled.sql.count(" GROUP BY ")
 
 

@@ -1,0 +1,44 @@
+"""All families of functions: importing this module fills the table of ``registry``."""
+
+from __future__ import annotations
+
+from sql.functions import (
+    accurate_casts,
+    aggregates,
+    arithmetic,
+    array_values,
+    arrays,
+    bits_and_hashes,
+    comparison,
+    conditional,
+    conversions,
+    date_arithmetic,
+    dates,
+    maps_and_tuples,
+    mathematics,
+    session,
+    strings,
+    strings_search,
+)
+from sql.functions.registry import function_names, function_traits
+
+FAMILIES = (
+    accurate_casts,
+    aggregates,
+    arithmetic,
+    array_values,
+    arrays,
+    bits_and_hashes,
+    comparison,
+    conditional,
+    conversions,
+    date_arithmetic,
+    dates,
+    maps_and_tuples,
+    mathematics,
+    session,
+    strings,
+    strings_search,
+)
+
+__all__ = ["FAMILIES", "function_names", "function_traits"]
