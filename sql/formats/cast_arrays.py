@@ -33,8 +33,9 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
+from sql.formats.escapes import shorten
 from sql.formats.literals import parse_literals
-from sql.formats.options import BadValueError, FormatOptions, out_of_range, shorten
+from sql.formats.options import BadValueError, FormatOptions, out_of_range
 from sql.formats.render import render_plain
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text

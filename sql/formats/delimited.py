@@ -22,10 +22,10 @@ from parts.schema import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
 from sql.formats.csv_dialect import csv_rules, empty_row, has_empty_lines
-from sql.formats.escapes import is_in, is_text, unchecked_text, unescape, unescape_bytes
+from sql.formats.escapes import is_in, is_text, shorten, unchecked_text, unescape, unescape_bytes
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
-from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for, shorten
+from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for
 from sql.formats.text_values import pad_fixed
 from sql.formats.text_write import flat_columns
 

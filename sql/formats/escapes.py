@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import UserError
-from sql.formats.options import shorten
 
 _KNOWN = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
           "\\": "\\", "'": "'", '"': '"', "`": "`", "/": "/", "\n": "\n", "\t": "\t"}  # fmt: skip
@@ -28,6 +27,11 @@ TSV_ESCAPES = {
 _FIRST_NOT_ASCII = 0x80
 _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
 """Bytes of UTF-8 inside a character are 10xxxxxx."""
+
+
+def shorten(text: str, length: int = 60) -> str:
+    """As much of a text as an error message shows."""
+    return text if len(text) <= length else text[:length] + "…"
 
 
 def raw_bytes(texts: pa.Array, skip: int = 0) -> bytes:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, TupleType, strip_nullable
-from sql.formats.options import BadValueError, FormatOptions, cannot_parse, shorten
+from sql.formats.escapes import shorten
+from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 from sql.formats.text_values import parse_text
 
 _NUMBERS = (IntegerType, FloatType)

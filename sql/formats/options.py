@@ -10,6 +10,7 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.types import DataType
+from sql.formats.escapes import shorten
 from sql.settings import Settings
 
 NamedTupleTexts = Callable[[pa.Array, DataType, "FormatOptions"], pa.Array]
@@ -113,7 +114,3 @@ def none_is_asked_for(format_name: str, names: Sequence[str], asked: Iterable[st
         "THERE_IS_NO_COLUMN",
         f"None of the {format_name} header's columns ({', '.join(names)[:300]}) is one of {', '.join(asked)[:300]}",
     )
-
-
-def shorten(text: str, length: int = 60) -> str:
-    return text if len(text) <= length else text[:length] + "…"

@@ -37,8 +37,8 @@ from parts.types import (
     UUIDType,
 )
 from sql.formats import text_times
-from sql.formats.escapes import contains, unchecked_text
-from sql.formats.options import BadValueError, FormatOptions, cannot_parse, out_of_range, shorten
+from sql.formats.escapes import contains, shorten, unchecked_text
+from sql.formats.options import BadValueError, FormatOptions, cannot_parse, out_of_range
 
 _TRUE = ("1", "true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON", "enable", "enabled")
 _FALSE = (

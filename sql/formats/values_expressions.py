@@ -21,7 +21,8 @@ from parts.types import DataType, IntegerType, StringType
 from sql.dialect import unquote_string
 from sql.expressions import compile_expressions
 from sql.formats.cast_arrays import cast_array
-from sql.formats.options import BadValueError, FormatOptions, shorten
+from sql.formats.escapes import shorten
+from sql.formats.options import BadValueError, FormatOptions
 
 _STRING = re.compile(r"'(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
 _MOST_CHARACTERS, _MOST_NESTING = 262_144, 100

@@ -28,8 +28,9 @@ from parts.types import (
 )
 from sql.formats.chunks import next_read, without_mark
 from sql.formats.delimited import decode
+from sql.formats.escapes import shorten
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
-from sql.formats.options import BadValueError, FormatOptions, shorten
+from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.text_values import parse_text
 from sql.formats.values_expressions import evaluate
 from sql.formats.values_split import RowShapeError, SplitRows, split_rows
