@@ -29,13 +29,13 @@ from engine.tables.table import Table
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.safe_names import check_file_name, file_stem, former_file_stem
-from sql.ddl import build_description, merge_tree_settings, with_column_types
-from sql.ddl_engine import modernize
-from sql.ddl_render import render_create
-from sql.dialect import quote_identifier
-from sql.parser import parse_statements
+from sql.definitions.description import build_description, merge_tree_settings, with_column_types
+from sql.definitions.engine import modernize
+from sql.definitions.render import render_create
+from sql.grammar.parser import parse_statements
+from sql.grammar.statements import CreateTable, TableRef
+from sql.grammar.tokens import quote_identifier
 from sql.settings.table_settings import MergeTreeSettings
-from sql.statements import CreateTable, TableRef
 
 if TYPE_CHECKING:
     from engine.config import Config

@@ -30,7 +30,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from parts.errors import UserError
 from parts.memory import available_memory
 from parts.safe_names import check_znode_path
-from sql.settings import SettingValue, given_settings, is_timezone, nearest_names
+from sql.settings.session import SettingValue, given_settings, is_timezone, nearest_names
 from sql.settings.table_settings import parse_table_setting
 
 Port = Annotated[int, Field(ge=0, le=65535)]

@@ -18,8 +18,8 @@ from engine.session import QueryStatistics, Session
 from engine.tables.services import TableServices
 from parts.query_status import QueryStatus
 from parts.schema import TableSchema
-from sql.executor import QueryEngine
-from sql.settings import Settings
+from sql.run.executor import QueryEngine
+from sql.settings.session import Settings
 
 
 class Server(Protocol):

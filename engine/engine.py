@@ -42,13 +42,13 @@ from parts.errors import PandoError, UserError, resource_error
 from parts.memory import use_returning_allocator
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import TableSchema
-from sql import database
-from sql.ddl import merge_tree_settings
-from sql.executor import QueryEngine
-from sql.parser import parse_statements
-from sql.settings import settings_of
+from sql.definitions.description import merge_tree_settings
+from sql.grammar.parser import parse_statements
+from sql.grammar.statements import Insert, ParsedStatement, SelectQuery
+from sql.run import database
+from sql.run.executor import QueryEngine
+from sql.settings.session import settings_of
 from sql.settings.table_settings import MergeTreeSettings
-from sql.statements import Insert, ParsedStatement, SelectQuery
 
 logger = logging.getLogger(__name__)
 

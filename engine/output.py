@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from engine.config import Config
 from engine.session import QueryResult, Session
-from sql.formats import Statistics, write_blocks
-from sql.settings import DEFAULT_SETTINGS, Settings, settings_of
-from sql.statements import Insert, ParsedStatement, SelectQuery
+from sql.formats.registry import Statistics, write_blocks
+from sql.grammar.statements import Insert, ParsedStatement, SelectQuery
+from sql.settings.session import DEFAULT_SETTINGS, Settings, settings_of
 
 _MOST_ROWS = 1 << 62
 

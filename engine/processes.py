@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from engine.session import QueryStatistics
 from parts.errors import CancelledError, PandoError, UserError
 from parts.query_status import MemoryTracker, QueryStatus
-from sql.settings import Settings
+from sql.settings.session import Settings
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parts.errors import UserError
-from sql.settings import DEFAULT_SETTINGS, SettingValue, parse_settings, settings_of
+from sql.settings.session import DEFAULT_SETTINGS, SettingValue, parse_settings, settings_of
 
 
 def check_settings_change(current: Mapping[str, SettingValue], changes: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from parts.query_status import MemoryTracker
 from parts.types import DataType
 from sql.formats.text_write import Statistics
 from sql.relation import ArrowRelation
-from sql.settings import SettingValue
+from sql.settings.session import SettingValue
 
 
 @dataclass

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from engine.processes import Process, ProcessList
 from parts.memory import available_memory, held_memory, release_memory
 from parts.query_status import MemoryTracker
-from sql import database
+from sql.run import database
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from parts.errors import PandoError
-from sql.statements import Insert, ParsedStatement, SetSettings, Use
+from sql.grammar.statements import Insert, ParsedStatement, SetSettings, Use
 
 if TYPE_CHECKING:
     from engine.client.http.client import HttpClient
@@ -154,7 +154,7 @@ class _LocalAnswer:
 class LocalBackend:
     def __init__(self, engine: Engine, settings: Mapping[str, object], parameters: Mapping[str, object]) -> None:
         from engine.session import Session
-        from sql.settings import given_settings
+        from sql.settings.session import given_settings
 
         self._engine = engine
         self._parameters = {name: str(value) for name, value in parameters.items()}
@@ -167,7 +167,7 @@ class LocalBackend:
     @contextlib.contextmanager
     def run(self, query: Query) -> Iterator[Answer]:
         from engine.output import encode, output_settings
-        from sql.parser import parse_statement
+        from sql.grammar.parser import parse_statement
 
         parsed = ParsedStatement(query.insert) if query.insert is not None else parse_statement(query.text)
         self.session.query_id = query.query_id

@@ -45,7 +45,7 @@ def query_options(function: Function) -> Function:
 
 def split_extra(extra: Sequence[str]) -> tuple[dict[str, object], dict[str, object]]:
     """(settings, query parameters). Raises 115 for a setting that does not exist, and for its bad value."""
-    from sql.settings import canonical_name, parse_setting
+    from sql.settings.session import canonical_name, parse_setting
 
     settings: dict[str, object] = {}
     parameters: dict[str, object] = {}

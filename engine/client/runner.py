@@ -77,7 +77,7 @@ class Runner:
 
     def run_stream(self, stdin: BinaryIO) -> int:
         """A script from a pipe. If it is one INSERT with its data behind it, the data is streamed."""
-        from sql.parser_insert import parse_insert_head
+        from sql.grammar.insert import parse_insert_head
 
         prefix = stdin.read(3).removeprefix(b"\xef\xbb\xbf")
         is_complete = False

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from parts.errors import UserError
-from sql.dialect import Token, TokenStream
-from sql.parser_commands import set_settings, use
-from sql.parser_insert import parse_insert_head
-from sql.statements import Insert, SetSettings, Statement, Use
+from sql.grammar.commands import set_settings, use
+from sql.grammar.insert import parse_insert_head
+from sql.grammar.statements import Insert, SetSettings, Statement, Use
+from sql.grammar.tokens import Token, TokenStream
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def _replicas(config_file: Path, only: str | None) -> Iterator[tuple[Keeper, lis
 def _replicated_tables(config: Config) -> Iterator[_Replica]:
     from coordination.paths import TablePaths
     from engine.catalog import read_definitions
-    from sql.ddl_engine import replica_location
+    from sql.definitions.engine import replica_location
 
     for definition in read_definitions(config):
         if definition.is_replicated:

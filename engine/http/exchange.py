@@ -35,10 +35,10 @@ from engine.processes import Process
 from engine.readonly import check_settings_change
 from engine.session import QueryResult, Session
 from parts.errors import CancelledError, PandoError, UserError
-from sql.formats import content_type, find_format
-from sql.parser import parse_insert_head
-from sql.settings import Settings, settings_of
-from sql.statements import ParsedStatement, SetSettings, Statement, Use
+from sql.formats.registry import content_type, find_format
+from sql.grammar.parser import parse_insert_head
+from sql.grammar.statements import ParsedStatement, SetSettings, Statement, Use
+from sql.settings.session import Settings, settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -19,9 +19,9 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import TupleType, parse_type
-from sql.defaults import complete_block
-from sql.formats import read_blocks
-from sql.settings import Settings
+from sql.definitions.defaults import complete_block
+from sql.formats.registry import read_blocks
+from sql.settings.session import Settings
 
 MOST_BYTES = 256 << 20
 """A form is held in memory."""

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from engine.http.errors import error_headers, error_text
 from parts.errors import PandoError, UserError
-from sql.settings import Settings
+from sql.settings.session import Settings
 
 logger = logging.getLogger(__name__)
 

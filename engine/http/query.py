@@ -26,7 +26,7 @@ from engine.http.spill import SpillSpace
 from engine.http.users import Users
 from parts.disk import make_directories
 from parts.errors import CancelledError, PandoError, UserError
-from sql.settings import settings_of
+from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from engine.http.forms import boundary_of, is_table_option
 from parts.errors import UserError
-from sql.settings import SettingValue, canonical_name, parse_setting
+from sql.settings.session import SettingValue, canonical_name, parse_setting
 
 _IGNORED = frozenset({"quota_key", "stacktrace", "buffer_size"})
 """Parameters of clients that change nothing here."""

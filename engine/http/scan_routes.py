@@ -42,7 +42,7 @@ from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.reader import MarkRange, Part
 from parts.store import Snapshot
-from sql.settings import settings_of
+from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine

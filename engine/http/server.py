@@ -19,7 +19,7 @@ from engine.http.metrics import Metrics
 from engine.http.protocol import Connection
 from engine.http.query import QueryEndpoint
 from engine.http.scan_routes import Scans
-from sql.settings import settings_of
+from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
     from engine.engine import Engine

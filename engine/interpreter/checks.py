@@ -19,8 +19,8 @@ from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.types import DataType
+from sql.grammar.statements import CheckTable
 from sql.relation import PartsSnapshot
-from sql.statements import CheckTable
 
 _Columns = tuple[tuple[str, DataType], ...]
 _COLUMNS: _Columns = (("part_path", STRING), ("is_passed", UINT8), ("message", STRING))

@@ -12,9 +12,8 @@ from engine.interpreter.refusals import check_alter_sync, refuse_system
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
-from sql.defaults import insertable_columns
-from sql.settings import SettingValue, parse_settings
-from sql.statements import (
+from sql.definitions.defaults import insertable_columns
+from sql.grammar.statements import (
     AttachTable,
     ColumnClause,
     CreateDatabase,
@@ -26,6 +25,7 @@ from sql.statements import (
     TruncateTable,
     Use,
 )
+from sql.settings.session import SettingValue, parse_settings
 
 
 def create_database(statement: CreateDatabase, context: Context) -> QueryResult:

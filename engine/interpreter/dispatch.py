@@ -10,8 +10,8 @@ from engine.context import Context
 from engine.interpreter import checks, definitions, inserts, queries, shows, system_commands
 from engine.session import QueryResult
 from parts.errors import UserError
-from sql import statements
-from sql.statements import ParsedStatement
+from sql.grammar import statements
+from sql.grammar.statements import ParsedStatement
 
 _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.CreateTable: definitions.create_table,

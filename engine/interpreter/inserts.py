@@ -16,9 +16,9 @@ from engine.session import QueryResult
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
 from parts.schema import Column
-from sql.defaults import cast_block, complete_block, insertable_columns
-from sql.formats import read_blocks
-from sql.statements import Insert
+from sql.definitions.defaults import cast_block, complete_block, insertable_columns
+from sql.formats.registry import read_blocks
+from sql.grammar.statements import Insert
 
 
 def insert(statement: Insert, context: Context) -> QueryResult:

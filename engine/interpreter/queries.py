@@ -17,9 +17,9 @@ from engine.session import QueryResult
 from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.types import DataType
-from sql.executor import SelectResult
-from sql.settings import Settings
-from sql.statements import Explain, KillQuery, SelectQuery
+from sql.grammar.statements import Explain, KillQuery, SelectQuery
+from sql.run.executor import SelectResult
+from sql.settings.session import Settings
 
 _VERSION = version("pando")
 

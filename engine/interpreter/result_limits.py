@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from engine.session import QueryResult
 from parts.errors import UserError
-from sql.settings import Settings
+from sql.settings.session import Settings
 
 
 def limited(result: QueryResult, settings: Settings) -> QueryResult:

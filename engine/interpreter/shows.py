@@ -9,8 +9,8 @@ from engine.interpreter.answers import STRING, UINT8, rows_result
 from engine.interpreter.queries import described, run_query
 from engine.session import QueryResult
 from parts.schema import TableSchema
-from sql.ddl_render import render_create
-from sql.statements import (
+from sql.definitions.render import render_create
+from sql.grammar.statements import (
     DescribeQuery,
     DescribeTable,
     ExistsDatabase,

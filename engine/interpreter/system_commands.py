@@ -13,7 +13,7 @@ from engine.tables.replica import Replica
 from engine.tables.table import Table
 from parts.errors import UserError
 from parts.schema import TableDescription
-from sql.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
+from sql.grammar.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
 
 
 def optimize(statement: OptimizeTable, context: Context) -> QueryResult:

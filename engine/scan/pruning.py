@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from engine.scan.plan import stored_columns
 from parts.reader import MarkRange, Part
 from parts.schema import TableDescription
-from sql.expressions import compile_expressions
-from sql.where import analyse
+from sql.run.block_expressions import compile_expressions
+from sql.run.where import analyse
 
 
 def choose_granules(

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.types import type_families
-from sql.formats import FORMAT_ALIASES, FORMATS
+from sql.formats.registry import FORMAT_ALIASES, FORMATS
 from sql.functions.library import function_names, function_traits
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from engine.context import Context, Server
 from engine.system_tables.system_table import Row, session_table, system_table
-from sql.settings import HONOURED, Settings, accepted_values, setting_kind, text_of
 from sql.settings.known import Kind
+from sql.settings.session import HONOURED, Settings, accepted_values, setting_kind, text_of
 from sql.settings.table import KnownSetting, settings_table
 from sql.settings.table_settings import HONOURED_BY_TABLES, table_setting_kind
 

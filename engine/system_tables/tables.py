@@ -18,7 +18,7 @@ from parts.types import (
     IntegerType,
     strip_nullable,
 )
-from sql.ddl_render import render_create, render_engine_full
+from sql.definitions.render import render_create, render_engine_full
 
 _NO_UUID = bytes(16)
 

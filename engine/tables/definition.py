@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parts.schema import TableDescription
-from sql.ddl_engine import is_replicated
+from sql.definitions.engine import is_replicated
+from sql.grammar.statements import CreateTable
 from sql.settings.table_settings import MergeTreeSettings
-from sql.statements import CreateTable
 
 
 @dataclass(frozen=True)

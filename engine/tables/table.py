@@ -24,8 +24,8 @@ from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.schema import TableDescription
 from parts.store import PartStore
+from sql.grammar.statements import CreateTable, TableRef
 from sql.relation import PartsSnapshot
-from sql.statements import CreateTable, TableRef
 
 logger = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
 from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch, largest_in_dictionaries
-from sql.formats.escapes import shorten
 from sql.formats.ipc_messages import CheckedStream, check_file
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.wire import from_wire, to_wire, wire_field
+from sql.grammar.escapes import shorten
 
 READ_ROWS = 1 << 16
 _SPOOL_BYTES = 64 << 20

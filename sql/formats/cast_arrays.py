@@ -1,7 +1,7 @@
 """Casting a column from one ClickHouse type to another, as an INSERT … SELECT or a DEFAULT needs it.
 
 As ClickHouse's CAST, but a number that does not fit is refused (321) and not wrapped around. Null stays null whatever
-the target: :mod:`sql.defaults` decides what a null in a column that is not Nullable means.
+the target: :mod:`sql.definitions.defaults` decides what a null in a column that is not Nullable means.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
-from sql.formats.escapes import shorten
 from sql.formats.literals import parse_literals
 from sql.formats.options import BadValueError, FormatOptions, out_of_range
 from sql.formats.render import render_plain
@@ -41,6 +40,7 @@ from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
 from sql.formats.wire import enum_names, first_failing, from_wire, list_parts, valid_text
 from sql.formats.zones import wall_clock
+from sql.grammar.escapes import shorten
 
 _NUMERIC = (IntegerType, FloatType, DecimalType, BoolType)
 _DATES = (DateType, Date32Type)

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from parts.errors import UserError
-from sql.formats.escapes import is_in, shorten
+from sql.grammar.escapes import is_in, shorten
 
 _CUT_TAIL_BYTES = 64 << 10
 _MOST_BLANKS = 64

@@ -1,7 +1,7 @@
 """Reading TabSeparated and CSV: pyarrow splits the fields, :mod:`literals` makes values of them.
 
 All fields are read as bytes first, so that a bad value can be named with its row, and so that one set of converters
-serves all text formats. Null in a column that is not Nullable means "take the default" (:mod:`sql.defaults` fills
+serves all text formats. Null in a column that is not Nullable means "take the default" (``definitions.defaults`` fills
 it): ``\\N`` in both formats, an empty unquoted field in CSV.
 """
 
@@ -22,12 +22,12 @@ from parts.schema import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
 from sql.formats.csv_dialect import csv_rules, empty_row, has_empty_lines
-from sql.formats.escapes import is_in, is_text, shorten, unchecked_text, unescape, unescape_bytes
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
 from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for
 from sql.formats.text_values import pad_fixed
 from sql.formats.text_write import flat_columns
+from sql.grammar.escapes import is_in, is_text, shorten, unchecked_text, unescape, unescape_bytes
 
 _ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t\r])")
 _BREAK_LETTERS = {b"\n": b"n", b"\t": b"t", b"\r": b"r"}

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, TupleType, strip_nullable
-from sql.formats.escapes import shorten
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 from sql.formats.text_values import parse_text
+from sql.grammar.escapes import shorten
 
 _NUMBERS = (IntegerType, FloatType)
 

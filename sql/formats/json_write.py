@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.formats.escapes import raw_bytes
 from sql.formats.options import FormatOptions
 from sql.formats.render import render_plain
 from sql.formats.render_json import json_string, quote_json, render_json
 from sql.formats.text_write import Batches, Columns, Statistics, join_row, slices
+from sql.grammar.escapes import raw_bytes
 
 _NULL_TEXT = "ᴺᵁᴸᴸ"
 

@@ -26,13 +26,13 @@ from parts.types import (
 )
 from sql.formats.byte_source import ByteSource
 from sql.formats.chunks import MAX_ROW_BYTES, parse_chunks, row_chunks
-from sql.formats.escapes import TSV_ESCAPES, escape, raw_bytes
 from sql.formats.fixed_values import to_bytes, width_of
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.text_values import pad_fixed
 from sql.formats.text_write import Batches, Columns, Statistics, join_row, slices, tsv_texts
 from sql.formats.varint_texts import slices as byte_slices
 from sql.formats.wire import valid_text
+from sql.grammar.escapes import TSV_ESCAPES, escape, raw_bytes
 
 _RIGHT_ALIGNED = (IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type)
 

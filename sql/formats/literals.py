@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, TupleType
-from sql.formats.escapes import contains, unescape_quoted
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 from sql.formats.text_values import parse_text
+from sql.grammar.escapes import contains, unescape_quoted
 
 _PIECE = re.compile(r"'(?:[^'\\]++|\\.|'')*+'|[\[({]|[\])}]|,|:|[^'\[\](){},:]++", re.DOTALL)
 _OPENERS = {ArrayType: ("[", "]"), MapType: ("{", "}"), TupleType: ("(", ")")}

@@ -10,8 +10,8 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.types import DataType
-from sql.formats.escapes import shorten
-from sql.settings import Settings
+from sql.grammar.escapes import shorten
+from sql.settings.session import Settings
 
 NamedTupleTexts = Callable[[pa.Array, DataType, "FormatOptions"], pa.Array]
 """How a format shows named tuples where it does not show them like others."""

@@ -38,10 +38,10 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.formats.escapes import escape, unchecked_text
 from sql.formats.options import FormatOptions
 from sql.formats.wire import enum_names, list_parts
 from sql.formats.zones import wall_clock
+from sql.grammar.escapes import escape, unchecked_text
 
 QUOTED_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",

@@ -21,10 +21,10 @@ from parts.types import (
     NothingType,
     TupleType,
 )
-from sql.formats.escapes import escape, raw_bytes
 from sql.formats.options import FormatOptions
 from sql.formats.render import joined, render_plain, row_texts, strip
 from sql.formats.wire import list_parts
+from sql.grammar.escapes import escape, raw_bytes
 
 _CONTROLS = {chr(code): f"\\u{code:04X}" for code in range(32)}
 _ESCAPES = _CONTROLS | {"\\": "\\\\", '"': '\\"', "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",

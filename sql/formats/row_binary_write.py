@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, StringType, TupleType
-from sql.formats.escapes import raw_bytes
 from sql.formats.fixed_values import to_bytes, width_of
 from sql.formats.options import FormatOptions
 from sql.formats.text_write import Statistics, slices
 from sql.formats.varints import encode, encode_all
 from sql.formats.wire import list_parts
+from sql.grammar.escapes import raw_bytes
 
 Columns = Sequence[tuple[str, DataType]]
 

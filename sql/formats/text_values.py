@@ -37,8 +37,8 @@ from parts.types import (
     UUIDType,
 )
 from sql.formats import text_times
-from sql.formats.escapes import contains, shorten, unchecked_text
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, out_of_range
+from sql.grammar.escapes import contains, shorten, unchecked_text
 
 _TRUE = ("1", "true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON", "enable", "enabled")
 _FALSE = (

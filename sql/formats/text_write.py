@@ -21,9 +21,9 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
-from sql.formats.escapes import TSV_ESCAPES, escape, raw_bytes
 from sql.formats.options import FormatOptions
 from sql.formats.render import render_plain, render_quoted
+from sql.grammar.escapes import TSV_ESCAPES, escape, raw_bytes
 
 Columns = Sequence[tuple[str, DataType]]
 Batches = Iterator[pa.RecordBatch]

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, IntegerType, StringType
-from sql.dialect import unquote_string
-from sql.expressions import compile_expressions
 from sql.formats.cast_arrays import cast_array
-from sql.formats.escapes import shorten
 from sql.formats.options import BadValueError, FormatOptions
+from sql.grammar.escapes import shorten
+from sql.grammar.tokens import unquote_string
+from sql.run.block_expressions import compile_expressions
 
 _STRING = re.compile(r"'(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
 _MOST_CHARACTERS, _MOST_NESTING = 262_144, 100

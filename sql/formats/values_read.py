@@ -28,12 +28,12 @@ from parts.types import (
 )
 from sql.formats.chunks import next_read, without_mark
 from sql.formats.delimited import decode
-from sql.formats.escapes import shorten
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.text_values import parse_text
 from sql.formats.values_expressions import evaluate
 from sql.formats.values_split import RowShapeError, SplitRows, split_rows
+from sql.grammar.escapes import shorten
 
 CHUNK_BYTES = 2 << 20
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from sql.formats.byte_source import ByteSource, padded
 from sql.formats.chunks import MAX_ROW_BYTES
-from sql.formats.escapes import raw_bytes
 from sql.formats.varints import chain, encode_all, lengths_at, steps
+from sql.grammar.escapes import raw_bytes
 
 _SLICE_ROWS = 1 << 15
 """What is worked on stays in the caches of a core."""

@@ -27,10 +27,10 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.formats.escapes import is_text, unchecked_text
 from sql.formats.options import BadValueError, FormatOptions, out_of_range
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
+from sql.grammar.escapes import is_text, unchecked_text
 
 
 def wire_type(type_: DataType) -> pa.DataType:

@@ -29,13 +29,13 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.casts import cast_to, type_argument, zoned_as
 from sql.functions.registry import Call, define, function
-from sql.text_or_null import SPELLED, text_or_null
-from sql.type_defaults import default_sql
-from sql.type_inference import is_number, is_string
-from sql.type_mapping import engine_type
-from sql.typed import Typed, cast, text
+from sql.typing.casts import cast_to, type_argument, zoned_as
+from sql.typing.defaults import default_sql
+from sql.typing.inference import is_number, is_string
+from sql.typing.mapping import engine_type
+from sql.typing.text_or_null import SPELLED, text_or_null
+from sql.typing.typed import Typed, cast, text
 
 # From the year 0 to 9999.
 _BORDERS: dict[type[DataType], tuple[int, int]] = {

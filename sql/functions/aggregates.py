@@ -18,11 +18,11 @@ from parts.types import (
 from sql.functions.combinators import DISTINCT_MARK as D
 from sql.functions.combinators import FILTER_MARK as F
 from sql.functions.registry import Call, define, function
-from sql.integer_casts import wrap_64, wrap_integer
-from sql.text_conversion import to_text
-from sql.type_defaults import default_sql
-from sql.type_inference import is_date_or_time, is_number, sum_result
-from sql.typed import FLOAT64, STRING, UINT64, Typed, cast, text
+from sql.typing.defaults import default_sql
+from sql.typing.inference import is_date_or_time, is_number, sum_result
+from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.texts import to_text
+from sql.typing.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 
 
 @function("count", (0, 1), any_case=True, aggregate=True, never_null=True)

@@ -17,11 +17,10 @@ from parts.types import (
     IntegerType,
     TupleType,
 )
-from sql.casts import cast_to
 from sql.functions.date_arithmetic import add_interval, add_number, difference
 from sql.functions.registry import Call, function
-from sql.integer_casts import wrap_64, wrap_integer
-from sql.type_inference import (
+from sql.typing.casts import cast_to
+from sql.typing.inference import (
     as_integer,
     decimal_width,
     difference_type,
@@ -29,7 +28,8 @@ from sql.type_inference import (
     is_number,
     sum_type,
 )
-from sql.typed import FLOAT64, INT64, IntervalType, Typed, cast, integer_literal_type
+from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.typed import FLOAT64, INT64, IntervalType, Typed, cast, integer_literal_type
 
 
 def _illegal(call: Call) -> UserError:

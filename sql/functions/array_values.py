@@ -7,9 +7,9 @@ from collections.abc import Callable
 from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
 from sql.functions.arrays import Mapped, array_type, or_default
 from sql.functions.registry import Call, define, function
-from sql.integer_casts import wrap_64
-from sql.type_inference import as_integer, difference_type, is_integer, is_number, sum_result
-from sql.typed import FLOAT64, Typed, cast
+from sql.typing.inference import as_integer, difference_type, is_integer, is_number, sum_result
+from sql.typing.integers import wrap_64
+from sql.typing.typed import FLOAT64, Typed, cast
 
 
 def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:

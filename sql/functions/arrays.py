@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
-from sql import guards
-from sql.casts import convert
+from sql.functions import guards
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element
 from sql.functions.registry import Call, define, function
-from sql.type_defaults import default_sql
-from sql.type_inference import is_integer, supertype
-from sql.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
+from sql.typing.casts import convert
+from sql.typing.defaults import default_sql
+from sql.typing.inference import is_integer, supertype
+from sql.typing.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 
 
 def array_type(call: Call, position: int = 0) -> ArrayType:

@@ -15,12 +15,12 @@ import numpy as np
 
 from parts.errors import UserError
 from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerType
-from sql.casts import cast_to
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import string
-from sql.integer_casts import wrap_64, wrap_integer
-from sql.type_inference import as_integer
-from sql.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
+from sql.typing.casts import cast_to
+from sql.typing.inference import as_integer
+from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
 
 _INTEGER = (IntegerType, BoolType)
 HASH32_SALT = 0x75D9543DE018BF45

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
 from sql.functions.registry import Call, Environment, Rule, find_aggregate, find_rule
-from sql.syntax_tree import Function, Node
-from sql.type_defaults import default_sql
-from sql.typed import FLOAT64, NOTHING, Typed, literal
+from sql.grammar.syntax_tree import Function, Node
+from sql.typing.defaults import default_sql
+from sql.typing.typed import FLOAT64, NOTHING, Typed, literal
 
 DISTINCT_MARK = "\x01"
 FILTER_MARK = "\x02"
@@ -80,7 +80,7 @@ def build_aggregate(
 ) -> Typed:
     """The aggregate of compiled arguments as DuckDB text, under the common rules of NULL and of nothing aggregated.
 
-    ``code_of`` gives the text of a number that stands for a text's value, if there is one (``sql.short_strings``).
+    ``code_of`` gives the text of a number that stands for a text's value, if there is one (``compile.short_strings``).
     """
     plain = tuple(arg.plain for arg in args)
     if any(strip_nullable(arg.type) == NOTHING for arg in plain):

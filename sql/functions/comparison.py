@@ -18,12 +18,12 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.casts import convert
-from sql.constant_text import constant_text_as
 from sql.functions.registry import Call, define, function
-from sql.text_conversion import to_text
-from sql.type_inference import decimal_width, is_number, is_string, supertype
-from sql.typed import FLOAT64, UINT8, Typed
+from sql.typing.casts import convert
+from sql.typing.constant_text import constant_text_as
+from sql.typing.inference import decimal_width, is_number, is_string, supertype
+from sql.typing.texts import to_text
+from sql.typing.typed import FLOAT64, UINT8, Typed
 
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",

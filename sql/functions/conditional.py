@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from parts.errors import UserError
 from parts.types import DecimalType, LowCardinalityType, NullableType, make_nullable, strip_nullable
-from sql.casts import convert
 from sql.functions.comparison import comparable
 from sql.functions.registry import Call, function
-from sql.type_defaults import default_sql
-from sql.type_inference import is_number, supertype
-from sql.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
+from sql.typing.casts import convert
+from sql.typing.defaults import default_sql
+from sql.typing.inference import is_number, supertype
+from sql.typing.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
 
 def _logical(call: Call, operator: str) -> Typed:

@@ -18,14 +18,14 @@ from parts.types import (
     FloatType,
     strip_nullable,
 )
-from sql.casts import cast_to
-from sql.expression_units import normalized_unit
 from sql.functions.registry import Call, define, function
-from sql.integer_casts import wrap_integer
-from sql.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
-from sql.type_inference import is_date_or_time, is_number, is_string
-from sql.typed import INT32, INT64, IntervalType, Typed, cast
-from sql.zones import epoch_offset, from_zone, local_time, to_zone
+from sql.grammar.units import normalized_unit
+from sql.typing.casts import cast_to
+from sql.typing.inference import is_date_or_time, is_number, is_string
+from sql.typing.integers import wrap_integer
+from sql.typing.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
+from sql.typing.typed import INT32, INT64, IntervalType, Typed, cast
+from sql.typing.zones import epoch_offset, from_zone, local_time, to_zone
 
 _MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
 _DAYS = {"Day": 1, "Week": 7}

@@ -14,14 +14,14 @@ from parts.types import (
     DateType,
     FloatType,
 )
-from sql.casts import cast_to
-from sql.expression_units import normalized_unit
 from sql.functions.date_arithmetic import clamped, is_aligned_unit, truncate, zone_of
 from sql.functions.registry import Call, define, function
-from sql.ranges import clamped_date, clamped_instant
-from sql.type_inference import is_date_or_time, is_number, is_string
-from sql.typed import INT64, STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
-from sql.zones import epoch_offset, from_zone, local_time
+from sql.grammar.units import normalized_unit
+from sql.typing.casts import cast_to
+from sql.typing.inference import is_date_or_time, is_number, is_string
+from sql.typing.ranges import clamped_date, clamped_instant
+from sql.typing.typed import INT64, STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
+from sql.typing.zones import epoch_offset, from_zone, local_time
 
 _READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
 

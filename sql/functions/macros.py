@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
-from sql import instant_texts, integer_texts, ranges, text_conversion
 from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
-from sql.macro_weight import Shares, shares_of
+from sql.functions.macro_weight import Shares, shares_of
+from sql.typing import instant_texts, integer_texts, ranges, texts
 
 MACROS = (
     *ranges.MACROS,
     *arithmetic.MACROS,
     *mathematics.MACROS,
     *integer_texts.MACROS,
-    *text_conversion.MACROS,
+    *texts.MACROS,
     *instant_texts.MACROS,
     *strings.MACROS,
     *strings_search.MACROS,

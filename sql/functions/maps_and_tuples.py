@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, strip_nullable
-from sql.casts import convert
 from sql.functions.registry import Call, function
-from sql.type_defaults import default_sql
-from sql.type_inference import supertype
-from sql.typed import UINT8, UINT64, Typed, cast, text
+from sql.typing.casts import convert
+from sql.typing.defaults import default_sql
+from sql.typing.inference import supertype
+from sql.typing.typed import UINT8, UINT64, Typed, cast, text
 
 
 def make_tuple(values: list[Typed]) -> Typed:

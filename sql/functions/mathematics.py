@@ -7,9 +7,9 @@ from collections.abc import Callable
 from parts.errors import UserError
 from parts.types import BoolType, DecimalType, FloatType, IntegerType
 from sql.functions.registry import Call, define, function
-from sql.integer_casts import wrap_64, wrap_integer
-from sql.type_inference import as_integer, is_number
-from sql.typed import FLOAT64, INT8, UINT8, Typed, cast
+from sql.typing.inference import as_integer, is_number
+from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.typed import FLOAT64, INT8, UINT8, Typed, cast
 
 
 def _float_function(template: str) -> Callable[[Call], Typed]:

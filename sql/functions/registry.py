@@ -28,10 +28,10 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
-from sql.settings import DEFAULT_SETTINGS, Settings
-from sql.syntax_tree import Function
-from sql.type_defaults import default_sql
-from sql.typed import NOT_LITERAL, LambdaType, Typed, literal
+from sql.grammar.syntax_tree import Function
+from sql.settings.session import DEFAULT_SETTINGS, Settings
+from sql.typing.defaults import default_sql
+from sql.typing.typed import NOT_LITERAL, LambdaType, Typed, literal
 
 
 @dataclass(frozen=True, slots=True)

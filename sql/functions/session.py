@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
-from sql.settings import HONOURED, canonical_name, default_value
-from sql.typed import UINT32, UINT64, Typed, cast, literal, text
+from sql.settings.session import HONOURED, canonical_name, default_value
+from sql.typing.typed import UINT32, UINT64, Typed, cast, literal, text
 
 
 def _constant(key: str, default: str) -> Callable[[Call], Typed]:

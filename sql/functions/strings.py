@@ -18,14 +18,14 @@ from parts.types import (
     StringType,
     strip_nullable,
 )
-from sql import guards
-from sql.casts import cast_to
+from sql.functions import guards
 from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
-from sql.integer_casts import wrap_integer
-from sql.text_conversion import to_text
-from sql.type_inference import is_string
-from sql.typed import INT32, STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.casts import cast_to
+from sql.typing.inference import is_string
+from sql.typing.integers import wrap_integer
+from sql.typing.texts import to_text
+from sql.typing.typed import INT32, STRING, UINT8, UINT64, Typed, cast, text
 
 
 def string(call: Call, position: int) -> str:

@@ -8,7 +8,7 @@ from parts.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import number, string
-from sql.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 
 def _position(fold: str, length: str) -> Callable[[Call], Typed]:

@@ -1,4 +1,4 @@
-"""The names of the functions that exist only over a window; ``window_compiler`` compiles them."""
+"""The names of the functions that exist only over a window; ``compile.windows`` compiles them."""
 
 from __future__ import annotations
 

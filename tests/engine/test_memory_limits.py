@@ -16,7 +16,7 @@ from engine.watchdog import Watchdog, share_out
 from parts.errors import PandoError
 from parts.memory import held_memory
 from parts.query_status import MemoryTracker, QueryStatus
-from sql.settings import settings_of
+from sql.settings.session import settings_of
 
 GIGABYTE = 1_000_000_000
 

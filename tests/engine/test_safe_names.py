@@ -12,7 +12,7 @@ from engine.interserver.protocol import Manifest
 from parts.errors import PandoError, UserError
 from parts.part_name import PartName
 from parts.safe_names import check_znode_path, file_stem, is_plain_file_name
-from sql.dialect import quote_identifier
+from sql.grammar.tokens import quote_identifier
 from tests.engine.conftest import Local
 
 STRANGE = [".", "..", "...", "a/b", "../x", "x.sql", "x.tmp", "rename_in_progress", "%2E", "~", "ä\n", "a.b", "`", "\\"]

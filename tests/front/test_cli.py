@@ -180,7 +180,7 @@ def test_client_errors(server: RunningServer) -> None:
 
 def test_client_waits_longer_than_a_quorum_may_take() -> None:
     from engine.commands.client import _ANSWER_SECONDS
-    from sql.settings import DEFAULT_SETTINGS
+    from sql.settings.session import DEFAULT_SETTINGS
 
     assert DEFAULT_SETTINGS.insert_quorum_timeout / 1000 < _ANSWER_SECONDS
 

@@ -22,7 +22,7 @@ from engine.client.http.client import HttpClient
 from engine.config import Config
 from engine.http.listener import most_connections
 from parts.errors import PandoError
-from sql.settings import HONOURED
+from sql.settings.session import HONOURED
 from tests.front.conftest import RunningServer, started
 
 

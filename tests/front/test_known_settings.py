@@ -12,7 +12,7 @@ from engine.config import Config
 from engine.engine import Engine
 from engine.http.server import HttpServer
 from parts.errors import PandoError, UserError
-from sql.settings import DEFAULT_SETTINGS, HONOURED, parse_setting, setting_kind, settings_of
+from sql.settings.session import DEFAULT_SETTINGS, HONOURED, parse_setting, setting_kind, settings_of
 from sql.settings.table import settings_table
 from sql.settings.table_settings import parse_table_setting, table_setting_kind
 from tests.front.conftest import RunningServer

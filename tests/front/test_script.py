@@ -11,7 +11,7 @@ from engine.client.backend import Answer, LocalBackend, Query
 from engine.client.runner import Options, Runner
 from engine.client.script import is_complete, split_script
 from parts.errors import CancelledError, UserError
-from sql.statements import SetSettings, Use
+from sql.grammar.statements import SetSettings, Use
 
 
 def _texts(script: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parts.errors import UserError
-from sql.settings import DEFAULT_SETTINGS, HONOURED, parse_setting, settings_of
+from sql.settings.session import DEFAULT_SETTINGS, HONOURED, parse_setting, settings_of
 
 
 @pytest.mark.parametrize(

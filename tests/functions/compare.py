@@ -17,10 +17,10 @@ from parts.errors import PandoError
 from parts.query_status import QueryStatus
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
-from sql.executor import QueryEngine
-from sql.formats import write_blocks
 from sql.formats.native_read import read_native
 from sql.formats.options import FormatOptions
+from sql.formats.registry import write_blocks
+from sql.run.executor import QueryEngine
 from tests.functions import rows
 from tests.functions.values import first_difference, same
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation

@@ -30,9 +30,9 @@ from parts.errors import PandoError
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
 from parts.types import parse_type
-from sql.formats import FORMATS, read_blocks, write_blocks
+from sql.formats.registry import FORMATS, read_blocks, write_blocks
 from sql.formats.wire import to_wire, wire_type
-from sql.settings import DEFAULT_SETTINGS, Settings, settings_of
+from sql.settings.session import DEFAULT_SETTINGS, Settings, settings_of
 from tests.fuzz.limits import bounded_memory
 
 _LIMIT_SECONDS = 2.0

@@ -10,8 +10,8 @@ import re
 from functools import cache
 from random import Random
 
-from sql.formats import FORMATS
-from sql.settings import HONOURED
+from sql.formats.registry import FORMATS
+from sql.settings.session import HONOURED
 from tests.functions.aggregates import aggregate_queries, window_queries
 from tests.functions.calls import calls
 from tests.functions.rows import COLUMNS

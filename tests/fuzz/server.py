@@ -18,7 +18,7 @@ from engine.interserver.client import InterserverClient
 from engine.replication import Replication
 from engine.session import Session
 from parts.errors import PandoError
-from sql.formats import write_blocks
+from sql.formats.registry import write_blocks
 from tests.functions import rows
 from tests.sql_select.dataset import TABLES
 

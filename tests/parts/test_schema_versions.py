@@ -15,9 +15,9 @@ from parts.reader import MarkRange, Part, open_part
 from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.types import parse_type
 from parts.writer import write_part
-from sql.ddl import build_description
-from sql.parser import parse_statement
-from sql.statements import CreateTable
+from sql.definitions.description import build_description
+from sql.grammar.parser import parse_statement
+from sql.grammar.statements import CreateTable
 from tests.parts.generated import ALL_TYPES, WIDE, block_of, description_of, plain
 from tests.parts.test_part_merge import NO_SYNC, merged, read
 

@@ -31,8 +31,8 @@ from parts.part_name import PartName
 from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.store import PartState
 from parts.types import parse_type
+from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
 from sql.settings.table_settings import MergeTreeSettings
-from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
 
 SCHEMA = TableSchema(
     (Column("p", parse_type("UInt8")), Column("k", parse_type("UInt64")), Column("v", parse_type("String")))

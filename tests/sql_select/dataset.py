@@ -15,9 +15,9 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, parse_type
-from sql.executor import QueryEngine
-from sql.formats import read_blocks, write_blocks
+from sql.formats.registry import read_blocks, write_blocks
 from sql.relation import ArrowRelation, PartsRelation
+from sql.run.executor import QueryEngine
 
 TABLES: dict[str, tuple[str, str]] = {
     "types": (

@@ -14,7 +14,7 @@ from parts.part_name import PartName
 from parts.reader import Part, open_part
 from parts.schema import PartSettings, TableDescription
 from parts.writer import write_part
-from sql.expressions import compile_key
+from sql.run.block_expressions import compile_key
 from tests.sql_select.dataset import schema_of
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from parts.errors import CancelledError, UserError
 from parts.query_status import QueryStatus
-from sql.executor import QueryEngine
-from sql.literal_lists import LEAST_LITERALS
-from sql.parser import parse_statements
-from sql.settings import settings_of
+from sql.grammar.literal_lists import LEAST_LITERALS
+from sql.grammar.parser import parse_statements
+from sql.run.executor import QueryEngine
+from sql.settings.session import settings_of
 from tests.sql_select.dataset import Engines, MemoryCatalog
 
 NOTHING = MemoryCatalog({})

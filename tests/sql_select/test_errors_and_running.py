@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from parts.errors import CancelledError, PandoError
-from sql.executor import QueryEngine
 from sql.functions.library import function_names
+from sql.run.executor import QueryEngine
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import describe
 

@@ -14,11 +14,11 @@ import pytest
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
-from sql import executor
-from sql.executor import QueryEngine
-from sql.plans import make_plan
-from sql.scans import ScanState, ScanStream
-from sql.settings import DEFAULT_SETTINGS
+from sql.run import executor
+from sql.run.executor import QueryEngine
+from sql.run.plans import make_plan
+from sql.run.scans import ScanState, ScanStream
+from sql.settings.session import DEFAULT_SETTINGS
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 

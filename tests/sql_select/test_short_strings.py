@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from parts.errors import CancelledError, ConflictError, CorruptionError
-from sql import database, executor, short_strings
-from sql.executor import QueryEngine, SelectResult
-from sql.plans import Plan, make_plan
+from sql.compile import short_strings
+from sql.compile.short_strings import LongStringError, codes, decoded
 from sql.relation import ArrowRelation, PartsRelation
-from sql.settings import DEFAULT_SETTINGS
-from sql.short_strings import LongStringError, codes, decoded
-from sql.statement_pool import LeasedStatement, StatementPool
+from sql.run import database, executor
+from sql.run.executor import QueryEngine, SelectResult
+from sql.run.plans import Plan, make_plan
+from sql.run.statement_pool import LeasedStatement, StatementPool
+from sql.settings.session import DEFAULT_SETTINGS
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -140,7 +141,7 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(executor, "_statements", Pool())
     monkeypatch.setattr(short_strings, "FIRST_ROWS", 1000)
-    monkeypatch.setattr("sql.plans.FIRST_ROWS", 1000)
+    monkeypatch.setattr("sql.run.plans.FIRST_ROWS", 1000)
     return statements
 
 

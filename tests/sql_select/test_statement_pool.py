@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from parts.errors import PandoError
-from sql import executor, scans
-from sql.executor import QueryEngine
-from sql.settings import settings_of
-from sql.statement_pool import StatementPool, _Statement
+from sql.run import executor, scans
+from sql.run.executor import QueryEngine
+from sql.run.statement_pool import StatementPool, _Statement
+from sql.settings.session import settings_of
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation, schema_of
 from tests.sql_select.part_tables import PartTable, describe
 

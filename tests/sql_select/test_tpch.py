@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from parts.types import DataType, DateType, DecimalType, IntegerType, StringType
-from sql.executor import QueryEngine
-from sql.formats import write_blocks
+from sql.formats.registry import write_blocks
+from sql.run.executor import QueryEngine
 from tests.sql_select.dataset import Engines, MemoryCatalog, same_cell
 from tests.sql_select.part_tables import PartTable, describe
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from parts.schema import Column
 from parts.types import parse_type
-from sql.formats import read_blocks, write_blocks
-from sql.settings import settings_of
+from sql.formats.registry import read_blocks, write_blocks
+from sql.settings.session import settings_of
 
 
 def read(data: bytes, columns: Sequence[Column], format: str, **settings: object) -> pa.Table:

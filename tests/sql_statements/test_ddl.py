@@ -6,11 +6,11 @@ import pytest
 
 from parts.errors import UserError
 from parts.schema import TableDescription
-from sql.ddl import build_description, with_column_types
-from sql.ddl_engine import expand_macros, modernize, replica_location
-from sql.parser import parse_statement
+from sql.definitions.description import build_description, with_column_types
+from sql.definitions.engine import expand_macros, modernize, replica_location
+from sql.grammar.parser import parse_statement
+from sql.grammar.statements import CreateTable
 from sql.settings.table_settings import MergeTreeSettings
-from sql.statements import CreateTable
 
 COLUMNS = "(CounterID UInt32, EventDate Date, UserID UInt64, EventTime DateTime, n Nullable(Int8))"
 

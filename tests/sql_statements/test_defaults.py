@@ -10,8 +10,8 @@ import pytest
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import NothingType, parse_type
-from sql.defaults import cast_block, complete_block, insertable_columns
-from sql.settings import settings_of
+from sql.definitions.defaults import cast_block, complete_block, insertable_columns
+from sql.settings.session import settings_of
 from tests.sql_statements.oracle import columns_of, read
 
 SCHEMA = TableSchema(

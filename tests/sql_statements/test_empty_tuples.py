@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from parts.errors import UserError
-from sql.executor import QueryEngine
-from sql.formats import FORMATS, write_blocks
-from sql.settings import settings_of
+from sql.formats.registry import FORMATS, write_blocks
+from sql.run.executor import QueryEngine
+from sql.settings.session import settings_of
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_statements.oracle import Oracle, without_statistics
 

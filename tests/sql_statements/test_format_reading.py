@@ -80,7 +80,7 @@ def oracle() -> Iterator[Oracle]:
 @pytest.mark.parametrize(("types", "format", "data"), CASES, ids=range(len(CASES)))
 def test_read_as_clickhouse_does(oracle: Oracle, types: dict[str, str], format: str, data: str) -> None:
     from parts.schema import TableSchema
-    from sql.defaults import complete_block
+    from sql.definitions.defaults import complete_block
 
     columns = columns_of(types)
     ours = complete_block(read(data.encode(), columns, format), TableSchema(tuple(columns)))

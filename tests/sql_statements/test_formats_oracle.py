@@ -9,7 +9,7 @@ import pytest
 
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
-from sql.defaults import complete_block
+from sql.definitions.defaults import complete_block
 from tests.sql_statements.oracle import Oracle, columns_of, read, without_statistics, write
 
 TYPES = {

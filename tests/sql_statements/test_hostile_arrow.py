@@ -16,8 +16,8 @@ from parts.errors import UserError
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
 from parts.types import parse_type
-from sql.formats import read_blocks
 from sql.formats.ipc_messages import read_up_to
+from sql.formats.registry import read_blocks
 
 ROWS = 100
 

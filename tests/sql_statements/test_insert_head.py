@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.errors import UserError
-from sql.parser import parse_insert_head
-from sql.parser_insert import MAX_HEAD_BYTES
-from sql.statements import Insert, TableRef
+from sql.grammar.insert import MAX_HEAD_BYTES
+from sql.grammar.parser import parse_insert_head
+from sql.grammar.statements import Insert, TableRef
 
 HEADS = [
     b"INSERT INTO t FORMAT CSV\n",

@@ -17,7 +17,7 @@ from parts.errors import UserError
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import Column
 from parts.types import parse_type
-from sql.formats import read_blocks, write_blocks
+from sql.formats.registry import read_blocks, write_blocks
 from tests.fuzz.body_values import texts_of
 from tests.sql_statements.oracle import Oracle, columns_of, read
 from tests.sql_statements.test_formats_oracle import QUERY, ROWS, TYPES

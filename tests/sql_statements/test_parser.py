@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
-from sql import statements as s
-from sql.dialect import TokenStream, skip_space, unquote_string
-from sql.parser import parse_statement, parse_statements
-from sql.query_limits import Guard
-from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar import statements as s
+from sql.grammar.limits import Guard
+from sql.grammar.parser import parse_statement, parse_statements
+from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.tokens import TokenStream, skip_space, unquote_string
 
 T = TableRef(None, "t")
 

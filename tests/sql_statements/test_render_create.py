@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.ddl_render import render_create
-from sql.parser import parse_statement
-from sql.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.definitions.render import render_create
+from sql.grammar.parser import parse_statement
+from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
 
 TYPES = ["UInt8", "Nullable(String)", "Array(Tuple(a Int8, b Map(String, Date)))", "DateTime64(3, 'UTC')",
          "Enum8('a\\'b' = 1, 'c' = 2)", "LowCardinality(Nullable(String))", "Decimal(10, 2)"]  # fmt: skip

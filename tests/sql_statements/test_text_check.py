@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parts.errors import UserError
-from sql.formats.escapes import is_in, is_text, unchecked_text
+from sql.grammar.escapes import is_in, is_text, unchecked_text
 from tests.sql_statements.oracle import columns_of, read
 
 PIECES = st.sampled_from([b"", b"a", b"\xc3\xa9", b"\xc3", b"\xa9", b"\xf0\x9f\x98\x80", b"\x80", b"\xff", b"\xe6\xbc"])

@@ -30,7 +30,7 @@ from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.schema import TableDescription
 from parts.store import PartStore
-from sql.ddl_engine import replica_location
+from sql.definitions.engine import replica_location
 
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01

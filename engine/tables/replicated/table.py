@@ -38,8 +38,8 @@ from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.store import Snapshot
-from sql.ddl_engine import pin_location
-from sql.statements import CreateTable, TableRef
+from sql.definitions.engine import pin_location
+from sql.grammar.statements import CreateTable, TableRef
 
 
 class ReplicatedTable(Table):

@@ -1,4 +1,4 @@
--- Keys that are strings beside a distinct count of one argument: in two steps (sql/two_steps.py)
+-- Keys that are strings beside a distinct count of one argument: in two steps (sql/compile/two_steps.py)
 SELECT s, lc, count(), uniqExact(u8), sum(dec) FROM types GROUP BY s, lc ORDER BY s, lc
 SELECT s, lc, count(DISTINCT u16), sum(u8), sum(i64), sum(u64), min(d), max(dt) FROM types GROUP BY s, lc ORDER BY s, lc
 SELECT s, lc, uniqExact(u8), avg(i16), count() FROM types GROUP BY s, lc ORDER BY s, lc

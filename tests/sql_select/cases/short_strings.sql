@@ -1,4 +1,4 @@
--- Keys of at most 7 bytes: empty, with zero bytes, not ASCII (sql/short_strings.py)
+-- Keys of at most 7 bytes: empty, with zero bytes, not ASCII (sql/compile/short_strings.py)
 SELECT k, count(), sum(n) FROM words GROUP BY k ORDER BY k
 SELECT k, length(k), hex(k), count() FROM words GROUP BY k ORDER BY k DESC
 SELECT k, lk, count(), min(n), max(n) FROM words GROUP BY k, lk ORDER BY k, lk

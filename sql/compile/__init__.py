@@ -1,0 +1,1 @@
+"""From a tree to one DuckDB statement with typed columns. Nothing is run here."""

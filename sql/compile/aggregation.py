@@ -1,0 +1,134 @@
+"""GROUP BY: which aggregates a SELECT needs, and expressions over groups.
+
+The grouped query is a subquery that computes keys ``k<n>`` and aggregates ``a<n>``; everything after it (SELECT,
+HAVING, ORDER BY, windows) is compiled by :class:`AfterAggregation`, which finds a key by its text in the rows' terms
+and replaces it, and an aggregate by its call."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import LowCardinalityType
+from sql.compile.aggregate_calls import compile_aggregate
+from sql.compile.compiled_nodes import CompiledNodes
+from sql.compile.compiling import code_of
+from sql.compile.expressions import ExpressionCompiler, contains
+from sql.compile.layers import Layers
+from sql.compile.scope import SourceColumn
+from sql.compile.short_strings import decoded
+from sql.functions.combinators import is_aggregate_call
+from sql.grammar.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
+from sql.typing.defaults import default_sql
+from sql.typing.typed import Typed
+
+
+class AfterAggregation(ExpressionCompiler):
+    """Compiles over the columns of the grouped subquery. ``rows`` compiles what stands inside aggregates."""
+
+    def __init__(
+        self, rows: ExpressionCompiler, keys: list[Typed], number: int, *, grouped: bool, rollup: bool
+    ) -> None:
+        super().__init__(rows.scope, rows.environment, rows.query)
+        self.rows = rows
+        self.number = number
+        self._grouped = grouped
+        self._rollup = rollup
+        self.keys: dict[str, Typed] = {}
+        self.key_sql: list[str] = []
+        self.aggregates: dict[str, Typed] = {}
+        self.aggregate_sql: list[str] = []
+        self.layers = Layers(rows.need_query().next_number)
+        self.calls: list[tuple[Function, Typed]] = []
+        """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
+        self.names = rows.names
+        self.compiled = CompiledNodes(self.names, self.guard)
+        self._needs_groups: dict[int, tuple[Node, bool]] = {}
+        self.windows = rows.windows
+        self.allow_windows = rows.allow_windows
+        # DuckDB groups by one dictionary at its best.
+        codable = len(keys) > 1 or not all(isinstance(key.type, LowCardinalityType) for key in keys)
+        for key in keys:
+            self._add_key(key, codable)
+
+    def _add_key(self, key: Typed, codable: bool) -> None:
+        if key.number in self.keys:
+            return
+        name = f'"k{self.number}_{len(self.key_sql)}"'
+        reference = name
+        if self._rollup and not key.type.is_nullable:
+            # A key that is rolled up has its type's default, not NULL.
+            reference = f"coalesce({name}, {default_sql(key.type)})"
+        code = code_of(self.rows, key.sql) if codable else None
+        if code is not None:
+            reference = decoded(name)
+        self.key_sql.append(f"{code or key.number} AS {name}")
+        self.keys[key.number] = Typed(reference, key.type)
+
+    def _compile(self, node: Node) -> Typed:
+        if isinstance(node, (Lambda, Star)) or (isinstance(node, Function) and node.window is not None):
+            return super()._compile(node)
+        if is_aggregate_call(node):
+            return self.aggregate(node)  # type: ignore[arg-type]
+        if not isinstance(node, Subquery) and not self._has_groups(node):
+            known = self._from_rows(node)
+            if known is not None:
+                return known
+        return super()._compile(node)
+
+    def _has_groups(self, node: Node) -> bool:
+        """Whether the expression can only be computed from groups; each is looked through once."""
+        known = self._needs_groups.get(id(node))
+        if known is None:
+            known = self._needs_groups[id(node)] = (node, contains(node, _needs_groups, self.scope))
+        return known[1]
+
+    def _from_rows(self, node: Node) -> Typed | None:
+        """The key this expression is, or itself if it is constant."""
+        try:
+            value = self.rows.compile(node)
+        except UserError:
+            if self.names.lambdas or self.scope.outer is not None:
+                return None  # a lambda's argument, or a name of the query around
+            raise
+        known = self.keys.get(value.number)
+        if known is not None:  # equal text is an equal value, but not always of an equal type (toInt8 of an Enum8)
+            return Typed(known.sql, value.type)
+        if value.is_constant or isinstance(node, Literal):
+            return value
+        return None
+
+    def column(self, source: object, column: SourceColumn) -> Typed:
+        value = self.rows.column(source, column)
+        if value.number in self.keys:
+            return self.keys[value.number]
+        raise UserError(
+            "NOT_AN_AGGREGATE",
+            f"Column '{column.name}' is not under aggregate function and not in GROUP BY keys: add it to GROUP BY or "
+            f"wrap it in any()",
+        )
+
+    def aggregate(self, node: Function) -> Typed:
+        value = compile_aggregate(self.rows, node, empty_possible=not self._grouped)
+        known = self.aggregates.get(value.sql)
+        if known is None:
+            name = f'"a{self.number}_{len(self.aggregate_sql)}"'
+            self.aggregate_sql.append(f"{value.number} AS {name}")
+            self.calls.append((node, value))
+            known = Typed(name, value.type)
+            self.aggregates[value.sql] = known
+        return Typed(known.sql, value.type)
+
+
+def _needs_groups(node: Node) -> bool:
+    return (
+        is_aggregate_call(node)
+        or isinstance(node, Subquery)
+        or (isinstance(node, Function) and node.window is not None)
+    )
+
+
+def has_aggregates(select: Select, rows: ExpressionCompiler) -> bool:
+    """Whether the SELECT groups without GROUP BY (``SELECT count() FROM t``)."""
+    roots = [*select.expressions, *(item.expression for item in select.order_by)]
+    if select.having is not None:
+        roots.append(select.having)
+    return any(contains(root, is_aggregate_call, rows.scope) for root in roots if root is not None)

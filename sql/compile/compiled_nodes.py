@@ -1,0 +1,87 @@
+"""What a SELECT's expressions were compiled to, so that each is compiled once, however often aliases lead to it.
+
+A name may mean something else where a lambda binds it or while its own alias is being read. So every result is kept
+with the names that were looked up for it, and counts only where none of them is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sql.grammar.limits import Guard
+from sql.grammar.syntax_tree import Node
+
+if TYPE_CHECKING:
+    from sql.typing.typed import Typed
+
+
+@dataclass(slots=True)
+class Names:
+    """How names are bound now. Compilers of one SELECT (its rows, its groups) share one."""
+
+    lambdas: list[dict[str, Typed]] = field(default_factory=list)
+    """The arguments of the lambdas around, the innermost last."""
+    expanding: list[str] = field(default_factory=list)
+    """The aliases whose expressions are being read."""
+    branches: int = 0
+    """How many calls are around whose arguments are not computed for every row."""
+    looked_up: list[set[str]] = field(default_factory=lambda: [set()])
+    """The names that each expression under way has met, the innermost expression last."""
+
+    def binds_none(self, names: set[str]) -> bool:
+        return names.isdisjoint(self.expanding) and all(names.isdisjoint(bound) for bound in self.lambdas)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    node: Node
+    """Held, so that no other node gets its identity."""
+    value: Typed
+    names: set[str]
+    elements: int
+
+
+class CompiledNodes:
+    """Of one compiler. ``clear`` it when its scope changes."""
+
+    def __init__(self, names: Names, guard: Guard) -> None:
+        self._names = names
+        self._guard = guard
+        self._known: dict[int, _Known] = {}
+        self._aliases: dict[int, _Known] = {}
+
+    def clear(self) -> None:
+        self._known.clear()
+        self._aliases.clear()
+
+    def node(self, node: Node, compile_it: Callable[[Node], Typed]) -> Typed:
+        """A node that was met before costs nothing."""
+        return self._value(self._known, node, compile_it, 0)
+
+    def alias(self, node: Node, compile_it: Callable[[Node], Typed]) -> Typed:
+        """What an alias stands for: counted anew each time it is used. Raises 36 when that is too much."""
+        return self._value(self._aliases, node, compile_it, 1)
+
+    def _value(self, kept: dict[int, _Known], node: Node, compile_it: Callable[[Node], Typed], weight: int) -> Typed:
+        names, guard = self._names, self._guard
+        known = kept.get(id(node))
+        if known is not None and names.binds_none(known.names):
+            guard.expand(known.elements * weight)
+            names.looked_up[-1] |= known.names
+            return known.value
+        guard.step()
+        before = guard.expanded
+        guard.expand(1)
+        own: set[str] = set()
+        names.looked_up.append(own)
+        try:
+            value = compile_it(node)
+        finally:
+            names.looked_up.pop()
+            names.looked_up[-1] |= own
+        guard.check_text(value.sql)
+        if names.binds_none(own):
+            kept[id(node)] = _Known(node, value, own, guard.expanded - before)
+        return value

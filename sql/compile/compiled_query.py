@@ -1,0 +1,38 @@
+"""What a query becomes: DuckDB text with typed columns, and the scans that feed it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from parts.schema import Column
+from parts.types import DataType
+from sql.compile.scope import Source, Surroundings
+from sql.grammar.syntax_tree import Node
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledQuery:
+    """``sql`` yields columns c0, c1, … of the engine types of ``columns``."""
+
+    sql: str
+    columns: tuple[tuple[str, DataType], ...]
+
+
+@dataclass(slots=True)
+class Scan:
+    """A table read by the query. ``conditions`` are conjuncts that may prune it, each with what is known around it."""
+
+    source: Source
+    conditions: list[tuple[Node, Surroundings]] = field(default_factory=list)
+    definitions: dict[str, Column] = field(init=False)
+    """The table's columns: ``source.columns`` may be shadowed by an ARRAY JOIN later."""
+    coded: dict[str, None] = field(default_factory=dict)
+    """The columns whose codes the query reads (``sql.compile.short_strings``)."""
+
+    def __post_init__(self) -> None:
+        columns = self.source.columns.values()
+        self.definitions = {column.name: column.definition for column in columns if column.definition is not None}
+
+    @property
+    def placeholder(self) -> str:
+        return f"<scan {self.source.number}>"

@@ -1,0 +1,18 @@
+"""Numbers that a clause wants as constants."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from sql.compile.compiling import Compiling
+from sql.grammar.syntax_tree import Node
+
+
+def constant_number(node: Node, compiler: Compiling, clause: str) -> int:
+    """The count of LIMIT or OFFSET: a constant expression of literals."""
+    value = compiler.compile(node)
+    if value.is_literal and isinstance(value.value, int) and not isinstance(value.value, bool) and value.value >= 0:
+        return value.value
+    folded = compiler.need_query().constant(value) if value.is_constant else None
+    if isinstance(folded, int) and folded >= 0:
+        return folded
+    raise UserError("BAD_ARGUMENTS", f"{clause} must be a constant number of rows that is not negative")

@@ -1,0 +1,310 @@
+"""From a tree to typed DuckDB text: names are resolved, functions looked up, special forms written out.
+
+:class:`ExpressionCompiler` compiles what is computed from the rows of FROM; ``aggregation.AfterAggregation`` refines it
+for what is computed from groups. An alias may be used anywhere in its SELECT, as in ClickHouse: a name means, in this
+order, a lambda's argument, an alias (unless its own expression is being read), a column, a name of the query around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
+from sql.compile.compiled_nodes import CompiledNodes, Names
+from sql.compile.compiling import Statement
+from sql.compile.layers import Layers, is_heavy
+from sql.compile.literal_lists import compile_list
+from sql.compile.scope import Scope, SourceColumn
+from sql.compile.special_forms import SPECIAL_FORMS
+from sql.compile.windows import compile_window
+from sql.functions import library as _library  # noqa: F401  (fills the function table)
+from sql.functions.combinators import is_aggregate_call
+from sql.functions.registry import Call, Environment, Rule, apply, find_rule, unknown_function
+from sql.grammar.limits import Guard
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Literal,
+    LiteralList,
+    Node,
+    Parameter,
+    Query,
+    Star,
+    StarColumn,
+    Subquery,
+    walk,
+)
+from sql.typing.casts import cast_to
+from sql.typing.typed import LambdaType, Typed, literal
+
+_WINDOW_ONLY = frozenset(
+    [
+        "row_number",
+        "rank",
+        "dense_rank",
+        "denseRank",
+        "percent_rank",
+        "percentRank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "lagInFrame",
+        "leadInFrame",
+        "first_value",
+        "last_value",
+        "nth_value",
+    ]
+)
+
+
+_BRANCHES = frozenset(
+    {"if", "multiIf", "caseWithExpression", "transform", "and", "or", "coalesce", "ifNull", "throwIf"}
+)
+"""Not all arguments of these are computed for every row."""
+
+
+class ExpressionCompiler:
+    """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
+
+    def __init__(self, scope: Scope, environment: Environment, query: Statement | None = None) -> None:
+        self.scope = scope
+        self.environment = environment
+        self.query = query
+        self.guard = query.guard if query is not None else Guard()
+        self.names = Names()
+        self.compiled = CompiledNodes(self.names, self.guard)
+        self.allow_array_join = False
+        self.array_joins: dict[str, tuple[str, DataType]] = {}
+        self.layers: Layers | None = None
+        """Where heavy expressions go, once the names of FROM are known."""
+        self.windows: dict[str, object] = {}
+        self.allow_windows = False
+
+    # Dispatch ---------------------------------------------------------------------------------------------------------
+
+    def compile(self, node: Node) -> Typed:
+        """Raises ``UserError`` 46, 47, 43, 42, 48, … for what cannot be compiled."""
+        if isinstance(node, (Function, Subquery)):
+            return self.compiled.node(node, self._compile)
+        return self._compile(node)
+
+    def _compile(self, node: Node) -> Typed:
+        match node:
+            case LiteralList():
+                return compile_list(self, node)
+            case Literal(value, written):
+                return literal(value, written)
+            case Identifier(parts):
+                return self._identifier(parts)
+            case StarColumn(number, name):
+                source = next(source for source in self.scope.sources if source.number == number)
+                return self.column(source, source.columns[name])
+            case Alias(expression, name):
+                return self._aliased(name, expression)
+            case Function():
+                return self.function(node)
+            case Lambda():
+                return self._lambda(node)
+            case Subquery(query):
+                return self._scalar_subquery(query)
+            case Star():
+                raise UserError("SYNTAX_ERROR", "An asterisk can only stand in SELECT or in count(*)")
+            case Parameter(name):
+                raise UserError("UNKNOWN_QUERY_PARAMETER", f"Query parameter `{name}` was not set: pass param_{name}")
+        raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} is not supported in an expression")
+
+    def condition(self, node: Node) -> str:
+        """The text of a filter as a BOOLEAN."""
+        value = self.compile(node)
+        bare = strip_nullable(value.type)
+        if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
+            raise UserError(
+                "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
+                f"Illegal type {value.type} of a filter: it must be UInt8 or another number",
+            )
+        return value.condition
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    def _identifier(self, parts: tuple[str, ...]) -> Typed:
+        found = self.resolve(parts)
+        if found is None:
+            raise self._unknown(parts)
+        return found
+
+    def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        self.names.looked_up[-1].add(parts[0])
+        for names in reversed(self.names.lambdas):
+            if parts[0] in names:
+                return self._path(names[parts[0]], parts[1:])
+        name = parts[0]
+        if name in self.scope.aliases and name not in self.names.expanding and not self._is_qualified(parts):
+            return self._path(self._alias(name), parts[1:])
+        column = self.scope.find_column(parts)
+        if column is not None:
+            source, found, rest = column
+            return self._path(self.column(source, found), rest)
+        if self.scope.outer is not None:
+            found_outside = self.scope.outer.resolve(parts)
+            if found_outside is not None and not found_outside.is_constant:
+                self.scope.correlated = True
+            return found_outside
+        return None
+
+    def _is_qualified(self, parts: tuple[str, ...]) -> bool:
+        """``a.b`` where ``a`` is a table wins over an alias ``a``."""
+        return len(parts) > 1 and any(source.answers_to(parts[:1]) for source in self.scope.sources)
+
+    def column(self, source: object, column: SourceColumn) -> Typed:
+        """A reference to a column; an ALIAS column is its expression."""
+        definition = column.definition
+        if definition is not None and definition.default_kind == "ALIAS":
+            inner = ExpressionCompiler(Scope([source]), self.environment, self.query)  # type: ignore[list-item]
+            value = inner.compile(parse_expression(definition.default_expression))
+            return apply_cast(value, definition.type, self.environment)
+        source.used[column.name] = None  # type: ignore[attr-defined]
+        return column.typed
+
+    def _alias(self, name: str) -> Typed:
+        return self._aliased(name, self.scope.aliases[name])
+
+    def _aliased(self, name: str, expression: Node) -> Typed:
+        if name in self.names.expanding:
+            return self.compile(expression)
+
+        def expanded(node: Node) -> Typed:
+            self.names.expanding.append(name)
+            try:
+                return self.compile(node)
+            finally:
+                self.names.expanding.pop()
+
+        return self.compiled.alias(expression, expanded)
+
+    def _path(self, value: Typed, path: tuple[str, ...]) -> Typed:
+        for name in path:
+            value = self.call("tupleElement", (value, literal(name)))
+        return value
+
+    def _unknown(self, parts: tuple[str, ...]) -> UserError:
+        import difflib
+
+        name = ".".join(parts)
+        known = [column for source in self.scope.sources for column in source.columns] + list(self.scope.aliases)
+        close = difflib.get_close_matches(parts[-1], known, n=2)
+        hint = f". Maybe you meant: {close}" if close else (f" (columns: {', '.join(known[:20])})" if known else "")
+        return UserError("UNKNOWN_IDENTIFIER", f"Unknown expression identifier `{name}`{hint}")
+
+    # Functions --------------------------------------------------------------------------------------------------------
+
+    def function(self, node: Function) -> Typed:
+        name = node.name
+        if node.window is not None or name in _WINDOW_ONLY:
+            return self.window_function(node)
+        special = SPECIAL_FORMS.get(name)
+        if special is not None:
+            return special(self, node)
+        rule = find_rule(name)
+        if rule is None:
+            if is_aggregate_call(node):
+                return self.aggregate(node)
+            raise unknown_function(name)
+        if node.params is not None:
+            raise UserError("BAD_ARGUMENTS", f"Function {name} takes no parameters in a first pair of brackets")
+        if node.distinct or node.filter is not None:
+            raise UserError(
+                "BAD_ARGUMENTS", f"Function {name} is not an aggregate function: DISTINCT and FILTER do not apply"
+            )
+        is_branch = rule.name in _BRANCHES
+        self.names.branches += is_branch
+        try:
+            args = tuple([self.compile(arg) for arg in node.args])
+        finally:
+            self.names.branches -= is_branch
+        value = self.apply(rule, args, node)
+        if self.layers is None or is_branch:
+            return value
+        may_add = not self.names.branches and not self.names.lambdas and not self.scope.correlated
+        if not (may_add or self.layers.knows_any) or not is_heavy(value):
+            return value
+        return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
+
+    def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
+        return apply(rule, Call(rule.name, args, self.environment, node=node))
+
+    def call(self, name: str, args: tuple[Typed, ...]) -> Typed:
+        rule = find_rule(name)
+        assert rule is not None, name
+        return self.apply(rule, args)
+
+    def aggregate(self, node: Function) -> Typed:
+        raise UserError(
+            "ILLEGAL_AGGREGATION",
+            f"Aggregate function {node.name} is found where only rows are known (WHERE, PREWHERE, JOIN ON, a key or "
+            f"another aggregate function)",
+        )
+
+    def window_function(self, node: Function) -> Typed:
+        if not self.allow_windows:
+            raise UserError(
+                "ILLEGAL_AGGREGATION", f"Window function {node.name} is only allowed in SELECT and ORDER BY"
+            )
+        return compile_window(self, node)
+
+    def _lambda(self, node: Lambda) -> Typed:
+        def apply_to(arguments: list[Typed]) -> tuple[str, Typed]:
+            if len(arguments) != len(node.parameters):
+                raise UserError(
+                    "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+                    f"The lambda takes {len(node.parameters)} arguments, but {len(arguments)} arrays are given",
+                )
+            self.names.lambdas.append(dict(zip(node.parameters, arguments, strict=True)))
+            try:
+                return ", ".join(node.parameters), self.compile(node.body)
+            finally:
+                self.names.lambdas.pop()
+
+        return Typed("", LambdaType(), apply=apply_to)
+
+    # Subqueries -------------------------------------------------------------------------------------------------------
+
+    def need_query(self) -> Statement:
+        if self.query is None:
+            raise UserError("NOT_IMPLEMENTED", "A subquery is not supported here (keys, defaults and constraints)")
+        return self.query
+
+    def _scalar_subquery(self, query: Query) -> Typed:
+        compiled = self.need_query().nested(query, self)
+        types = tuple(type_ for _, type_ in compiled.columns)
+        if len(types) == 1:
+            return Typed(f"({compiled.sql})", make_nullable(types[0]))
+        fields = ", ".join(f'"{position}" := c{position - 1}' for position in range(1, len(types) + 1))
+        type_ = TupleType(tuple((None, inner) for inner in types))
+        return Typed(f"(SELECT struct_pack({fields}) FROM ({compiled.sql}))", type_)
+
+
+def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed:
+    if value.type == type_:
+        return value
+    return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
+
+
+def contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:
+    """Whether ``found(node)`` holds anywhere in the expression, with the aliases it uses, outside subqueries."""
+    seen: set[str] = set()
+    roots = [node]
+    while roots:
+        for part in walk(roots.pop(), into_queries=False):
+            if found(part):
+                return True
+            if isinstance(part, Identifier) and len(part.parts) == 1 and part.parts[0] not in seen:
+                seen.add(part.parts[0])
+                target = scope.aliases.get(part.parts[0])
+                if target is not None:
+                    roots.append(target)
+    return False

@@ -1,0 +1,211 @@
+"""FROM: tables, subqueries, table functions and ARRAY JOIN as one DuckDB table expression and the scope's sources."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from parts.errors import UserError
+from parts.reader import Part
+from parts.schema import Column
+from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, TupleType, strip_nullable
+from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.compiling import Statement
+from sql.compile.expressions import ExpressionCompiler
+from sql.compile.joins import compile_join
+from sql.compile.naming import column_name
+from sql.compile.scope import VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
+from sql.compile.table_functions import compile_table_function
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import (
+    Alias,
+    ArrayJoin,
+    Function,
+    Identifier,
+    Join,
+    Literal,
+    NamedTable,
+    Node,
+    SubqueryTable,
+    TableFunction,
+)
+from sql.relation import PartsRelation
+from sql.typing.defaults import default_sql
+from sql.typing.typed import STRING, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class FromClause:
+    """Fills ``scope.sources``. ``filters`` are conditions that FROM itself demands (SAMPLE)."""
+
+    def __init__(self, query: Statement, scope: Scope, rows: ExpressionCompiler) -> None:
+        self.query = query
+        self.scope = scope
+        self.rows = rows
+        self.filters: list[str] = []
+
+    def compile(self, node: Node | None) -> str:
+        match node:
+            case None:
+                return ""
+            case NamedTable():
+                return self._named(node)
+            case SubqueryTable(query, alias):
+                return self.derived(self.query.compile(query, self.scope.outer, self._inner_scope()), alias)
+            case TableFunction():
+                return compile_table_function(self, node)
+            case Join():
+                return compile_join(self, node)
+            case ArrayJoin():
+                return self._array_join(node)
+        raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} in FROM is not supported")
+
+    def _inner_scope(self) -> Scope:
+        return Scope(common_tables=dict(self.scope.common_tables), inherited=dict(self.scope.inherited))
+
+    def add_source(self, alias: str, columns: Sequence[tuple[str, DataType]], number: int | None = None) -> Source:
+        """A source whose DuckDB columns have the standard names."""
+        number = self.query.next_number() if number is None else number
+        entries = {name: SourceColumn(name, type_, column_sql(number, name)) for name, type_ in columns}
+        source = Source(number, alias, entries)
+        self.scope.sources.append(source)
+        return source
+
+    def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> str:
+        """A subquery as a table."""
+        number = self.query.next_number()
+        columns: dict[str, SourceColumn] = {}
+        labels = []
+        for position, (own, type_) in enumerate(compiled.columns):
+            name = names[position] if position < len(names) else own
+            label = f"{number}.{name}" if name not in columns else f"{number}.{name}#{position}"
+            labels.append(quoted(label))
+            columns.setdefault(name, SourceColumn(name, type_, quoted(label)))
+        self.scope.sources.append(Source(number, alias, columns))
+        return f"({compiled.sql}) AS t{number}({', '.join(labels)})"
+
+    # Tables -----------------------------------------------------------------------------------------------------------
+
+    def _named(self, node: NamedTable) -> str:
+        if node.database is None:
+            common = self.scope.find_common_table(node.table)
+            if common is not None:
+                table, scope = common
+                compiled = self.query.compile(table.query, scope.outer, scope)
+                return self.derived(compiled, node.alias or node.table, table.columns)
+        if (node.database or "").lower() == "system" and node.table in ("numbers", "numbers_mt", "zeros"):
+            name = "zeros" if node.table == "zeros" else "numbers"
+            return compile_table_function(self, TableFunction(name, (), node.alias or node.table))
+        relation = self.query.catalog.relation(node.database, node.table)
+        number = self.query.next_number()
+        is_parts = isinstance(relation, PartsRelation)
+        schema = relation.description.schema if isinstance(relation, PartsRelation) else relation.schema
+        columns = {
+            column.name: SourceColumn(
+                column.name, column.type, column_sql(number, column.name), column,
+                hidden=column.default_kind in ("MATERIALIZED", "ALIAS"),
+            )
+            for column in schema.columns
+        }  # fmt: skip
+        if is_parts:
+            for name in VIRTUAL_COLUMNS:
+                type_ = LowCardinalityType(STRING)
+                columns.setdefault(
+                    name, SourceColumn(name, type_, column_sql(number, name), Column(name, type_), hidden=True)
+                )
+        source = Source(number, node.alias, columns, node.database or self.query.database, node.table, relation)
+        self.scope.sources.append(source)
+        scan = Scan(source)
+        self.query.scans.append(scan)
+        if node.sample:
+            self._sample(node, scan)
+        return scan.placeholder
+
+    def _sample(self, node: NamedTable, scan: Scan) -> None:
+        """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range."""
+        relation = scan.source.relation
+        if not isinstance(relation, PartsRelation) or not relation.description.sampling_key:
+            raise UserError(
+                "SAMPLING_NOT_SUPPORTED", f"Table {node.table} doesn't support sampling: it has no SAMPLE BY"
+            )
+        key = relation.description.sampling_key
+        type_ = strip_nullable(key.types[0])
+        if not isinstance(type_, IntegerType) or type_.signed:
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The sampling key has type {type_}, but must be unsigned")
+        share, offset = Fraction(node.sample), Fraction(node.sample_offset or 0)
+        if share > 1:
+            rows = sum(part.rows for part in _peek_parts(relation))
+            share, offset = (share / rows if rows else Fraction(1)), (offset / rows if rows else Fraction(0))
+        universe = type_.maximum + 1
+        low, high = int(offset * universe), int((offset + share) * universe)
+        expression = parse_expression(key.expressions[0])
+        own = ExpressionCompiler(Scope([scan.source]), self.query.environment)
+        bounds: list[Node] = []
+        if low > 0:
+            bounds.append(Function("greaterOrEquals", (expression, Literal(low, str(low)))))
+        if high < universe:
+            bounds.append(Function("less", (expression, Literal(high, str(high)))))
+        for bound in bounds:
+            self.filters.append(own.condition(bound))
+            scan.conditions.append((bound, own))
+
+    # ARRAY JOIN -------------------------------------------------------------------------------------------------------
+
+    def _array_join(self, node: ArrayJoin) -> str:
+        inner = self.compile(node.source)
+        number = self.query.next_number()
+        columns: list[tuple[str, DataType]] = []
+        texts: list[str] = []
+        first = ""
+        for item in node.expressions:
+            expression = item.expression if isinstance(item, Alias) else item
+            name = column_name(item)
+            value = self.rows.compile(expression).plain
+            type_ = strip_nullable(value.type)
+            sql = value.sql
+            if isinstance(type_, MapType):
+                sql, type_ = f"map_entries({sql})", ArrayType(TupleType((("keys", type_.key), ("values", type_.value))))
+            if not isinstance(type_, ArrayType):
+                raise UserError("TYPE_MISMATCH", f"ARRAY JOIN requires an array argument, {name} is {value.type}")
+            if first:
+                sql = (
+                    f"(CASE WHEN len({sql}) = len({first}) THEN {sql} "
+                    f"ELSE error('pando:190:Sizes of ARRAY-JOIN-ed arrays do not match') END)"
+                )
+            first = first or sql
+            if node.left:
+                sql = f"(CASE WHEN len({sql}) = 0 THEN [{default_sql(type_.inner)}] ELSE {sql} END)"
+            texts.append(f"unnest({sql}) AS {column_sql(number, name)}")
+            self._shadow(item, expression, number, name, type_.inner)
+            if isinstance(item, Alias) or not isinstance(expression, Identifier):
+                columns.append((name, type_.inner))
+        if columns:
+            source = self.add_source("", columns, number)
+            for column in source.columns.values():
+                column.hidden = True
+        self.rows.compiled.clear()
+        return f"(SELECT *, {', '.join(texts)} FROM {inner})"
+
+    def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
+        """``ARRAY JOIN arr`` without an alias: from now on ``arr`` is the element."""
+        if isinstance(item, Alias):
+            return
+        if isinstance(expression, Identifier):
+            found = self.scope.find_column(expression.parts)
+            if found is not None:
+                source, column, _ = found
+                source.columns[column.name] = SourceColumn(
+                    column.name,
+                    inner,
+                    column_sql(number, name),
+                )
+
+
+def _peek_parts(relation: PartsRelation) -> list[Part]:
+    snapshot = relation.snapshot()
+    try:
+        return list(snapshot.parts)
+    finally:
+        snapshot.release()

@@ -1,0 +1,223 @@
+"""JOIN in all of ClickHouse's kinds and strictnesses, as DuckDB joins.
+
+An outer join gives defaults, not NULLs (``join_use_nulls = 0``): columns of the side that may lack a row are marked
+*filled* and every reference to them puts the default in. ANY and SEMI keep one row for each key by DISTINCT ON the
+key."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import make_nullable
+from sql.compile.compiling import FromCompiling
+from sql.compile.scope import Source
+from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
+from sql.grammar.tokens import not_implemented
+from sql.typing.casts import convert
+from sql.typing.defaults import default_sql
+from sql.typing.inference import supertype
+from sql.typing.typed import Typed
+
+_INEQUALITIES = frozenset({"less", "lessOrEquals", "greater", "greaterOrEquals"})
+
+
+def compile_join(clause: FromCompiling, node: Join) -> str:
+    left_sql = clause.compile(node.left)
+    left = list(clause.scope.sources)
+    right_sql = clause.compile(node.right)
+    right = clause.scope.sources[len(left) :]
+    if node.kind == "CROSS" or (node.on is None and not node.using):
+        return f"{left_sql} CROSS JOIN {right_sql}"
+    sides = _Sides(clause, left, right)
+    if node.using:
+        sides.use(node.using, asof=node.strictness == "ASOF")
+    else:
+        sides.split(node.on)
+    text = _JOINS[node.strictness](node, sides, left_sql, right_sql)
+    _mark_filled(clause, node, left, right)
+    if node.using:
+        sides.merge_using(node)
+    return text
+
+
+class _Sides:
+    """The condition of a join, split: equalities between the sides and everything else."""
+
+    def __init__(self, clause: FromCompiling, left: list[Source], right: list[Source]) -> None:
+        self.clause = clause
+        self.left = left
+        self.right = right
+        self.keys: list[tuple[str, str]] = []
+        self.other: list[str] = []
+        self.right_only: list[str] = []
+        self.left_only: list[str] = []
+        self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
+
+    def split(self, on: Node | None) -> None:
+        for term in conjuncts(on):
+            side = self._side(term)
+            pair = self._equality(term)
+            if pair is not None:
+                self.keys.append(pair)
+            elif side == "left":
+                self.left_only.append(self.clause.rows.condition(term))
+            elif side == "right":
+                self.right_only.append(self.clause.rows.condition(term))
+            else:
+                self.other.append(self.clause.rows.condition(term))
+
+    def _equality(self, term: Node) -> tuple[str, str] | None:
+        if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
+            return None
+        first, second = term.args
+        sides = self._side(first), self._side(second)
+        if sides == ("right", "left"):
+            first, second = second, first
+        elif sides != ("left", "right"):
+            return None
+        return self._converted(self.clause.rows.compile(first).plain, self.clause.rows.compile(second).plain)
+
+    def _converted(self, left: Typed, right: Typed) -> tuple[str, str]:
+        common = supertype([left.type, right.type])
+        zone = self.clause.query.environment.zone
+        return convert(left, common, zone), convert(right, common, zone)
+
+    def _side(self, node: Node) -> str:
+        """Which side's columns an expression reads: left, right, both, or "" for none."""
+        sides: set[str] = set()
+        for part in walk(node):
+            if isinstance(part, Subquery):
+                return "both"
+            if isinstance(part, Identifier):
+                target = self.clause.scope.aliases.get(part.parts[0])
+                found = self.clause.scope.find_column(part.parts)
+                if found is not None:
+                    sides.add("left" if found[0] in self.left else "right")
+                elif target is not None:
+                    sides.add(self._side(target))
+        sides.discard("")
+        return "both" if len(sides) > 1 else (sides.pop() if sides else "")
+
+    def use(self, names: tuple[str, ...], *, asof: bool) -> None:
+        for position, name in enumerate(names):
+            first = _one_column(self.left, name, "left")
+            second = _one_column(self.right, name, "right")
+            first.used[name] = second.used[name] = None
+            a, b = first.columns[name].typed, second.columns[name].typed
+            left, right = self._converted(a, b)
+            if asof and position == len(names) - 1:
+                self.other.append(f"{left} >= {right}")
+            else:
+                self.keys.append((left, right))
+            self._using.append((first, second, name, a, b))
+
+    def merge_using(self, node: Join) -> None:
+        """The one visible column of USING: the left one, or where only the right row exists, the right one."""
+        zone = self.clause.query.environment.zone
+        for first, second, name, a, b in self._using:
+            column = first.columns[name]
+            second.columns[name].hidden = True
+            common = supertype([a.type, b.type])
+            left, right = convert(a, common, zone), convert(b, common, zone)
+            if node.kind == "FULL":
+                column.sql, column.filled = f"coalesce({left}, {right})", False
+            elif node.kind == "RIGHT":
+                column.sql, column.filled = right, False
+            else:
+                column.sql = left
+            column.type = common
+
+    @property
+    def condition(self) -> str:
+        terms = [f"{left} = {right}" for left, right in self.keys]
+        return " AND ".join([*terms, *self.left_only, *self.right_only, *self.other]) or "true"
+
+    def need_keys(self, what: str) -> None:
+        if not self.keys or self.other:
+            raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
+
+
+def _one_column(sources: list[Source], name: str, side: str) -> Source:
+    for source in sources:
+        if name in source.columns and not source.columns[name].hidden:
+            return source
+    raise UserError("UNKNOWN_IDENTIFIER", f"JOIN USING identifier '{name}' is not a column of the {side} side")
+
+
+def _all(node: Join, sides: _Sides, left: str, right: str) -> str:
+    return f"({left} {node.kind} JOIN {right} ON {sides.condition})"
+
+
+def _any(node: Join, sides: _Sides, left: str, right: str) -> str:
+    sides.need_keys("ANY")
+    if node.kind == "FULL":
+        raise not_implemented("ANY FULL JOIN")
+    if node.kind in ("LEFT", "INNER"):
+        right = _one_per_key(right, [key for _, key in sides.keys], sides.right_only)
+    if node.kind in ("RIGHT", "INNER"):
+        left = _one_per_key(left, [key for key, _ in sides.keys], sides.left_only)
+    return _all(node, sides, left, right)
+
+
+def _one_per_key(sql: str, keys: list[str], filters: list[str]) -> str:
+    where = f" WHERE {' AND '.join(filters)}" if filters else ""
+    return f"(SELECT DISTINCT ON ({', '.join(keys)}) * FROM {sql}{where})"
+
+
+def _semi(node: Join, sides: _Sides, left: str, right: str) -> str:
+    sides.need_keys("SEMI")
+    if node.kind == "LEFT":
+        right = _one_per_key(right, [key for _, key in sides.keys], sides.right_only)
+    else:
+        left = _one_per_key(left, [key for key, _ in sides.keys], sides.left_only)
+    return f"({left} INNER JOIN {right} ON {sides.condition})"
+
+
+def _anti(node: Join, sides: _Sides, left: str, right: str) -> str:
+    lost = sides.right if node.kind == "LEFT" else sides.left
+    text = (
+        f"({left} ANTI JOIN {right} ON {sides.condition})"
+        if node.kind == "LEFT"
+        else f"({right} ANTI JOIN {left} ON {sides.condition})"
+    )
+    for source in lost:  # the rows of this side do not exist: its columns are their types' defaults
+        for column in source.columns.values():
+            column.sql, column.filled = default_sql(column.type), False
+    return text
+
+
+def _asof(node: Join, sides: _Sides, left: str, right: str) -> str:
+    if node.kind not in ("LEFT", "INNER"):
+        raise not_implemented(f"ASOF {node.kind} JOIN")
+    if len(sides.other) != 1:
+        raise UserError(
+            "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
+        )
+    return f"({left} ASOF {'LEFT ' if node.kind == 'LEFT' else ''}JOIN {right} ON {sides.condition})"
+
+
+_JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
+
+
+def _mark_filled(clause: FromCompiling, node: Join, left: list[Source], right: list[Source]) -> None:
+    missing = {"LEFT": right, "RIGHT": left, "FULL": [*left, *right]}.get(node.kind, [])
+    if node.strictness == "ANTI":
+        for source in right if node.kind == "LEFT" else left:
+            source.prunable = False
+        return
+    if node.strictness in ("SEMI", "ASOF", "ANY") and node.kind != "INNER":
+        missing = right if node.kind == "LEFT" else left
+    if node.strictness in ("ASOF", "ANY"):  # fewer candidates would change which row is kept
+        for source in [*left, *right]:
+            source.prunable = source.prunable and source in left and node.kind == "LEFT"
+    if node.strictness == "SEMI":
+        for source in missing:
+            source.prunable = False
+        return
+    use_nulls = clause.query.settings.join_use_nulls
+    for source in missing:
+        source.prunable = False
+        for column in source.columns.values():
+            if use_nulls:
+                column.type = make_nullable(column.type)
+            else:
+                column.filled = True

@@ -1,0 +1,32 @@
+"""``DATE_ADD(DAY, 3, d)`` is ``d + toIntervalDay(3)``, and so are its other spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sql.grammar.syntax_tree import Function, Literal, Node, Query, transform
+from sql.grammar.units import normalized_unit
+
+_SIGNS = {
+    "dateadd": "plus", "date_add": "plus", "timestampadd": "plus", "timestamp_add": "plus",
+    "datesub": "minus", "date_sub": "minus", "timestampsub": "minus", "timestamp_sub": "minus",
+}  # fmt: skip
+
+
+def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    result = transform(query, change)
+    assert isinstance(result, Query)
+    return result
+
+
+def change(node: Node) -> Node:
+    if not isinstance(node, Function) or node.name.lower() not in _SIGNS:
+        return node
+    operator = _SIGNS[node.name.lower()]
+    if len(node.args) == 2:
+        return Function(operator, node.args)
+    if len(node.args) == 3 and isinstance(node.args[0], Literal) and isinstance(node.args[0].value, str):
+        unit = normalized_unit(node.args[0].value)
+        if unit is not None:
+            return Function(operator, (node.args[2], Function(f"toInterval{unit}", (node.args[1],))))
+    return node

@@ -1,0 +1,22 @@
+"""Rewrites of the tree before names are resolved: one a module, run in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sql.compile.passes import date_calls, parameters, quantified, tuple_keys
+from sql.grammar.syntax_tree import Query
+
+PASSES: tuple[Callable[[Query, Mapping[str, str]], Query], ...] = (
+    parameters.rewrite,
+    quantified.rewrite,
+    date_calls.rewrite,
+    tuple_keys.rewrite,
+)
+
+
+def rewrite(query: Query, given: Mapping[str, str]) -> Query:
+    """The query after all passes. ``given`` are the values of query parameters."""
+    for step in PASSES:
+        query = step(query, given)
+    return query

@@ -1,0 +1,100 @@
+"""From the tree of a query to one DuckDB statement with typed columns, and the scans that feed it.
+
+A SELECT becomes up to four nested stages, each only if needed: rows (FROM, array joins, WHERE), groups (GROUP BY),
+result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT). Columns of the result are ``c0, c1,
+…``. The text of a scan is the placeholder ``<scan n>`` until all columns that are read are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from parts.errors import UserError
+from parts.types import DataType
+from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.scope import Scope, Surroundings
+from sql.compile.select import SelectCompiler
+from sql.compile.short_strings import ShortStrings
+from sql.functions.registry import Environment
+from sql.grammar.limits import Guard
+from sql.grammar.syntax_tree import Query, Select, Union
+from sql.relation import RelationCatalog
+from sql.settings.session import DEFAULT_SETTINGS, Settings
+from sql.typing.casts import convert
+from sql.typing.inference import supertype
+from sql.typing.typed import Typed
+
+
+class QueryCompiler:
+    """Compiles one statement. Not thread-safe; made anew for every statement."""
+
+    def __init__(
+        self,
+        catalog: RelationCatalog,
+        environment: Environment,
+        default_database: str = "default",
+        settings: Settings = DEFAULT_SETTINGS,
+        guard: Guard | None = None,
+        *,
+        constant: Callable[[Typed], object],
+    ) -> None:
+        """``constant`` computes the Python value of a constant expression."""
+        self.catalog = catalog
+        self.environment = environment
+        self.database = default_database
+        self.settings = settings
+        self.guard = guard if guard is not None else Guard()
+        self.constant = constant
+        self.scans: list[Scan] = []
+        self.short_strings = ShortStrings()
+        self.outermost: Select | None = None
+        """The SELECT that may use codes of short strings."""
+        self._number = 0
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def nested(self, query: Query, outer: Surroundings | None) -> CompiledQuery:
+        """A subquery of an expression, which may use names of the query around it."""
+        return self.compile(query, outer)
+
+    def compile(self, query: Query, outer: Surroundings | None = None, scope: Scope | None = None) -> CompiledQuery:
+        """``scope`` gives the common tables visible to the query, ``outer`` the names it may be correlated with."""
+        if isinstance(query, Union):
+            return self._union(query, outer, scope)
+        assert isinstance(query, Select)
+        return SelectCompiler(self, query, outer, scope).compile()
+
+    def _union(self, union: Union, outer: Surroundings | None, scope: Scope | None) -> CompiledQuery:
+        branches = [self.compile(query, outer, scope) for query in union.queries]
+        width = len(branches[0].columns)
+        for branch in branches[1:]:
+            if len(branch.columns) != width:
+                raise UserError(
+                    "UNION_ALL_RESULT_STRUCTURES_MISMATCH",
+                    f"The queries of a UNION have different numbers of columns: {width} and {len(branch.columns)}",
+                )
+        types = [supertype(branch.columns[position][1] for branch in branches) for position in range(width)]
+        texts = [_as_types(branch, types, self.environment.zone) for branch in branches]
+        sql = texts[0]
+        for operator, text in zip(union.operators, texts[1:], strict=True):
+            sql = f"({sql}) {_SET_OPERATORS[operator]} ({text})"
+        names = [name for name, _ in branches[0].columns]
+        return CompiledQuery(sql, tuple(zip(names, types, strict=True)))
+
+
+_SET_OPERATORS = {
+    "UNION ALL": "UNION ALL", "UNION DISTINCT": "UNION", "INTERSECT": "INTERSECT ALL",
+    "INTERSECT DISTINCT": "INTERSECT",
+    "INTERSECT ALL": "INTERSECT ALL", "EXCEPT": "EXCEPT ALL", "EXCEPT DISTINCT": "EXCEPT", "EXCEPT ALL": "EXCEPT ALL",
+}  # fmt: skip
+
+
+def _as_types(branch: CompiledQuery, types: list[DataType], zone: str) -> str:
+    if all(have == want for (_, have), want in zip(branch.columns, types, strict=True)):
+        return branch.sql
+    columns = ", ".join(
+        f"{convert(Typed(f'c{position}', have), want, zone)} AS c{position}"
+        for position, ((_, have), want) in enumerate(zip(branch.columns, types, strict=True))
+    )
+    return f"SELECT {columns} FROM ({branch.sql})"

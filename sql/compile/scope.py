@@ -1,0 +1,146 @@
+"""What names mean inside one SELECT: the columns of its FROM, its aliases, its lambdas, and the query around it.
+
+Every source of rows (a table, a subquery, an array join) has a number unique in the whole statement, and its column
+``c`` is called ``"<number>.c"`` in the DuckDB text. So a reference needs no qualifier, is never ambiguous, and
+survives being wrapped into further subqueries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from parts.errors import UserError
+from parts.schema import Column as TableColumn
+from parts.schema import TableSchema
+from parts.types import DataType
+from sql.functions.registry import Environment
+from sql.grammar.syntax_tree import Alias, CommonTable, Node, walk
+from sql.relation import ArrowRelation, PartsRelation
+from sql.typing.defaults import default_sql
+from sql.typing.typed import Typed, quoted
+
+VIRTUAL_COLUMNS = ("_part", "_partition_id")
+
+
+@dataclass(slots=True)
+class SourceColumn:
+    """``filled``: an outer join may lack the row, and then the column has its type's default."""
+
+    name: str
+    type: DataType
+    sql: str
+    definition: TableColumn | None = None
+    """Of a table's column: an ALIAS has an expression instead of data."""
+    filled: bool = False
+    hidden: bool = False
+    """Not part of ``*``: MATERIALIZED, ALIAS and virtual columns, and the right side's copy of a USING column."""
+
+    @property
+    def typed(self) -> Typed:
+        if self.filled and not self.type.is_nullable:
+            return Typed(f"coalesce({self.sql}, {default_sql(self.type)})", self.type)
+        return Typed(self.sql, self.type)
+
+
+@dataclass(slots=True)
+class Source:
+    """One entry of FROM. ``used`` collects the columns that the query reads."""
+
+    number: int
+    alias: str
+    columns: dict[str, SourceColumn]
+    database: str | None = None
+    table: str = ""
+    relation: PartsRelation | ArrowRelation | None = None
+    used: dict[str, None] = field(default_factory=dict)
+    prunable: bool = True
+    """Whether WHERE may drop rows of this source before the joins."""
+    sample: tuple[str, str] = ("", "")
+
+    def answers_to(self, qualifier: Sequence[str]) -> bool:
+        if len(qualifier) == 1:
+            return qualifier[0] == (self.alias or self.table)
+        return not self.alias and tuple(qualifier) == (self.database, self.table)
+
+
+def column_sql(number: int, name: str) -> str:
+    return quoted(f"{number}.{name}")
+
+
+def table_source(schema: TableSchema) -> Source:
+    """The columns of one table alone, as source 0."""
+    columns = {
+        column.name: SourceColumn(column.name, column.type, column_sql(0, column.name), column)
+        for column in schema.columns
+    }
+    return Source(0, "", columns)
+
+
+class Surroundings(Protocol):
+    """What is known where an expression stands."""
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def environment(self) -> Environment: ...
+
+    def resolve(self, parts: tuple[str, ...]) -> Typed | None:
+        """What a name means, ``None`` when it means nothing."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names of one SELECT. ``outer`` is the query around it; ``correlated`` once a name came from there."""
+
+    sources: list[Source] = field(default_factory=list)
+    aliases: dict[str, Node] = field(default_factory=dict)
+    common_tables: dict[str, tuple[CommonTable, Scope]] = field(default_factory=dict)
+    outer: Surroundings | None = None
+    correlated: bool = False
+    inherited: dict[str, Node] = field(default_factory=dict)
+    """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""
+
+    def find_column(self, parts: tuple[str, ...]) -> tuple[Source, SourceColumn, tuple[str, ...]] | None:
+        """The column a name means and the rest of the name (a tuple path). The first of several sources counts."""
+        for split in range(len(parts) - 1, -1, -1):
+            qualifier, name, rest = parts[:split], parts[split], parts[split + 1 :]
+            if split > 2:
+                continue
+            found = [
+                (source, source.columns[name])
+                for source in self.sources
+                if name in source.columns and (not qualifier or source.answers_to(qualifier))
+            ]
+            visible = [pair for pair in found if not pair[1].hidden or qualifier] or found
+            if visible:
+                return (*visible[0], rest)
+        dotted = ".".join(parts)
+        if len(parts) > 1:
+            for source in self.sources:
+                if dotted in source.columns:
+                    return source, source.columns[dotted], ()
+        return None
+
+    def find_common_table(self, name: str) -> tuple[CommonTable, Scope] | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.common_tables:
+                return scope.common_tables[name]
+            scope = scope.outer.scope if scope.outer is not None else None
+        return None
+
+
+def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
+    """All ``expression AS name`` of these trees, not looking into subqueries."""
+    aliases: dict[str, Node] = {}
+    for root in nodes:
+        for node in walk(root, into_queries=False):
+            if isinstance(node, Alias):
+                known = aliases.setdefault(node.name, node.expression)
+                if known != node.expression:
+                    raise UserError(
+                        "MULTIPLE_EXPRESSIONS_FOR_ALIAS", f"Different expressions with the same alias {node.name}"
+                    )
+    return aliases

@@ -1,0 +1,224 @@
+"""``x IN set``: a list of constants, an array, a table, a subquery; for one value or a tuple of values.
+
+NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.errors import UserError
+from parts.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LowCardinalityType,
+    NothingType,
+    StringType,
+    TupleType,
+    make_nullable,
+    strip_nullable,
+)
+from sql.compile.compiling import Compiling
+from sql.compile.literal_lists import is_written, member_column, members, scan
+from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
+from sql.typing.casts import cast_to, convert
+from sql.typing.constant_text import check_constant_text, constant_text_as
+from sql.typing.inference import is_date_or_time, is_number, is_string, supertype
+from sql.typing.typed import INT64, UINT8, Typed, literal
+
+
+def compile_in(compiler: Compiling, node: Function) -> Typed:
+    if len(node.args) != 2:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "IN takes a value and a set")
+    negated = node.name in ("notIn", "globalNotIn")
+    left = compiler.compile(node.args[0]).plain
+    if isinstance(strip_nullable(left.type), NothingType):
+        return literal(None)
+    text = _membership(compiler, left, node.args[1])
+    if negated:
+        text = f"(NOT {text})"
+    type_: DataType = make_nullable(UINT8) if left.type.is_nullable else UINT8
+    if isinstance(left.type, LowCardinalityType):
+        type_ = LowCardinalityType(type_)
+    return Typed(text, type_, is_condition=True)
+
+
+def _membership(compiler: Compiling, left: Typed, right: Node) -> str:
+    if isinstance(right, Alias):
+        right = right.expression
+    if isinstance(right, Identifier):
+        named = _named_set(compiler, right)
+        if named is not None:
+            right = named
+    if isinstance(right, Subquery):
+        return _in_subquery(compiler, left, right)
+    if isinstance(right, LiteralList) and right.is_of_tuples:
+        among = _in_tuples(compiler, left, right)
+        if among is not None:
+            return among
+        right = Function("tuple", members(right))
+    if isinstance(right, LiteralList):
+        if not isinstance(strip_nullable(left.type), TupleType) and not is_written(compiler, right):
+            return _in_column(compiler, left, right)
+        right = Function("array" if right.is_array else "tuple", members(right))
+    values = _listed(compiler, left, right)
+    if isinstance(values, str):
+        return values
+    tests = [text for text in (_comparable(compiler, left, value) for value in values) if text is not None]
+    if not tests:
+        return f"(CASE WHEN {left.sql} IS NULL THEN NULL ELSE false END)" if left.type.is_nullable else "false"
+    return f"({left.sql} IN ({', '.join(tests)}))"
+
+
+def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> str:
+    """Among so many values that they are a table of their own."""
+    member, table = member_column(compiler, right)
+    if is_string(member.type) and not is_string(strip_nullable(left.type)):
+        for value in right.values:
+            compiler.guard.step()
+            check_constant_text(value.as_py(), left.type)
+    tested = _comparable(compiler, left, member)
+    return f"({left.sql} IN (SELECT {tested} FROM {table}))"
+
+
+def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> str | None:
+    """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
+    bare = strip_nullable(left.type)
+    columns = right.values.flatten()
+    if compiler.query is None or compiler.names.lambdas or not isinstance(bare, TupleType):
+        return None
+    if len(bare.elements) != len(columns):
+        return None
+    rows = pa.table(columns, names=[str(position) for position in range(len(columns))])
+    types: list[DataType] = []
+    for name, (_, element) in zip(rows.column_names, bare.elements, strict=True):
+        goal, column = strip_nullable(element), rows[name]
+        is_text = pa.types.is_string(column.type)
+        if isinstance(goal, IntegerType) and not is_text:  # what the type cannot hold is equal to none of its values
+            low, high = max(goal.minimum, INT64.minimum), min(goal.maximum, INT64.maximum)
+            rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+            types.append(goal)
+        elif is_text and isinstance(goal, StringType):
+            types.append(goal)
+        else:
+            return None
+    type_ = TupleType(tuple((None, given) for given in types))
+    fields = list(type_.arrow)
+    arrays = [column.combine_chunks().cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]
+    name, table = scan(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
+    return f"({left.sql} IN (SELECT {_comparable(compiler, left, Typed(name, type_))} FROM {table}))"
+
+
+def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
+    """The expression of an alias, or a query of all columns of a table."""
+    if len(right.parts) == 1 and right.parts[0] in compiler.scope.aliases:
+        return compiler.scope.aliases[right.parts[0]]
+    if compiler.resolve(right.parts) is not None:
+        return None
+    table = NamedTable(right.parts[0] if len(right.parts) > 1 else None, right.parts[-1])
+    return Subquery(Select((Star(),), source=table))
+
+
+def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | str:
+    """The members of the set written in place; or, for an array, the whole test."""
+    is_tuple = isinstance(strip_nullable(left.type), TupleType)
+    if isinstance(right, Function) and right.name == "tuple":
+        members = [compiler.compile(arg) for arg in right.args]
+        # (a, b) IN (1, 2): the one tuple itself.
+        if is_tuple and members and not any(isinstance(member.type, TupleType) for member in members):
+            return [compiler.compile(right)]
+        return members
+    value = compiler.compile(right)
+    if isinstance(value.type, ArrayType):
+        if value.elements is not None:
+            return list(value.elements)
+        element = supertype([strip_nullable(left.type), strip_nullable(value.type.inner)])
+        return f"list_contains({convert(value, ArrayType(element))}, {convert(left, element)})"
+    if isinstance(value.type, TupleType) and not is_tuple and value.elements is not None:
+        return list(value.elements)
+    return [value]
+
+
+def _comparable(compiler: Compiling, left: Typed, member: Typed) -> str | None:
+    """A member converted so that DuckDB compares it with the left side; ``None`` if it can never be equal."""
+    goal, source = strip_nullable(left.type), strip_nullable(member.type)
+    if isinstance(source, NothingType):
+        return None
+    zone = compiler.environment.zone
+    if goal == source or (is_number(goal) and is_number(source)):
+        return member.number
+    if isinstance(goal, TupleType) and isinstance(source, TupleType):
+        if len(goal.elements) != len(source.elements):
+            raise UserError(
+                "TYPE_MISMATCH", f"Tuples of different sizes in IN: {left.type} on the left, {member.type} in the set"
+            )
+        if any(map(_is_outside, member.elements or (), (type_ for _, type_ in goal.elements))):
+            return None
+        return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
+    if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
+        return convert(member, goal, zone)
+    if is_string(source):
+        return constant_text_as(member, goal, zone)
+    if is_date_or_time(goal) and is_date_or_time(source):
+        return _cast(member, goal, zone)
+    raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
+
+
+def _is_outside(member: Typed, type_: DataType) -> bool:
+    """Whether the member is a number that no value of the type is equal to."""
+    goal = strip_nullable(type_)
+    if not isinstance(goal, IntegerType) or not isinstance(member.value, int):
+        return False
+    return not goal.minimum <= member.value <= goal.maximum
+
+
+def _convertible(goal: TupleType, source: TupleType) -> bool:
+    return all(
+        strip_nullable(a) == strip_nullable(b) or (is_number(a) and is_number(b))
+        for (_, a), (_, b) in zip(goal.elements, source.elements, strict=True)
+    )
+
+
+def _cast(value: Typed, goal: DataType, zone: str) -> str:
+    return cast_to(value, goal, zone)
+
+
+def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> str:
+    compiled = compiler.need_query().nested(right.query, compiler)
+    types = [type_ for _, type_ in compiled.columns]
+    zone = compiler.environment.zone
+    bare = strip_nullable(left.type)
+    parts = list(left.elements) if left.elements is not None and len(types) > 1 else None
+    if parts is None and len(types) > 1:
+        if not isinstance(bare, TupleType) or len(bare.elements) != len(types):
+            raise UserError(
+                "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side is {left.type}"
+            )
+        parts = [
+            Typed(f"struct_extract({left.sql}, '{name or position}')", inner)
+            for position, (name, inner) in enumerate(bare.elements, 1)
+        ]
+    lefts = parts or [left]
+    if len(lefts) != len(types):
+        raise UserError(
+            "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side has {len(lefts)}"
+        )
+    goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
+    columns = [
+        convert(Typed(f"c{position}", type_), goal, zone)
+        for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
+    ]
+    values = [convert(part.plain, goal, zone) for part, goal in zip(lefts, goals, strict=True)]
+    known = " AND ".join(f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable)
+    inner = f"SELECT {', '.join(columns)} FROM ({compiled.sql})" + (f" WHERE {known}" if known else "")
+    tested = values[0] if len(values) == 1 else f"({', '.join(values)})"
+    return f"({tested} IN ({inner}))"
+
+
+def _common(left: DataType, right: DataType) -> DataType:
+    a, b = strip_nullable(left), strip_nullable(right)
+    if is_string(b) and not is_string(a):
+        return a
+    return supertype([a, b])

@@ -1,0 +1,94 @@
+"""Table functions of FROM: numbers, zeros, generateSeries, values."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import parse_type
+from sql.compile.compiled_query import CompiledQuery
+from sql.compile.compiling import FromCompiling
+from sql.compile.constant_number import constant_number
+from sql.grammar.syntax_tree import TableFunction
+from sql.typing.casts import cast_to
+from sql.typing.inference import supertype
+from sql.typing.typed import UINT8, UINT64, quoted
+
+_ENDLESS = 9_223_372_036_854_775_807
+
+
+def compile_table_function(clause: FromCompiling, node: TableFunction) -> str:
+    build = _FUNCTIONS.get(node.name)
+    if build is None:
+        raise UserError(
+            "UNKNOWN_FUNCTION", f"Unknown table function {node.name} (known: {', '.join(sorted(_FUNCTIONS))})"
+        )
+    return build(clause, node)
+
+
+def _numbers(clause: FromCompiling, node: TableFunction) -> str:
+    counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
+    if len(counts) > 3:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "numbers takes at most (offset, count, step)")
+    start, step = (counts[0], counts[2] if len(counts) > 2 else 1) if len(counts) > 1 else (0, 1)
+    end = _ENDLESS if not counts else (counts[0] if len(counts) == 1 else start + counts[1])
+    return _range(clause, node, "number", start, end, step)
+
+
+def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> str:
+    source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
+    name = quoted(f"{source.number}.{column}")
+    return f"(SELECT CAST(range AS UBIGINT) AS {name} FROM range({start}, {end}, {step}))"
+
+
+def _series(clause: FromCompiling, node: TableFunction) -> str:
+    if len(node.args) not in (2, 3):
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes (start, stop[, step])")
+    counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
+    return _range(clause, node, "generate_series", counts[0], counts[1] + 1, counts[2] if len(counts) > 2 else 1)
+
+
+def _zeros(clause: FromCompiling, node: TableFunction) -> str:
+    count = constant_number(node.args[0], clause.rows, "Argument of zeros") if node.args else _ENDLESS
+    source = clause.add_source(node.alias, [("zero", UINT8)])
+    return f"(SELECT CAST(0 AS UTINYINT) AS {quoted(f'{source.number}.zero')} FROM range({count}))"
+
+
+def _check_width(width: int, wanted: int) -> None:
+    if width != wanted:
+        raise UserError("BAD_ARGUMENTS", f"A row of values has {width} columns, the structure {wanted}")
+
+
+def _values(clause: FromCompiling, node: TableFunction) -> str:
+    rows = [clause.rows.compile(arg) for arg in node.args]
+    if not rows:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")
+    columns: list[tuple[str, object]]
+    if isinstance(rows[0].value, str):
+        parsed = parse_type(f"Tuple({rows.pop(0).value})")
+        columns = [(name or f"c{position}", type_) for position, (name, type_) in enumerate(parsed.elements, 1)]  # type: ignore[attr-defined]
+    else:
+        width = len(rows[0].elements or (rows[0],))
+        parts = [row.elements or (row,) for row in rows]
+        for part in parts:
+            _check_width(len(part), width)
+        columns = [(f"c{i + 1}", supertype(part[i].type for part in parts)) for i in range(width)]
+    if not rows:
+        raise UserError("BAD_ARGUMENTS", "values needs at least one row")
+    lines = []
+    for row in rows:
+        cells = row.elements if row.elements is not None and len(columns) > 1 else (row,)
+        _check_width(len(cells), len(columns))
+        zone = clause.query.environment.zone
+        texts = [cast_to(cell, type_, zone) for cell, (_, type_) in zip(cells, columns, strict=True)]  # type: ignore[arg-type]
+        lines.append(f"({', '.join(texts)})")
+    compiled = CompiledQuery(f"VALUES {', '.join(lines)}", tuple(columns))  # type: ignore[arg-type]
+    return clause.derived(compiled, node.alias)
+
+
+_FUNCTIONS = {
+    "numbers": _numbers,
+    "numbers_mt": _numbers,
+    "zeros": _zeros,
+    "generateSeries": _series,
+    "generate_series": _series,
+    "values": _values,
+}

@@ -1,0 +1,213 @@
+"""From a CREATE TABLE to the description of its parts, with every rule of the MergeTree engines checked.
+
+The path of a definition: :func:`modernize` (the deprecated engine arguments become clauses) →
+:func:`build_description` (types, keys, settings) → ``render.render_create`` (the text kept on disk). Replicated engines
+take two arguments more, which ``engine.replica_location`` resolves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from parts.errors import UserError
+from parts.safe_names import check_identifier
+from parts.schema import Column, Key, TableDescription, TableSchema
+from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
+from sql.definitions.defaults import with_compiled_defaults
+from sql.definitions.engine import check_engine, modernize
+from sql.formats.cast_arrays import cast_array
+from sql.formats.options import BadValueError, FormatOptions
+from sql.grammar.statements import ColumnClause, CreateTable
+from sql.grammar.tokens import not_implemented
+from sql.run.block_expressions import compile_expressions, compile_key
+from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
+
+if TYPE_CHECKING:
+    from sql.run.block_expressions import CompiledExpression
+
+
+def build_description(create: CreateTable, *, default_settings: MergeTreeSettings | None = None) -> TableDescription:
+    """The description of the table's parts.
+
+    ``create`` must have its columns (AS table and AS SELECT are resolved by the caller). ``default_settings`` are the
+    server's; the SETTINGS of the statement go over them.
+
+    Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
+    engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
+    """
+    create = modernize(create)
+    check_engine(create)
+    schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns))))
+    if not any(column.is_stored for column in schema.columns):
+        raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
+    settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
+    sorting_key = _sorting_key(create, schema)
+    return TableDescription(
+        schema=schema,
+        sorting_key=sorting_key,
+        primary_key=_primary_key(create, schema, sorting_key),
+        partition_key=_checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", create),
+        sampling_key=_sampling_key(create, schema, sorting_key),
+        settings=settings,
+    )
+
+
+# Columns --------------------------------------------------------------------------------------------------------------
+
+
+def build_columns(clauses: Sequence[ColumnClause]) -> list[Column]:
+    """Columns with their types; a type left out is the type of the default expression."""
+    types = {clause.name: parse_type(clause.type) for clause in clauses if clause.type}
+    inferred = _infer_types(clauses, types)
+    columns = []
+    for clause in clauses:
+        check_identifier("column", clause.name)
+        type_ = inferred[clause.name]
+        if isinstance(type_, NothingType):
+            raise UserError("BAD_ARGUMENTS", f"Column {clause.name!r} would have type Nothing; name its type")
+        if clause.codec:
+            _check_codec(clause, type_)
+        columns.append(
+            Column(
+                clause.name, type_, clause.codec, clause.default_kind, clause.default_expression.strip(), clause.comment
+            )
+        )
+    return columns
+
+
+def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) -> dict[str, DataType]:
+    """The types of all columns. Every default expression is compiled, so that an unknown name is found at CREATE.
+
+    A default may read columns whose own type is inferred: rounds run until one adds nothing.
+    """
+    types = dict(known)
+    pending = [clause for clause in clauses if clause.default_kind]
+    if not pending:
+        return types
+    for _ in range(len(pending) + 1):
+        progress: list[ColumnClause] = []
+        error: UserError | None = None
+        schema = TableSchema(tuple(Column(name, type_) for name, type_ in types.items()))
+        for clause in pending:
+            try:
+                (compiled,) = compile_expressions([clause.default_expression], schema)
+            except UserError as failure:
+                error = failure
+                continue
+            _check_constant(clause.name, compiled, types.get(clause.name))
+            types.setdefault(clause.name, compiled.type)
+            progress.append(clause)
+        pending = [clause for clause in pending if clause not in progress]
+        if not pending:
+            return types
+        if not progress and error is not None:
+            raise UserError(error.name, f"{error.message} (in the default of column {pending[0].name!r})")
+    return types
+
+
+def _check_constant(name: str, default: CompiledExpression, type_: DataType | None) -> None:
+    """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
+    if type_ is None or isinstance(type_, NothingType) or default.columns:
+        return
+    values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
+    try:
+        cast_array(values, default.type, type_, FormatOptions())
+    except BadValueError as error:
+        raise UserError(error.name, f"{error.detail} (in the default of column {name!r})") from None
+
+
+def _check_codec(clause: ColumnClause, type_: DataType) -> None:
+    if clause.default_kind == "ALIAS":
+        raise UserError("BAD_ARGUMENTS", f"Column {clause.name!r} is an ALIAS: it is not stored and can have no CODEC")
+    from parts.codecs import parse_codec
+
+    parse_codec(clause.codec, type_)
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+def _compile(text: str, schema: TableSchema, clause: str) -> Key:
+    try:
+        return compile_key(text, schema.stored)  # a key cannot read ALIAS columns
+    except UserError as error:
+        raise UserError(error.name, f"{error.message} (in {clause} {text})") from error
+
+
+def _sorting_key(create: CreateTable, schema: TableSchema) -> Key:
+    text = create.order_by or create.primary_key
+    if not text:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            "ORDER BY or PRIMARY KEY is needed for the MergeTree engines: add ORDER BY (column, …), "
+            "or ORDER BY tuple() for rows without an order",
+        )
+    return _checked(_compile(text, schema, "ORDER BY"), "ORDER BY", create)
+
+
+def _primary_key(create: CreateTable, schema: TableSchema, sorting_key: Key) -> Key:
+    if not create.primary_key or not create.order_by:
+        return sorting_key
+    primary = _compile(create.primary_key, schema, "PRIMARY KEY")
+    length = len(primary.expressions)
+    if primary.expressions != sorting_key.expressions[:length]:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Primary key must be a prefix of the sorting key, but it is ({', '.join(primary.expressions)}) and the "
+            f"sorting key is ({', '.join(sorting_key.expressions)})",
+        )
+    return sorting_key.prefix(length)
+
+
+def _sampling_key(create: CreateTable, schema: TableSchema, sorting_key: Key) -> Key:
+    if not create.sample_by:
+        return _compile("", schema, "SAMPLE BY")
+    key = _compile(create.sample_by, schema, "SAMPLE BY")
+    primary = _primary_key(create, schema, sorting_key)
+    if len(key.expressions) != 1 or key.expressions[0] not in primary.expressions:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Sampling expression {create.sample_by} must be one expression of the primary key "
+            f"({', '.join(primary.expressions)})",
+        )
+    return key
+
+
+def _checked(key: Key, clause: str, create: CreateTable) -> Key:
+    for text, type_ in zip(key.expressions, key.types, strict=True):
+        if type_.is_nullable:
+            if create.settings.get("allow_nullable_key"):
+                raise not_implemented("allow_nullable_key: a nullable key expression")
+            raise UserError(
+                "ILLEGAL_COLUMN",
+                f"{clause} expression {text} has type {type_}: a key cannot be nullable; use ifNull or assumeNotNull",
+            )
+        if isinstance(type_, MapType) or (isinstance(type_, (ArrayType, TupleType)) and clause == "PARTITION BY"):
+            raise UserError("ILLEGAL_COLUMN", f"{clause} expression {text} of type {type_} cannot be a key")
+        if isinstance(type_, FloatType) and clause == "PARTITION BY":
+            raise UserError("BAD_ARGUMENTS", f"Floating point partition key {text} of type {type_} is not allowed")
+    return key
+
+
+# Settings -------------------------------------------------------------------------------------------------------------
+
+
+def merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings) -> MergeTreeSettings:
+    """``defaults`` with the given settings over them. Raises 115 (UNKNOWN_SETTING), 48 for a value that Pando does not
+    have, and others for a value of a wrong kind."""
+    changes = {name: parse_table_setting(name, value) for name, value in given.items()}
+    honoured = {name: value for name, value in changes.items() if name in HONOURED_BY_TABLES}
+    settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
+    if settings.index_granularity < 1:
+        raise UserError("BAD_ARGUMENTS", f"index_granularity must be at least 1, not {settings.index_granularity}")
+    return settings
+
+
+def with_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:
+    """The statement with every column's type written out, inferred ones too: what is kept on disk and shown."""
+    columns = tuple(replace(clause, type=schema.column(clause.name).type.name) for clause in create.columns)
+    return replace(create, columns=columns)

@@ -1,0 +1,219 @@
+"""The engine clause: which engines there are, the deprecated argument list, and the place of a replica in ZooKeeper.
+
+The deprecated syntax put the keys into the engine's arguments::
+
+    MergeTree(EventDate[, sampling], (key, …), index_granularity)
+    ReplicatedMergeTree('path', 'replica', EventDate[, sampling], (key, …), index_granularity)
+
+:func:`modernize` turns it into clauses (PARTITION BY toYYYYMM(EventDate), ORDER BY, SAMPLE BY, SETTINGS), so that
+everything behind it knows one syntax.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from parts.errors import UserError
+from sql.grammar.statements import CreateTable, EngineClause
+from sql.grammar.tokens import identifier_if_needed, not_implemented, quote_string, unquote_identifier, unquote_string
+
+ENGINES = ("MergeTree", "ReplicatedMergeTree")
+_FAMILY = re.compile(
+    r"(?:Replicated|Shared)?"
+    r"(?:Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Graphite|Coalescing)?MergeTree\Z"
+)
+_OTHER_ENGINES = frozenset(
+    {
+        "Log",
+        "TinyLog",
+        "StripeLog",
+        "Memory",
+        "Null",
+        "Set",
+        "Join",
+        "Buffer",
+        "Distributed",
+        "Merge",
+        "Dictionary",
+        "File",
+        "URL",
+        "View",
+        "MaterializedView",
+        "Kafka",
+        "MySQL",
+        "PostgreSQL",
+        "S3",
+        "HDFS",
+        "MongoDB",
+        "Redis",
+        "EmbeddedRocksDB",
+        "KeeperMap",
+        "GenerateRandom",
+        "Iceberg",
+        "DeltaLake",
+    }
+)
+_MACRO = re.compile(r"\{([^{}]*)\}")
+_MAX_MACRO_ROUNDS = 10
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z|`(?:[^`\\]|\\.)+`\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLocation:
+    """Where a replicated table lives in ZooKeeper, macros substituted."""
+
+    zookeeper_path: str
+    replica_name: str
+
+
+def is_replicated(create: CreateTable) -> bool:
+    return create.engine is not None and create.engine.name.startswith("Replicated")
+
+
+def check_engine(create: CreateTable) -> None:
+    """Refuses an engine Pando has not: 56 (UNKNOWN_STORAGE), 48 for ClickHouse's others, 42 for wrong arguments."""
+    if create.engine is None:
+        raise UserError("ENGINE_REQUIRED", f"ENGINE is missing; the engines are: {', '.join(ENGINES)}")
+    name, arguments = create.engine.name, create.engine.arguments
+    if name not in ENGINES:
+        if _FAMILY.match(name) or name in _OTHER_ENGINES:
+            raise not_implemented(f"Engine {name} (the engines are: {', '.join(ENGINES)})")
+        raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {', '.join(ENGINES)}")
+    if name == "MergeTree" and arguments:
+        raise _wrong_arguments(name, len(arguments), "none, or (date column, [sampling,] key, index granularity)")
+    if name == "ReplicatedMergeTree" and len(arguments) not in (0, 2):
+        raise _wrong_arguments(name, len(arguments), "none, or ('path in ZooKeeper', 'replica name')")
+
+
+def _wrong_arguments(engine: str, count: int, expected: str) -> UserError:
+    return UserError(
+        "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"Engine {engine} is given {count} arguments; it takes {expected}"
+    )
+
+
+def modernize(create: CreateTable) -> CreateTable:
+    """The same table in the modern syntax; a modern definition is returned as it is."""
+    engine = create.engine
+    if engine is None or engine.name not in ENGINES:
+        return create
+    own = 2 if engine.name == "ReplicatedMergeTree" else 0
+    old = engine.arguments[own:]
+    if not old:
+        return create
+    if len(old) not in (3, 4) or len(engine.arguments) < own:
+        return create  # check_engine says what is wrong
+    modern = (create.partition_by, create.order_by, create.primary_key, create.sample_by, create.settings)
+    if any(modern):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Engine {engine.name} has the keys in its arguments (deprecated syntax); then there can be no "
+            "PARTITION BY, ORDER BY, PRIMARY KEY, SAMPLE BY or SETTINGS: move the arguments to clauses",
+        )
+    sampling = old[1] if len(old) == 4 else ""
+    return replace(
+        create,
+        engine=EngineClause(engine.name, engine.arguments[:own]),
+        partition_by=f"toYYYYMM({_date_column(old[0], create)})",
+        order_by=old[-2],
+        sample_by=sampling,
+        settings={"index_granularity": _granularity(old[-1], engine.name)},
+    )
+
+
+def _date_column(text: str, create: CreateTable) -> str:
+    name = unquote_identifier(text) if text.startswith("`") else text
+    if not _IDENTIFIER.match(text):
+        raise UserError(
+            "BAD_ARGUMENTS", f"Date column name must be an unquoted name in the deprecated syntax, not {text}"
+        )
+    types = {column.name: column.type for column in create.columns}
+    if name not in types:
+        raise UserError("UNKNOWN_IDENTIFIER", f"There is no date column {name!r}; the columns are: {', '.join(types)}")
+    if types[name].strip() not in ("Date", "date", "DATE"):
+        raise UserError("BAD_ARGUMENTS", f"Column {name!r} must be a Date in the deprecated syntax, not {types[name]}")
+    return identifier_if_needed(name)
+
+
+def _granularity(text: str, engine: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise UserError("BAD_ARGUMENTS", f"Index granularity of {engine} must be a positive integer, not {text}")
+    return int(text)
+
+
+def replica_location(
+    create: CreateTable,
+    *,
+    macros: Mapping[str, str],
+    database: str,
+    table: str,
+    uuid: str = "",
+    default_path: str = "/clickhouse/tables/{uuid}/{shard}",
+    default_name: str = "{replica}",
+) -> ReplicaLocation:
+    """Path and replica name of a ReplicatedMergeTree; without arguments, the server's defaults.
+
+    ``{database}``, ``{table}`` and ``{uuid}`` are the table's; other macros are the server's. An unknown one is 139
+    (NO_ELEMENTS_IN_CONFIG).
+    """
+    arguments = create.engine.arguments[:2] if create.engine else ()
+    if len(arguments) == 2:
+        path, name = (_string_argument(text) for text in arguments)
+    else:
+        path, name = default_path, default_name
+    own = {"database": database, "table": table, **({"uuid": uuid} if uuid else {})}
+    values = {**macros, **own}
+    location = ReplicaLocation(expand_macros(path, values).rstrip("/"), expand_macros(name, values))
+    if not location.zookeeper_path.startswith("/"):
+        raise UserError("BAD_ARGUMENTS", f"The path in ZooKeeper must begin with '/', not {location.zookeeper_path!r}")
+    if not location.replica_name or "/" in location.replica_name:
+        raise UserError("NO_REPLICA_NAME_GIVEN", f"Not a replica name: {location.replica_name!r}; it is a znode's name")
+    return location
+
+
+def pin_location(
+    create: CreateTable,
+    *,
+    database: str,
+    table: str,
+    default_path: str = "/clickhouse/tables/{uuid}/{shard}",
+    default_name: str = "{replica}",
+) -> CreateTable:
+    """The same table with ``{database}`` and ``{table}`` spelled out in its place in ZooKeeper, for a rename."""
+    if create.engine is None:
+        return create
+    given = create.engine.arguments[:2]
+    before = [_string_argument(text) for text in given] if len(given) == 2 else [default_path, default_name]
+    pinned = [text.replace("{database}", database).replace("{table}", table) for text in before]
+    if pinned == before:
+        return create
+    arguments = (*(quote_string(text) for text in pinned), *create.engine.arguments[2:])
+    return replace(create, engine=EngineClause(create.engine.name, arguments))
+
+
+def _string_argument(text: str) -> str:
+    if not text.startswith("'"):
+        raise UserError("BAD_ARGUMENTS", f"Path and replica name of a replicated engine must be strings, not {text}")
+    return unquote_string(text)
+
+
+def expand_macros(text: str, values: Mapping[str, str]) -> str:
+    """``{name}`` replaced by its value, which may hold macros again."""
+    for _ in range(_MAX_MACRO_ROUNDS):
+        expanded = _MACRO.sub(partial(_macro, text, values), text)
+        if expanded == text:
+            return text
+        text = expanded
+    raise UserError("BAD_ARGUMENTS", f"Macros expand into each other without end: {text!r}")
+
+
+def _macro(text: str, values: Mapping[str, str], match: re.Match[str]) -> str:
+    name = match.group(1)
+    if name not in values:
+        known = ", ".join(sorted(values)) or "none"
+        raise UserError(
+            "NO_ELEMENTS_IN_CONFIG", f"No macro {name!r} in config, needed by {text!r}; the macros are: {known}"
+        )
+    return str(values[name])

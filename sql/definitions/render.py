@@ -1,0 +1,81 @@
+"""The canonical text of a table definition: kept in the ``.sql`` metadata files and shown by SHOW CREATE TABLE.
+
+Parsing the text again gives the same statement, and rendering that gives the same text.
+"""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import parse_type
+from sql.grammar.create import render_settings
+from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
+
+
+def render_create(create: CreateTable) -> str:
+    """CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
+    exists = "IF NOT EXISTS " if create.if_not_exists else ""
+    lines = [f"{'ATTACH' if create.attach else 'CREATE'} TABLE {exists}{render_table(create.table)}"]
+    if create.columns:
+        columns = ",\n".join(f"    {render_column(column)}" for column in create.columns)
+        lines += ["(", columns, ")"]
+    if create.as_table is not None:
+        lines.append(f"AS {render_table(create.as_table)}")
+    if create.engine is not None:
+        lines.append(f"ENGINE = {render_engine(create.engine)}")
+    lines += _storage_lines(create)
+    if create.comment:
+        lines.append(f"COMMENT {quote_string(create.comment)}")
+    if create.as_select:
+        lines.append(f"{'EMPTY ' if create.is_empty else ''}AS {create.as_select}")
+    return "\n".join(lines)
+
+
+def render_engine_full(create: CreateTable) -> str:
+    """The engine with what belongs to it, in one line."""
+    engine = [render_engine(create.engine)] if create.engine is not None else []
+    return " ".join([*engine, *_storage_lines(create)])
+
+
+def _storage_lines(create: CreateTable) -> list[str]:
+    lines = []
+    for clause, text in (
+        ("PARTITION BY", create.partition_by),
+        ("PRIMARY KEY", create.primary_key),
+        ("ORDER BY", create.order_by),
+        ("SAMPLE BY", create.sample_by),
+    ):
+        if text:
+            lines.append(f"{clause} {text}")
+    if create.settings:
+        lines.append(f"SETTINGS {render_settings(create.settings)}")
+    return lines
+
+
+def render_table(table: TableRef) -> str:
+    name = identifier_if_needed(table.table)
+    return name if table.database is None else f"{identifier_if_needed(table.database)}.{name}"
+
+
+def render_column(column: ColumnClause) -> str:
+    pieces = [quote_identifier(column.name)]
+    if column.type:
+        pieces.append(_canonical_type(column.type))
+    if column.default_kind:
+        pieces.append(f"{column.default_kind} {column.default_expression}")
+    if column.comment:
+        pieces.append(f"COMMENT {quote_string(column.comment)}")
+    if column.codec:
+        pieces.append(f"CODEC({column.codec})")
+    return " ".join(pieces)
+
+
+def _canonical_type(text: str) -> str:
+    try:
+        return parse_type(text).name
+    except UserError:
+        return text  # refused where the description is built
+
+
+def render_engine(engine: EngineClause) -> str:
+    return f"{engine.name}({', '.join(engine.arguments)})" if engine.arguments else engine.name

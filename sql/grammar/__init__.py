@@ -1,0 +1,1 @@
+"""ClickHouse's grammar: from text to trees and statements. Nothing is resolved or computed here."""

@@ -1,0 +1,330 @@
+"""CREATE and ATTACH of tables and databases, in the modern and the deprecated syntax of the MergeTree engines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from parts.errors import UserError
+from parts.types import parse_type
+from sql.grammar.clauses import (
+    if_not_exists,
+    query_slice,
+    refuse_on_cluster,
+    setting_list,
+    table_ref,
+)
+from sql.grammar.commands import refuse_other_objects
+from sql.grammar.statements import (
+    AttachTable,
+    ColumnClause,
+    CreateDatabase,
+    CreateTable,
+    EngineClause,
+    SettingLiteral,
+    Statement,
+    TableRef,
+)
+from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
+
+_DEFAULT_KINDS = ("DEFAULT", "MATERIALIZED", "ALIAS")
+_COLUMN_REFUSED = ("EPHEMERAL", "TTL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETTINGS")
+_ELEMENTS_REFUSED = ("INDEX", "PROJECTION", "CONSTRAINT", "FOREIGN")
+_KEY_CLAUSES = {
+    ("PARTITION", "BY"): "partition_by",
+    ("ORDER", "BY"): "order_by",
+    ("PRIMARY", "KEY"): "primary_key",
+    ("SAMPLE", "BY"): "sample_by",
+}
+_DATABASE_ENGINES = ("Atomic",)
+
+
+@dataclass(slots=True)
+class _Clauses:
+    engine: EngineClause | None = None
+    keys: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
+    comment: str = ""
+    as_table: TableRef | None = None
+    as_select: str = ""
+    is_empty: bool = False
+
+
+def create(stream: TokenStream) -> Statement:
+    stream.next()
+    if stream.at("OR", "REPLACE"):
+        raise not_implemented("CREATE OR REPLACE")
+    if stream.accept("DATABASE"):
+        return _database(stream, attach=False)
+    refuse_other_objects(stream, "CREATE")
+    stream.expect("TABLE")
+    return _table(stream, attach=False)
+
+
+def attach(stream: TokenStream) -> Statement:
+    stream.next()
+    if stream.accept("DATABASE"):
+        return _database(stream, attach=True)
+    refuse_other_objects(stream, "ATTACH")
+    stream.expect("TABLE")
+    return _table(stream, attach=True)
+
+
+def _database(stream: TokenStream, *, attach: bool) -> CreateDatabase:
+    exists = if_not_exists(stream)
+    name = stream.identifier("database name")
+    refuse_on_cluster(stream)
+    if stream.accept("ENGINE"):
+        stream.accept("=")
+        engine = stream.identifier("engine name")
+        if engine not in _DATABASE_ENGINES:
+            raise not_implemented(f"Database engine {engine}: the only one is {_DATABASE_ENGINES[0]}, which")
+    if stream.at("COMMENT"):
+        raise not_implemented("COMMENT of a database")
+    return CreateDatabase(name, exists, attach)
+
+
+def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
+    exists = if_not_exists(stream)
+    table = table_ref(stream)
+    if stream.at("UUID") and stream.peek(1).kind == "string":
+        raise not_implemented("CREATE TABLE … UUID")
+    if attach and stream.at("FROM"):
+        raise not_implemented("ATTACH TABLE … FROM")
+    refuse_on_cluster(stream)
+    if attach and (stream.at_end() or stream.at("FORMAT")):
+        return AttachTable(table, exists)
+    columns: tuple[ColumnClause, ...] = ()
+    inline_primary_key = ""
+    if stream.at("(") and not _is_query(stream):
+        columns, inline_primary_key = _columns(stream)
+    clauses = _clauses(stream)
+    if inline_primary_key:
+        if "primary_key" in clauses.keys:
+            raise UserError("BAD_ARGUMENTS", "PRIMARY KEY is given twice, among the columns and after the engine")
+        clauses.keys["primary_key"] = inline_primary_key
+    if not columns and clauses.as_table is None and not clauses.as_select:
+        stream.fail("(", "AS")
+    return CreateTable(
+        table,
+        columns,
+        clauses.engine,
+        if_not_exists=exists,
+        attach=attach,
+        settings=clauses.settings,
+        comment=clauses.comment,
+        as_table=clauses.as_table,
+        as_select=clauses.as_select,
+        is_empty=clauses.is_empty,
+        **clauses.keys,
+    )
+
+
+def _is_query(stream: TokenStream) -> bool:
+    return stream.at("(", "SELECT") or stream.at("(", "WITH")
+
+
+# Columns --------------------------------------------------------------------------------------------------------------
+
+
+_COLUMN_ELEMENTS = 2
+"""The column and its type, in ClickHouse's tree."""
+
+
+def _columns(stream: TokenStream) -> tuple[tuple[ColumnClause, ...], str]:
+    columns: list[ColumnClause] = []
+    primary_key = ""
+    stream.expect("(")
+    while True:
+        token = stream.peek()
+        if token.kind == "word" and token.upper in _ELEMENTS_REFUSED and not _names_type(stream.peek(1)):
+            raise not_implemented(f"{token.upper} in CREATE TABLE")
+        if stream.at("PRIMARY", "KEY"):
+            stream.accept("PRIMARY", "KEY")
+            primary_key = _expression(stream, inside_columns=True)
+        else:
+            stream.guard.count(_COLUMN_ELEMENTS)
+            columns.append(_column(stream))
+        if stream.accept(")"):
+            return tuple(columns), primary_key
+        if not stream.accept(","):
+            stream.fail(",", ")")
+        if stream.accept(")"):  # a trailing comma
+            return tuple(columns), primary_key
+
+
+def _names_type(token: Token) -> bool:
+    """``index String`` is a column, ``INDEX i (a, b) TYPE …`` is not."""
+    try:
+        parse_type(token.text)
+    except UserError as error:
+        return error.name != "UNKNOWN_TYPE"  # a family that needs arguments is a type too
+    return True
+
+
+def _column(stream: TokenStream) -> ColumnClause:
+    name = stream.identifier("column name")
+    while stream.accept("."):  # a name such as n.a, as in flattened Nested columns
+        name += "." + stream.identifier("column name")
+    type_text = "" if _at_column_clause(stream) else _column_type(stream)
+    kind = expression = codec = comment = ""
+    while not (stream.at(",") or stream.at(")")):
+        token = stream.peek()
+        if stream.accept("NOT", "NULL"):
+            continue
+        if stream.accept("NULL"):
+            type_text = type_text if type_text.startswith("Nullable(") else f"Nullable({type_text})"
+        elif token.kind == "word" and token.upper in _DEFAULT_KINDS and not kind:
+            kind = stream.next().upper
+            expression = stream.slice_until(_column_expression_ends)
+        elif stream.at("CODEC", "(") and not codec:
+            stream.next()
+            codec = _group(stream)
+        elif stream.accept("COMMENT"):
+            comment = stream.string("comment")
+        elif token.kind == "word" and (token.upper in _COLUMN_REFUSED or stream.at("PRIMARY", "KEY")):
+            raise not_implemented(f"{token.upper} of column {name!r}")
+        else:
+            stream.fail("DEFAULT", "MATERIALIZED", "ALIAS", "NULL", "NOT NULL", "CODEC", "COMMENT", ",", ")")
+    if not type_text and not kind:
+        stream.fail("data type", "DEFAULT")
+    return ColumnClause(name, type_text, kind, expression, codec, comment)
+
+
+def _at_column_clause(stream: TokenStream) -> bool:
+    token = stream.peek()
+    return token.kind == "word" and token.upper in (*_DEFAULT_KINDS, "CODEC", "COMMENT", "EPHEMERAL", "TTL")
+
+
+def _column_type(stream: TokenStream) -> str:
+    start = stream.peek().start
+    word = stream.identifier("data type")
+    if word.upper() == "DOUBLE":
+        stream.accept("PRECISION")
+        if not stream.at("("):
+            return "Float64"
+    if stream.at("("):
+        stream.skip_group()
+    return stream.text[start : stream.position]
+
+
+def _column_expression_ends(stream: TokenStream) -> bool:
+    if stream.at(",") or stream.at("CODEC", "(") or stream.at("PRIMARY", "KEY"):
+        return True
+    token = stream.peek()
+    if token.kind != "word":
+        return False
+    return (token.upper == "COMMENT" and stream.peek(1).kind == "string") or token.upper in ("TTL", "STATISTICS")
+
+
+def _group(stream: TokenStream) -> str:
+    """The text inside the brackets that come next."""
+    if not stream.at("("):
+        stream.fail("(")
+    start = stream.peek().end
+    stream.skip_group()
+    return stream.text[start : stream.position - 1].strip()
+
+
+# Engine and clauses ---------------------------------------------------------------------------------------------------
+
+
+def _clauses(stream: TokenStream) -> _Clauses:
+    clauses = _Clauses()
+    while not stream.at_end() and not stream.at("FORMAT"):
+        token = stream.peek()
+        if stream.at("ENGINE"):
+            _once(stream, clauses.engine is None)
+            stream.next()
+            stream.accept("=")
+            clauses.engine = _engine(stream)
+        elif _key_clause(stream, clauses):
+            continue
+        elif stream.at("SETTINGS"):
+            _once(stream, not clauses.settings)
+            stream.next()
+            clauses.settings = {name: value for name, value in setting_list(stream).items() if value is not None}
+        elif stream.at("COMMENT"):
+            stream.next()
+            clauses.comment = stream.string("comment")
+        elif stream.at("AS") or stream.at("EMPTY", "AS"):
+            clauses.is_empty = stream.accept("EMPTY")
+            stream.next()
+            _as(stream, clauses)
+        elif token.kind == "word" and token.upper in ("TTL", "EMPTY", "CLONE", "REFRESH", "POPULATE", "TO"):
+            raise not_implemented(f"{token.upper} in CREATE TABLE")
+        else:
+            expected = ["ENGINE", *(" ".join(words) for words in _KEY_CLAUSES), "SETTINGS", "COMMENT", "AS"]
+            stream.fail(*expected, "end of query")
+    return clauses
+
+
+def _once(stream: TokenStream, first: bool) -> None:
+    if not first:
+        stream.fail(f"{stream.peek().upper} only once")
+
+
+def _key_clause(stream: TokenStream, clauses: _Clauses) -> bool:
+    for words, name in _KEY_CLAUSES.items():
+        if not stream.at(*words):
+            continue
+        _once(stream, name not in clauses.keys)
+        stream.accept(*words)
+        clauses.keys[name] = _expression(stream)
+        return True
+    return False
+
+
+def _expression(stream: TokenStream, *, inside_columns: bool = False) -> str:
+    """One expression; a list needs brackets."""
+    text = stream.slice_until(_clause_begins)
+    if stream.at(",") and not inside_columns:
+        stream.fail("end of the key expression: write several expressions as (a, b)")
+    return text
+
+
+def _clause_begins(stream: TokenStream) -> bool:
+    if any(stream.at(*words) for words in _KEY_CLAUSES):
+        return True
+    token = stream.peek()
+    if token.kind == "mark":
+        return token.text == ","
+    if token.kind != "word":
+        return False
+    if token.upper == "COMMENT":
+        return stream.peek(1).kind == "string"
+    return token.upper in ("SETTINGS", "TTL", "ENGINE", "AS", "EMPTY", "FORMAT")
+
+
+def _engine(stream: TokenStream) -> EngineClause:
+    name = stream.identifier("engine name")
+    if not stream.accept("("):
+        return EngineClause(name)
+    arguments: list[str] = []
+    while not stream.accept(")"):
+        if arguments and not stream.accept(","):
+            stream.fail(",", ")")
+        arguments.append(stream.slice_until(lambda inner: inner.at(","), "engine argument"))
+    return EngineClause(name, tuple(arguments))
+
+
+def _as(stream: TokenStream, clauses: _Clauses) -> None:
+    if stream.at("SELECT") or stream.at("WITH") or stream.at("("):
+        clauses.as_select = query_slice(stream)
+        return
+    start = stream.peek().start
+    clauses.as_table = table_ref(stream)
+    if stream.at("("):  # a table function
+        stream.skip_group()
+        clauses.as_table = None
+        clauses.as_select = f"SELECT * FROM {stream.text[start : stream.position]}"
+
+
+def render_settings(settings: dict[str, SettingLiteral]) -> str:
+    """``name = value, …`` as it can be parsed again."""
+    return ", ".join(f"{name} = {render_setting_value(value)}" for name, value in settings.items())
+
+
+def render_setting_value(value: SettingLiteral) -> str:
+    if value is None or isinstance(value, bool):
+        return "DEFAULT" if value is None else str(value).lower()
+    return quote_string(value) if isinstance(value, str) else repr(value)

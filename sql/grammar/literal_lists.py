@@ -1,0 +1,84 @@
+"""A long list of plain numbers or plain strings, as ``IN (…)`` and ``[…]`` have them: read as one array, not as a tree.
+
+A million of them are one node of the tree, as in ClickHouse. A list that is short or has anything else in it is read as
+any other expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from sql.grammar.syntax_tree import LiteralList
+from sql.grammar.tokens import TokenStream, unquote_string
+
+LEAST_LITERALS = 100
+_AT_ONCE = 10_000
+_SPACE = r"[ \t\r\n]*+"
+_END = _SPACE + r"([,)\]])"
+
+
+class _Kind:
+    """``value`` matches one literal of a kind, ``few`` a short one."""
+
+    def __init__(self, value: str, few: str, of_text: Callable[[str], object], *types: pa.DataType) -> None:
+        self.first = re.compile(_SPACE + f"({value})" + _END, re.ASCII | re.DOTALL)
+        self.many = re.compile(f"(?:{_SPACE}{few}{_SPACE},){{1,1000}}+", re.ASCII | re.DOTALL)
+        self.each = re.compile(few, re.ASCII | re.DOTALL)
+        self.of_text = of_text
+        self.types = types
+
+
+_INTEGER = r"-?\d{1,20}+"
+_REAL = r"-?\d{1,30}+(?:\.\d{0,30}+)?(?:[eE][+-]?\d{1,3}+)?"
+_STRING, _SHORT_STRING = (rf"'(?:[^'\\]{{1,{most}}}+|\\.|''){{0,{most}}}+'" for most in (1000, 10))
+_KINDS = (
+    _Kind(_INTEGER, _INTEGER, int, pa.int64(), pa.uint64()),
+    _Kind(_REAL, _REAL, float, pa.float64()),
+    _Kind(_STRING, _SHORT_STRING, unquote_string, pa.string()),
+)
+
+
+def literal_list(stream: TokenStream, closer: str) -> LiteralList | None:
+    """The list up to and with its ``closer``, or ``None`` with nothing read. The opening bracket has been read."""
+    for kind in _KINDS:
+        if kind.first.match(stream.text, stream.position) is None:
+            continue
+        values, end = _read(stream, closer, kind)
+        array = _array(values, kind.types) if len(values) >= LEAST_LITERALS else None
+        if array is not None:
+            stream.position = end
+            return LiteralList(array)
+    return None
+
+
+def _read(stream: TokenStream, closer: str, kind: _Kind) -> tuple[list[object], int]:
+    """The values, and the place behind the closer; no values if the list has anything else in it."""
+    values: list[object] = []
+    text, position = stream.text, stream.position
+    while True:
+        stream.guard.step()
+        many = kind.many.match(text, position)
+        if many is not None:
+            values.extend(map(kind.of_text, kind.each.findall(many.group())))
+            position = many.end()
+        match = kind.first.match(text, position)
+        if match is None:
+            return [], position
+        values.append(kind.of_text(match.group(1)))
+        position = match.end()
+        if match.group(2) != ",":
+            return (values, position) if match.group(2) == closer else ([], position)
+
+
+def _array(values: list[object], types: tuple[pa.DataType, ...]) -> pa.Array | None:
+    """In pieces: a conversion must not hold the interpreter for long."""
+    for type_ in types:
+        try:
+            pieces = [pa.array(values[at : at + _AT_ONCE], type_) for at in range(0, len(values), _AT_ONCE)]
+        except (pa.ArrowInvalid, OverflowError, UnicodeError):
+            continue
+        return pa.concat_arrays(pieces)
+    return None

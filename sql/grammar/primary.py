@@ -1,0 +1,479 @@
+"""Parses what operators stand between: literals, names, calls, brackets, stars, windows and the special forms.
+
+``expressions.ExpressionParser`` adds the operators; the two are one parser in two layers, because every
+bracket holds an expression again.
+
+Source: ClickHouse documentation, "Syntax" and "Window functions".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sql.grammar import syntax_tree as tree
+from sql.grammar.limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
+from sql.grammar.literal_lists import literal_list
+from sql.grammar.number_literals import number_literal
+from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Parameter, Star, Subquery
+from sql.grammar.tokens import TokenStream
+from sql.grammar.tuple_lists import tuple_list
+from sql.grammar.units import unit_name
+
+if TYPE_CHECKING:
+    from sql.grammar.syntax_tree import Query, WindowSpec
+
+_COUNT = re.compile(r"[+-]?[0-9]+")
+_TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
+_UNIT_FIRST = frozenset(
+    {
+        "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "DATEADD", "DATE_ADD", "TIMESTAMPADD",
+        "TIMESTAMP_ADD", "DATESUB", "DATE_SUB", "TIMESTAMPSUB", "TIMESTAMP_SUB",
+    }
+)  # fmt: skip
+
+
+class PrimaryParser:
+    """``parse_query`` reads a query (given by ``queries``: they need each other)."""
+
+    def __init__(self, stream: TokenStream, parse_query: Callable[[TokenStream], Query]) -> None:
+        self.stream = stream
+        self._parse_query = parse_query
+
+    # What the layer above reads ---------------------------------------------------------------------------------------
+
+    def expression(self) -> Node:
+        raise NotImplementedError
+
+    def sum_expression(self) -> Node:
+        raise NotImplementedError
+
+    def concat_expression(self) -> Node:
+        raise NotImplementedError
+
+    def with_alias(self, expression: Node) -> Node:
+        raise NotImplementedError
+
+    def order_items(self) -> tuple[OrderItem, ...]:
+        raise NotImplementedError
+
+    def aliased(self) -> Node:
+        """An expression with an optional alias, with or without AS."""
+        return self.with_alias(self.expression())
+
+    def aliased_list(self) -> tuple[Node, ...]:
+        items = [self.aliased()]
+        while self.stream.accept(","):
+            items.append(self.aliased())
+        return tuple(items)
+
+    def type_text(self) -> str:
+        """The text of a data type: a word with an optional bracketed group."""
+        stream = self.stream
+        start = stream.peek().start
+        stream.identifier("data type")
+        end = stream.position
+        if stream.at("("):
+            stream.skip_group()
+            end = stream.position
+        return stream.text[start:end]
+
+    # Primaries --------------------------------------------------------------------------------------------------------
+
+    def primary(self) -> Node:
+        stream = self.stream
+        token = stream.peek()
+        if token.kind == "number":
+            return self.number(stream.next().text)
+        if token.kind == "string":
+            return Literal(stream.next().value)
+        if token.kind == "mark":
+            return self._mark_primary(token.text)
+        if token.kind == "word":
+            special = self._special(token.upper)
+            if special is not None:
+                return special
+        if token.is_identifier:
+            return self._name()
+        return stream.fail("an expression")
+
+    def number(self, text: str) -> Literal:
+        """The number that was read; before ``::`` its text, which the conversion reads as it is written."""
+        return Literal(text) if self.stream.at("::") else number_literal(text)
+
+    def _mark_primary(self, text: str) -> Node:
+        stream = self.stream
+        if text == "(":
+            return self._brackets()
+        if text == "[":
+            with stream.guard.nested(1, CALL_LEVELS):
+                return self._array()
+        if text == "*":
+            stream.next()
+            return self._star(Star())
+        if text == "{":
+            stream.next()
+            name = stream.identifier("the name of a query parameter")
+            stream.expect(":")
+            type_ = self.type_text()
+            stream.expect("}")
+            return Parameter(name, type_)
+        return stream.fail("an expression")
+
+    def _array(self) -> Node:
+        stream = self.stream
+        stream.expect("[")
+        listed = literal_list(stream, "]")
+        if listed is not None:
+            return replace(listed, is_array=True)
+        items: tuple[Node, ...] = () if stream.at("]") else self.aliased_list()
+        stream.expect("]")
+        return Function("array", items)
+
+    def _brackets(self) -> Node:
+        with self.stream.guard.nested(BRACKET_LEVELS):
+            return self._bracketed()
+
+    def _bracketed(self) -> Node:
+        stream = self.stream
+        stream.expect("(")
+        if at_query(stream, ("SELECT", "WITH")):
+            query = self._parse_query(stream)
+            stream.expect(")")
+            return Subquery(query)
+        listed = literal_list(stream, ")") or tuple_list(stream)
+        if listed is not None:
+            return listed
+        if stream.accept(")"):
+            return Function("tuple")
+        first = self.aliased()
+        if not stream.at(","):
+            stream.expect(")")
+            return first
+        items = [first]
+        while stream.accept(","):
+            if stream.at(")"):
+                break
+            items.append(self.aliased())
+        stream.expect(")")
+        return Function("tuple", tuple(items))
+
+    def _special(self, word: str) -> Node | None:
+        stream = self.stream
+        following = stream.peek(1)
+        if word in ("NULL", "TRUE", "FALSE") and following.text not in ("(", "."):
+            stream.next()
+            return Literal({"NULL": None, "TRUE": True, "FALSE": False}[word])
+        if word in ("INF", "NAN", "INFINITY") and following.text not in ("(", "."):
+            stream.next()
+            return Literal(float(word.lower()))
+        if word == "CASE":
+            return self._case()
+        if word == "INTERVAL" and following.text not in (",", ")", "."):
+            return self._interval()
+        if word in ("DATE", "TIMESTAMP") and following.kind == "string":
+            stream.next()
+            return Function("toDate" if word == "DATE" else "toDateTime", (Literal(stream.next().value),))
+        if following.text != "(":
+            return None
+        if word == "EXISTS" and stream.peek(2).upper in ("SELECT", "WITH"):
+            stream.next()
+            return Function("exists", (self._brackets(),))
+        if word == "COLUMNS":
+            return self._columns()
+        reader = {"CAST": self._cast, "EXTRACT": self._extract, "TRIM": self._trim, "POSITION": self._position,
+                  "SUBSTRING": self._substring, "SUBSTR": self._substring}.get(word)  # fmt: skip
+        return reader() if reader else None
+
+    def _case(self) -> Node:
+        with self.stream.guard.nested(1, CALL_LEVELS):
+            return self._case_arms()
+
+    def _case_arms(self) -> Node:
+        stream = self.stream
+        stream.expect("CASE")
+        subject = None if stream.at("WHEN") else self.expression()
+        parts: list[Node] = []
+        while stream.accept("WHEN"):
+            parts.append(self.expression())
+            stream.expect("THEN")
+            parts.append(self.aliased())
+        if not parts:
+            stream.fail("WHEN")
+        otherwise = self.aliased() if stream.accept("ELSE") else Literal(None)
+        stream.expect("END")
+        if subject is not None:
+            return Function("caseWithExpression", (subject, *parts, otherwise))
+        return Function("multiIf", (*parts, otherwise))
+
+    def _interval(self) -> Node:
+        stream = self.stream
+        stream.expect("INTERVAL")
+        if stream.peek().kind == "string":
+            text = stream.peek().value.split()
+            if not text or not _COUNT.fullmatch(text[0]):
+                stream.fail("a whole number before the unit, as in INTERVAL '5 DAY'")
+            if len(text) == 2 and (unit := unit_name(text[1])) is not None:
+                stream.next()
+                return Function(f"toInterval{unit}", (number_literal(text[0]),))
+            if len(text) > 1:
+                stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
+            stream_value: Node = number_literal(stream.next().value)
+        else:
+            stream_value = self.sum_expression()
+        unit = unit_name(stream.peek().text)
+        if unit is None:
+            stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
+        stream.next()
+        return Function(f"toInterval{unit}", (stream_value,))
+
+    def _cast(self) -> Node:
+        stream = self.stream
+        stream.next()
+        stream.expect("(")
+        value = self.expression()
+        if stream.accept("AS"):
+            type_: Node = Literal(self.type_text())
+        else:
+            value = self.with_alias(value)
+            stream.expect(",")
+            type_ = self.expression()
+        stream.expect(")")
+        return Function("CAST", (value, type_))
+
+    def _extract(self) -> Node | None:
+        stream = self.stream
+        unit = unit_name(stream.peek(2).text)
+        if unit is None or stream.peek(3).upper != "FROM":
+            return None
+        for _ in range(4):
+            stream.next()
+        value = self.expression()
+        stream.expect(")")
+        return Function("toDayOfMonth" if unit == "Day" else f"to{unit}", (value,))
+
+    def _trim(self) -> Node | None:
+        stream = self.stream
+        side = stream.peek(2).upper
+        if side not in _TRIM:
+            return None
+        for _ in range(3):
+            stream.next()
+        characters = self.expression()
+        stream.expect("FROM")
+        value = self.expression()
+        stream.expect(")")
+        return Function(_TRIM[side], (value, characters))
+
+    def _position(self) -> Node | None:
+        stream = self.stream
+        if not self._first_argument_ends_with("IN"):
+            return None
+        stream.next()
+        stream.expect("(")
+        needle = self.concat_expression()
+        stream.expect("IN")
+        haystack = self.expression()
+        stream.expect(")")
+        return Function("position", (haystack, needle))
+
+    def _substring(self) -> Node | None:
+        stream = self.stream
+        if not self._first_argument_ends_with("FROM"):
+            return None
+        stream.next()
+        stream.expect("(")
+        args = [self.expression()]
+        stream.expect("FROM")
+        args.append(self.expression())
+        if stream.accept("FOR"):
+            args.append(self.expression())
+        stream.expect(")")
+        return Function("substring", tuple(args))
+
+    def _first_argument_ends_with(self, word: str) -> bool:
+        """Looked up before it is read: to read it twice would double the work at every level of nesting."""
+        stream = self.stream
+        start = stream.position
+        stream.next()
+        stream.expect("(")
+        while not (stream.peek().kind == "end" or stream.at(",") or stream.at(")") or stream.at(word)):
+            if stream.peek().text in ("]", "}", ";"):
+                break
+            stream.skip_group()
+        found = stream.at(word)
+        stream.position = start
+        return found
+
+    # Names, functions, stars ------------------------------------------------------------------------------------------
+
+    def _name(self) -> Node:
+        stream = self.stream
+        token = stream.next()
+        if stream.at("("):
+            return self._function(token.value)
+        parts = [token.value]
+        while stream.at("."):
+            following = stream.peek(1)
+            if following.text == "*":
+                stream.next()
+                stream.next()
+                return self._star(Star(tuple(parts)))
+            if not following.is_identifier or stream.peek(2).text == "(":
+                break
+            stream.next()
+            parts.append(stream.next().value)
+        return Identifier(tuple(parts))
+
+    def _function(self, name: str) -> Node:
+        with self.stream.guard.nested(1, CALL_LEVELS):
+            return self._call(name)
+
+    def _call(self, name: str) -> Node:
+        stream = self.stream
+        args, distinct = self._arguments(name)
+        params = None
+        if stream.at("("):
+            params = args
+            args, distinct = self._arguments(name)
+        nulls = ""
+        for word in ("IGNORE", "RESPECT"):
+            if stream.accept(word, "NULLS"):
+                nulls = word
+        condition = None
+        if stream.accept("FILTER"):
+            stream.expect("(")
+            stream.expect("WHERE")
+            condition = self.expression()
+            stream.expect(")")
+        window: WindowSpec | str | None = None
+        if stream.accept("OVER"):
+            window = self.window_spec() if stream.at("(") else stream.identifier("the name of a window")
+        return Function(name, args, params, distinct, condition, window, nulls)
+
+    def _arguments(self, name: str) -> tuple[tuple[Node, ...], bool]:
+        stream = self.stream
+        stream.expect("(")
+        distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
+        if stream.accept(")"):
+            return (), False
+        if stream.at("SELECT") or stream.at("WITH"):
+            args: tuple[Node, ...] = (Subquery(self._parse_query(stream)),)
+        elif name.upper() in _UNIT_FIRST and unit_name(stream.peek().text) and stream.peek(1).text == ",":
+            args = (Literal(stream.next().text.lower()),)
+            stream.expect(",")
+            args += self.aliased_list()
+        else:
+            args = self.aliased_list()
+        stream.expect(")")
+        return args, distinct
+
+    def _columns(self) -> Node:
+        stream = self.stream
+        stream.next()
+        stream.expect("(")
+        pattern = stream.string("a regular expression of column names")
+        stream.expect(")")
+        return self._star(Star(pattern=pattern))
+
+    def _star(self, star: Star) -> Node:
+        stream = self.stream
+        modifiers: list[tuple[str, object]] = []
+        while True:
+            if stream.at("EXCEPT") and stream.peek(1).upper not in ("SELECT", "ALL", "DISTINCT"):
+                stream.next()
+                modifiers.append(("except", tuple(self.names())))
+            elif stream.accept("REPLACE"):
+                bracketed = stream.accept("(")
+                items = self.aliased_list()
+                if bracketed:
+                    stream.expect(")")
+                modifiers.append(("replace", items))
+            elif stream.accept("APPLY"):
+                stream.expect("(")
+                change = self.expression()
+                stream.expect(")")
+                modifiers.append(("apply", change))
+            else:
+                break
+        return Star(star.qualifier, star.pattern, tuple(modifiers))
+
+    def names(self) -> list[str]:
+        stream = self.stream
+        if not stream.accept("("):
+            return [stream.identifier("a column name")]
+        names = [stream.identifier("a column name")]
+        while stream.accept(","):
+            names.append(stream.identifier("a column name"))
+        stream.expect(")")
+        return names
+
+    def window_spec(self) -> WindowSpec:
+        stream = self.stream
+        stream.expect("(")
+        base = ""
+        if stream.peek().is_identifier and stream.peek().upper not in ("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"):
+            base = stream.next().value
+        partition_by: tuple[Node, ...] = ()
+        order_by: tuple[OrderItem, ...] = ()
+        if stream.accept("PARTITION"):
+            stream.expect("BY")
+            partition_by = self.aliased_list()
+        if stream.accept("ORDER"):
+            stream.expect("BY")
+            order_by = self.order_items()
+        frame = self._frame()
+        stream.expect(")")
+        return tree.WindowSpec(partition_by, order_by, frame, base)
+
+    def _frame(self) -> str:
+        stream = self.stream
+        mode = stream.peek().upper
+        if mode not in ("ROWS", "RANGE"):
+            if not stream.at(")"):
+                stream.fail("ROWS", "RANGE", ")")
+            return ""
+        stream.next()
+        if stream.accept("BETWEEN"):
+            first = self._frame_bound()
+            stream.expect("AND")
+            return f"{mode} BETWEEN {first} AND {self._frame_bound()}"
+        return f"{mode} BETWEEN {self._frame_bound()} AND CURRENT ROW"
+
+    def _frame_bound(self) -> str:
+        stream = self.stream
+        if stream.accept("CURRENT", "ROW"):
+            return "CURRENT ROW"
+        count = "UNBOUNDED"
+        if not stream.accept("UNBOUNDED"):
+            if stream.peek().kind != "number":
+                stream.fail("UNBOUNDED", "CURRENT ROW", "a number of rows")
+            count = stream.next().text
+        side = stream.peek().upper
+        if side not in ("PRECEDING", "FOLLOWING"):
+            stream.fail("PRECEDING", "FOLLOWING")
+        stream.next()
+        return f"{count} {side}"
+
+
+def at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:
+    """Whether a query begins here, behind a bracket, perhaps in more brackets.
+
+    ``((SELECT 1) UNION ALL …)`` is a query, ``((SELECT 1) + 1)`` is an expression: what follows each bracket tells.
+    """
+    opened: list[int] = []
+    start = stream.position
+    while stream.at("(") and len(opened) < MOST_LEVELS:
+        opened.append(stream.position)
+        stream.next()
+    found = stream.peek().upper in words
+    for position in opened:
+        if not found:
+            break
+        stream.position = position
+        stream.skip_group()
+        found = stream.peek().upper in ("UNION", "INTERSECT", "EXCEPT", ")")
+    stream.position = start
+    return found

@@ -1,0 +1,108 @@
+"""SHOW. What has a system table becomes a SELECT from it, as in ClickHouse."""
+
+from __future__ import annotations
+
+from sql.grammar.clauses import table_ref
+from sql.grammar.commands import refuse_other_objects
+from sql.grammar.statements import (
+    SelectQuery,
+    ShowCreateDatabase,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowProcesslist,
+    ShowTables,
+    Statement,
+)
+from sql.grammar.tokens import TokenStream, not_implemented, quote_string
+
+_COLUMNS = """
+    name AS field, type, if(startsWith(type, 'Nullable('), 'YES', 'NO') AS null,
+    trim(concat(if(is_in_primary_key, 'PRI ', ''), if(is_in_sorting_key, 'SOR', ''))) AS key,
+    nullIf(default_expression, '') AS default, '' AS extra
+"""
+
+
+def show(stream: TokenStream) -> Statement:
+    stream.next()
+    if stream.accept("DATABASES") or stream.accept("SCHEMAS"):
+        like, negated = _like(stream)
+        return ShowDatabases(like, negated)
+    if stream.accept("TABLES"):
+        database = _from(stream)
+        like, negated = _like(stream)
+        return ShowTables(database, like, negated)
+    if stream.accept("PROCESSLIST"):
+        return ShowProcesslist()
+    if stream.accept("CREATE"):
+        return _create(stream)
+    if stream.at("SETTINGS") or stream.at("CHANGED", "SETTINGS"):
+        return _settings(stream)
+    if stream.accept("SETTING"):
+        name = stream.identifier("setting name")
+        return SelectQuery(f"SELECT value FROM system.settings WHERE name = {quote_string(name)}")
+    if stream.accept("FUNCTIONS"):
+        return SelectQuery(f"SELECT * FROM system.functions WHERE {_condition(stream)} ORDER BY name")
+    if stream.accept("ENGINES"):
+        return SelectQuery("SELECT * FROM system.table_engines ORDER BY name")
+    if any(stream.accept(*words) for words in (("FULL", "COLUMNS"), ("COLUMNS",), ("FULL", "FIELDS"), ("FIELDS",))):
+        return _columns(stream)
+    if stream.peek().kind == "word":
+        raise not_implemented(f"SHOW {stream.peek().upper}")
+    return stream.fail("DATABASES", "TABLES", "COLUMNS", "CREATE", "SETTINGS", "FUNCTIONS", "ENGINES", "PROCESSLIST")
+
+
+def _create(stream: TokenStream) -> Statement:
+    if stream.accept("DATABASE"):
+        return ShowCreateDatabase(stream.identifier("database name"))
+    refuse_other_objects(stream, "SHOW CREATE")
+    if stream.at("TABLE") and stream.peek(1).is_identifier:
+        stream.next()
+    return ShowCreateTable(table_ref(stream))
+
+
+def _settings(stream: TokenStream) -> Statement:
+    changed = stream.accept("CHANGED")
+    stream.expect("SETTINGS")
+    conditions = [_condition(stream), *(["changed"] if changed else [])]
+    return SelectQuery(f"SELECT name, type, value FROM system.settings WHERE {' AND '.join(conditions)}")
+
+
+def _columns(stream: TokenStream) -> Statement:
+    if not (stream.accept("FROM") or stream.accept("IN")):
+        stream.fail("FROM")
+    table = table_ref(stream)
+    database = _from(stream) or table.database
+    place = quote_string(database) if database is not None else "currentDatabase()"
+    return SelectQuery(
+        f"SELECT {_COLUMNS} FROM system.columns WHERE database = {place} AND table = {quote_string(table.table)} "
+        f"AND {_condition(stream)} ORDER BY field"
+    )
+
+
+def _from(stream: TokenStream) -> str | None:
+    return stream.identifier("database name") if stream.accept("FROM") or stream.accept("IN") else None
+
+
+def _condition(stream: TokenStream) -> str:
+    """``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``name``."""
+    negation = "NOT " if stream.accept("NOT") else ""
+    for word in ("LIKE", "ILIKE"):
+        if stream.accept(word):
+            return f"name {negation}{word} {quote_string(stream.string('pattern'))}"
+    if negation:
+        stream.fail("LIKE", "ILIKE")
+    for word in ("WHERE", "LIMIT"):
+        if stream.at(word):
+            raise not_implemented(f"SHOW … {word}")
+    return "1"
+
+
+def _like(stream: TokenStream) -> tuple[str | None, bool]:
+    for word in ("WHERE", "LIMIT", "ILIKE"):
+        if stream.at(word) or stream.at("NOT", word):
+            raise not_implemented(f"SHOW … {word}")
+    negated = stream.accept("NOT")
+    if negated or stream.at("LIKE"):
+        stream.expect("LIKE")
+        return stream.string("pattern"), negated
+    return None, False

@@ -1,0 +1,268 @@
+"""The statements Pando understands, as plain data. ``parser.parse_statements`` makes them; the engine runs them.
+
+Text that is kept as SQL (queries, expressions) is ClickHouse SQL as the user wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SettingLiteral = str | int | float | bool | None
+"""``None`` is DEFAULT."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """``database`` is ``None`` when the text named none."""
+
+    database: str | None
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnClause:
+    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression."""
+
+    name: str
+    type: str
+    default_kind: str = ""
+    default_expression: str = ""
+    codec: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineClause:
+    """``ENGINE = name(arguments)``; each argument is SQL text (string literals still quoted)."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE or ATTACH TABLE in either syntax; key clauses are SQL text or ``""``."""
+
+    table: TableRef
+    columns: tuple[ColumnClause, ...]
+    engine: EngineClause | None
+    if_not_exists: bool = False
+    attach: bool = False
+    partition_by: str = ""
+    order_by: str = ""
+    primary_key: str = ""
+    sample_by: str = ""
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
+    comment: str = ""
+    as_table: TableRef | None = None
+    as_select: str = ""
+    is_empty: bool = False
+    """The query of ``as_select`` gives the columns alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    name: str
+    if_not_exists: bool = False
+    attach: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    name: str
+    if_exists: bool = False
+    detach: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """DROP TABLE or DETACH TABLE."""
+
+    table: TableRef
+    if_exists: bool = False
+    detach: bool = False
+    sync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttachTable:
+    """``ATTACH TABLE t`` without a definition: the one kept on disk."""
+
+    table: TableRef
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTables:
+    pairs: tuple[tuple[TableRef, TableRef], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    table: TableRef
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsTable:
+    table: TableRef
+
+
+@dataclass(frozen=True, slots=True)
+class ExistsDatabase:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases:
+    like: str | None = None
+    not_like: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    database: str | None = None
+    like: str | None = None
+    not_like: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateTable:
+    table: TableRef
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateDatabase:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProcesslist:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeTable:
+    table: TableRef
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuery:
+    """``DESCRIBE (SELECT …)``."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetSettings:
+    settings: dict[str, SettingLiteral]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeTable:
+    """``partition`` is SQL text of the partition value, ``partition_id`` is given by PARTITION ID '…'."""
+
+    table: TableRef
+    partition: str | None = None
+    partition_id: str | None = None
+    final: bool = False
+    deduplicate: bool = False
+    deduplicate_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTable:
+    """``CHECK TABLE``: of the whole table, of a partition (as in :class:`OptimizeTable`) or of the part so named."""
+
+    table: TableRef
+    partition: str | None = None
+    partition_id: str | None = None
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCommand:
+    """``SYSTEM <command> [table]``: ``command`` is upper case with single spaces (``SYNC REPLICA``)."""
+
+    command: str
+    table: TableRef | None = None
+    argument: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropReplica:
+    """``SYSTEM DROP REPLICA``: of one table, of a database, of the table at ``zookeeper_path``, or of every table here.
+
+    At most one of the three is given.
+    """
+
+    replica: str
+    table: TableRef | None = None
+    database: str | None = None
+    zookeeper_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT. Exactly one source: ``select`` (SQL text) or ``format`` (``Values`` included).
+
+    ``inline_data`` is the data that followed FORMAT or VALUES in the statement, as bytes; a request body follows it.
+    ``columns`` is empty for all. ``settings`` come from the statement's SETTINGS clause.
+    """
+
+    table: TableRef
+    columns: tuple[str, ...] = ()
+    except_columns: tuple[str, ...] = ()
+    select: str = ""
+    format: str = ""
+    inline_data: bytes = b""
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuery:
+    """Any query that returns rows. ``query`` is without the trailing FORMAT and SETTINGS of the outermost level."""
+
+    query: str
+    settings: dict[str, SettingLiteral] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """``EXPLAIN [PLAN|SYNTAX|…] [option = n, …] query``."""
+
+    kind: str
+    options: dict[str, SettingLiteral]
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillQuery:
+    query_id: str
+
+
+Statement = (
+    CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
+    | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
+    | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | SelectQuery | Explain
+    | KillQuery | DropReplica | CheckTable
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedStatement:
+    """One statement with its output format (``None``: the interface's default) and INTO OUTFILE target.
+
+    ``settings`` are those of its SETTINGS clause, where the statement does not keep them itself (as CREATE does).
+    """
+
+    statement: Statement
+    format: str | None = None
+    outfile: str | None = None
+    settings: Mapping[str, SettingLiteral] = field(default_factory=dict)

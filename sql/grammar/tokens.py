@@ -1,0 +1,357 @@
+"""ClickHouse's lexical rules: tokens, quoting, and the syntax error that says where and what was expected.
+
+Tokens are made lazily, one at a time from a position of the text. That is what lets an INSERT with a gigabyte of
+inline data be parsed by reading its head only: nothing behind the head is ever looked at. (A tokenizer that reads the
+whole text first, as sqlglot's does, cannot be used for that.)
+
+Kinds of tokens: ``word`` (bare identifier or keyword), ``quoted`` (identifier in backquotes or double quotes),
+``string``, ``number``, ``mark`` (operators, brackets), ``end``. A word may begin with digits (``2nd``) if it is no
+number. Comments are ``-- …``, ``# …``, ``#! …`` and ``/* … */``.
+
+Source: ClickHouse documentation, "SQL syntax".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from parts.errors import UserError
+from sql.grammar.limits import MOST_LEVELS, Guard, too_deep_recursion
+
+_SPACE = re.compile(r"(?:\s{1,1000}+|--[^\n]*+|#(?=[ !])[^\n]*+){0,1000}+((?=\s|--|#[ !]|/\*))?")
+"""Its group is there when more of it follows."""
+_TOKEN = re.compile(
+    r"(?P<word>[^\W\d][\w$]*+)"
+    r"|(?P<number>0[xX][0-9a-fA-F]++|0b[01]++|(?:\d[\d_]*+(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?\d++)?+)"
+    r"|(?P<string>'(?:[^'\\]{1,1000}+|\\.|''){0,1000}+')"
+    r"|(?P<quoted>`(?:[^`\\]{1,1000}+|\\.|``){0,1000}+`|\"(?:[^\"\\]{1,1000}+|\\.|\"\"){0,1000}+\")"
+    r"|(?P<heredoc>\$\w*+\$)"
+    r"|(?P<mark><=>|::|->|<=|>=|<>|!=|==|\|\||.)",
+    re.DOTALL,
+)
+_QUOTED_PIECES = {
+    quote: re.compile(rf"(?:[^{quote}\\]{{1,1000}}+|\\.|{quote}{quote}){{1,1000}}+", re.DOTALL) for quote in "'`\""
+}
+"""A long text is read in pieces: one match must not hold the interpreter for long."""
+_ESCAPED_PIECES = {
+    quote: re.compile(rf"(?:[^{quote}\\]{{0,100}}+(?:\\.|{quote}{quote})){{1,1000}}+", re.DOTALL) for quote in "'`\""
+}
+_DULL = re.compile(r"(?:\w[\w$]*+|[^\w()\[\]{}'`\"$#/;-]){1,1000}+")
+"""Between brackets: what neither opens, closes, quotes nor comments."""
+_MOST_BRACKETS = 10_000
+"""One in another, in what is only stepped over."""
+_WORD_END = re.compile(r"[\w$]++")
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+_CLOSING = frozenset(_OPENING.values())
+_ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_RESOLVED = {**{char: char for char in "'\"`/" + "".join(map(chr, range(32)))}, **_ESCAPES}
+_BARE = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_AMBIGUOUS_BARE = frozenset({"select", "from", "null", "true", "false", "distinct", "all", "table", "array"})
+
+
+class Token(NamedTuple):
+    """``text`` is as written; ``start`` and ``end`` are offsets in characters of the statement text."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    upper: str
+    """The text of a word in upper case, of anything else as it is."""
+
+    @property
+    def is_identifier(self) -> bool:
+        return self.kind in ("word", "quoted")
+
+    @property
+    def value(self) -> str:
+        """The identifier's name or the string's content, unquoted."""
+        if self.kind == "string":
+            return unquote_string(self.text)
+        return unquote_identifier(self.text) if self.kind == "quoted" else self.text
+
+
+class TokenStream:
+    """A cursor over the tokens of a text. ``guard`` counts what is read."""
+
+    def __init__(self, text: str, position: int = 0, guard: Guard | None = None) -> None:
+        self.text = text
+        self.position = position
+        self.guard = guard if guard is not None else Guard(text=text)
+        self._recent: dict[int, Token] = {}
+        self._current = Token("end", "", -1, -1, "")
+        self._current_at = -1
+
+    def peek(self, ahead: int = 0) -> Token:
+        if self._current_at != self.position:
+            self._current = self._token_at(self.position)
+            self._current_at = self.position
+        token = self._current
+        while ahead:
+            token = self._token_at(token.end)
+            ahead -= 1
+        return token
+
+    def next(self) -> Token:
+        token = self.peek()
+        self.position = token.end
+        return token
+
+    def _token_at(self, position: int) -> Token:
+        token = self._recent.get(position)
+        if token is None:
+            token = self._scan(position)
+            if len(self._recent) > 4096:
+                self._recent.clear()
+            self._recent[position] = token
+        return token
+
+    def _scan(self, position: int) -> Token:
+        self.guard.step()
+        start = skip_space(self.text, position, self.guard)
+        match = _TOKEN.match(self.text, start)
+        if match is None:
+            return Token("end", "", start, start, "")
+        kind = match.lastgroup or "mark"
+        text = match.group()
+        if kind == "heredoc":
+            end = self.text.find(text, match.end())
+            if end < 0:
+                raise syntax_error(self.text, start, f"the closing {text[:40]} of the text")
+            value = quote_string(self.text[match.end() : end])
+            return Token("string", value, start, end + len(text), value)
+        if kind == "mark" and text in "'`\"":
+            return self._long_quoted(text, start)
+        if self.text.startswith("/*", start):
+            raise syntax_error(self.text, start, "the closing */ of the comment")
+        if kind == "number" and (rest := _WORD_END.match(self.text, match.end())):
+            if "." in text:
+                raise syntax_error(self.text, start, "a number that ends before the next word")
+            text += rest.group()
+            return Token("word", text, start, rest.end(), text.upper())
+        return Token(kind, text, start, match.end(), text.upper() if kind == "word" else text)
+
+    def _long_quoted(self, quote: str, start: int) -> Token:
+        pieces = _QUOTED_PIECES[quote]
+        end = start + 1
+        while piece := pieces.match(self.text, end):
+            self.guard.step()
+            end = piece.end()
+        what = "string" if quote == "'" else "identifier"
+        if not self.text.startswith(quote, end):
+            raise syntax_error(self.text, start, f"the closing {quote} of the {what}")
+        end += 1
+        text = self.text[start:end]
+        return Token("string" if quote == "'" else "quoted", text, start, end, text)
+
+    # Words and marks ------------------------------------------------------------------------------------------------
+
+    def at(self, *words: str) -> bool:
+        """Whether the next tokens are these keywords or marks (keywords in any case, never quoted)."""
+        token = self.peek()
+        if token.upper != words[0]:
+            return False
+        for word in words[1:]:
+            token = self._token_at(token.end)
+            if token.upper != word:
+                return False
+        return True
+
+    def accept(self, *words: str) -> bool:
+        if not self.at(*words):
+            return False
+        for _ in words:
+            self.next()
+        return True
+
+    def expect(self, *words: str) -> None:
+        if not self.accept(*words):
+            self.fail(" ".join(words))
+
+    def at_end(self) -> bool:
+        return self.peek().kind == "end" or self.at(";")
+
+    def fail(self, *expected: str) -> NoReturn:
+        raise syntax_error(self.text, self.peek().start, *expected)
+
+    # Values ---------------------------------------------------------------------------------------------------------
+
+    def identifier(self, what: str = "identifier") -> str:
+        if not self.peek().is_identifier:
+            self.fail(what)
+        return self.next().value
+
+    def string(self, what: str = "string literal") -> str:
+        if self.peek().kind != "string":
+            self.fail(what)
+        return self.next().value
+
+    def skip_group(self) -> None:
+        """Steps over one token, or over a whole bracketed group when it opens one."""
+        first = self.peek()
+        if first.text not in _OPENING or first.kind != "mark":
+            self.next()
+            return
+        closers: list[str] = []
+        while True:
+            while dull := _DULL.match(self.text, self.position):
+                self.guard.step()
+                self.position = dull.end()
+            token = self.peek()
+            if token.kind == "end":
+                raise syntax_error(self.text, first.start, f"the closing {_OPENING[first.text]}")
+            if token.kind == "mark" and token.text in _OPENING:
+                closers.append(_OPENING[token.text])
+                if len(closers) > _MOST_BRACKETS:
+                    raise too_deep_recursion(MOST_LEVELS)
+            elif token.kind == "mark" and token.text in _CLOSING and token.text != closers.pop():
+                self.fail("a matching closing bracket")
+            self.next()
+            if not closers:
+                return
+
+    def slice_until(self, stops: Callable[[TokenStream], bool], what: str = "expression") -> str:
+        """The text up to (not including) the first token outside brackets where ``stops`` holds; never empty.
+
+        A ``;``, the end, or a bracket that was not opened inside stops too.
+        """
+        start = self.peek().start
+        end = start
+        while (token := self.peek()).kind != "end":
+            if token.text == ";" or token.text in _CLOSING or stops(self):
+                break
+            if token.text in _OPENING:
+                self.skip_group()
+            else:
+                self.position = token.end
+            end = self.position
+        if end == start:
+            self.fail(what)
+        return self.text[start:end]
+
+
+def skip_space(text: str, position: int, guard: Guard | None = None) -> int:
+    """Behind the blanks and the comments there; before a comment that is not closed."""
+    while True:
+        match = _SPACE.match(text, position)
+        assert match is not None
+        position = match.end()
+        if match.lastindex is None:
+            return position
+        if text.startswith("/*", position):
+            end = text.find("*/", position + 2)
+            if end < 0:
+                return position
+            position = end + 2
+        if guard is not None:
+            guard.step()
+
+
+def syntax_error(text: str, position: int, *expected: str) -> UserError:
+    """``UserError`` 62 in ClickHouse's words: position from 1, line and column, what stood there, what was expected."""
+    line = text.count("\n", 0, position) + 1
+    column = position - (text.rfind("\n", 0, position) + 1) + 1
+    match = _TOKEN.match(text, position)
+    token = match.group() if match else "end of query"
+    rest = text[position : position + 80].split("\n")[0]
+    wanted = "one of: " + ", ".join(expected) if len(expected) > 1 else "".join(expected)
+    return UserError(
+        "SYNTAX_ERROR",
+        f"Syntax error: failed at position {position + 1} ({token[:40]}) (line {line}, col {column}): "
+        f"{rest}. Expected {wanted or 'end of query'}",
+    )
+
+
+def not_implemented(what: str) -> UserError:
+    return UserError("NOT_IMPLEMENTED", f"{what} is not supported")
+
+
+def unquote_string(text: str) -> str:
+    """The content of a literal ``'…'`` with backslash escapes and doubled quotes resolved."""
+    _check_text(text)
+    body = text[1:-1]
+    if "\\" not in body and "''" not in body:
+        return body
+    return _unescape(body, "'")
+
+
+def unquote_identifier(text: str) -> str:
+    _check_text(text)
+    return _unescape(text[1:-1], text[0])
+
+
+def _check_text(text: str) -> None:
+    """Raises 117 for a literal or a name that is not UTF-8: no column could have it as its value or as its name."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the statement: {shown[:100]}") from None
+
+
+def _unescape(body: str, quote: str) -> str:
+    if "\\x" in body:
+        return _unescape_bytes(body, quote)
+    return _ESCAPED_PIECES[quote].sub(lambda match: _unescaped(match.group(), quote), body)
+
+
+def _unescaped(piece: str, quote: str) -> str:
+    """Of a piece that ends behind a sequence. Between two doubled backslashes every backslash begins another one."""
+    if len(piece) == 2:
+        return _escaped(piece)
+    parts = piece.split("\\\\")
+    for index, part in enumerate(parts):
+        part = part.replace(quote * 2, quote)
+        parts[index] = _resolved(part) if "\\" in part else part
+    return "\\".join(parts)
+
+
+def _resolved(part: str) -> str:
+    for letter in _RESOLVED:
+        part = part.replace("\\" + letter, _RESOLVED[letter])
+    return part
+
+
+def _unescape_bytes(body: str, quote: str) -> str:
+    r"""``\xHH`` is a byte, and several may make one character. Raises 117 when all together are no text."""
+    doubled = quote.encode() * 2
+
+    def resolved(match: re.Match[bytes]) -> bytes:
+        if match.group(1):
+            return bytes([int(match.group(1), 16)])
+        return quote.encode() if match.group() == doubled else _escaped(match.group().decode()).encode()
+
+    pattern = rb"\\x([0-9a-fA-F]{2})|\\[\x00-\x7f]|" + doubled
+    try:
+        return re.sub(pattern, resolved, body.encode()).decode()
+    except UnicodeError:
+        raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the literal {quote}{body}{quote}") from None
+
+
+def _escaped(sequence: str) -> str:
+    """Of a backslash and a character, or of a doubled quote."""
+    if sequence == "\\\\":
+        return "\\"
+    # An unknown escape keeps its backslash ('\d' of a regular expression), as in ClickHouse.
+    return _RESOLVED.get(sequence[1], sequence)
+
+
+def quote_string(value: str) -> str:
+    """A literal ``'…'`` of the value."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    for char, letter in (("\n", "n"), ("\t", "t"), ("\r", "r"), ("\0", "0"), ("\b", "b"), ("\f", "f")):
+        escaped = escaped.replace(char, "\\" + letter)
+    return f"'{escaped}'"
+
+
+def quote_identifier(name: str) -> str:
+    """The name in backquotes."""
+    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+
+def identifier_if_needed(name: str) -> str:
+    """The name, in backquotes unless it is a plain word."""
+    return name if _BARE.match(name) and name.lower() not in _AMBIGUOUS_BARE else quote_identifier(name)

@@ -1,0 +1,1 @@
+"""What need not be read: from conditions to parts, granules and rows. It is handed whatever must be computed."""

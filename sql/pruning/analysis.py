@@ -1,0 +1,227 @@
+"""From the filters of a query to the parts and granules that can have matching rows.
+
+Three steps, as in ClickHouse: the extremes of the partition key's columns (MinMax), the values of the partition key
+(Partition), the sparse primary index (PrimaryKey). Each only ever drops what cannot match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from parts.reader import MarkRange, Part
+from parts.schema import Key, TableDescription, TableSchema
+from sql.compile.compiled_query import Scan
+from sql.compile.naming import canonical
+from sql.functions.registry import Environment
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import Identifier
+from sql.pruning.builder import ConditionBuilder, key_expressions
+from sql.pruning.condition import Both, Condition, Constant
+from sql.pruning.evaluation import Evaluation
+from sql.pruning.pruned_part import PrunedPart, RowFilter
+from sql.pruning.ranges import Bounds, closed, point, rectangles
+from sql.relation import PartsRelation
+
+__all__ = ["IndexUse", "PrunedPart", "analyse_scan", "analysis_of"]
+
+
+@dataclass(slots=True)
+class IndexUse:
+    """What one index did, for EXPLAIN."""
+
+    kind: str
+    keys: list[str]
+    condition: str
+    parts: tuple[int, int] = (0, 0)
+    granules: tuple[int, int] = (0, 0)
+
+
+@dataclass
+class Analysis:
+    """The conditions of one scan on the three indexes."""
+
+    minmax: Condition
+    minmax_keys: list[str]
+    partition: Condition
+    partition_keys: list[str]
+    primary: Condition
+    primary_keys: list[str]
+    whole: frozenset[str] = frozenset()
+    """The indexes whose condition is all of the filters, not a part of them."""
+    row_filter: RowFilter | None = None
+    uses: list[IndexUse] = field(default_factory=list)
+    _certain: set[int] = field(default_factory=set)
+    """By identity the parts in which every row matches, as their partition shows."""
+
+    def fresh(self) -> Analysis:
+        """The same conditions, not used yet: an analysis prunes for one query."""
+        return replace(self, uses=[], _certain=set())
+
+    def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
+        kept = [part for part in parts if part.rows]
+        kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, kept, _minmax_bounds)
+        kept = self._by_parts("Partition", self.partition, self.partition_keys, kept, _partition_bounds)
+        return self._by_granules(kept)
+
+    def _by_parts(self, kind, condition, keys, parts, bounds_of):  # type: ignore[no-untyped-def]
+        if not keys:
+            return parts
+        use = IndexUse(kind, keys, condition.describe(keys), (len(parts), len(parts)), (_marks(parts), _marks(parts)))
+        self.uses.append(use)
+        if not parts or (isinstance(condition, Constant) and condition.value):
+            return parts
+        bounds = {}
+        for number in condition.used:
+            found = bounds_of(parts, keys, number)
+            if found is not None:
+                bounds[number] = found
+        mask, doubt = condition.evaluate(bounds, len(parts))
+        kept = [part for part, keep in zip(parts, mask, strict=True) if keep]
+        if kind in self.whole:
+            self._certain.update(id(part) for part, unsure in zip(parts, doubt, strict=True) if not unsure)
+        use.parts, use.granules = (len(kept), len(parts)), (_marks(kept), _marks(parts))
+        return kept
+
+    def _by_granules(self, parts: list[Part]) -> list[PrunedPart]:
+        use = IndexUse("PrimaryKey", self.primary_keys, self.primary.describe(self.primary_keys))
+        if self.primary_keys:
+            self.uses.append(use)
+        kept = []
+        for part in parts:
+            pruned = granules(part, self.primary)
+            if pruned is not None:
+                kept.append(self._with_filter(pruned))
+        use.parts = (len(kept), len(parts))
+        use.granules = (sum(item.marks for item in kept), _marks(parts))
+        return kept
+
+    def _with_filter(self, pruned: PrunedPart) -> PrunedPart:
+        if id(pruned.part) in self._certain:
+            return replace(pruned, uncertain=(), is_whole=True)
+        return replace(pruned, is_whole="PrimaryKey" in self.whole, row_filter=self.row_filter)
+
+
+def _marks(parts: Sequence[Part]) -> int:
+    return sum(part.marks for part in parts)
+
+
+def granules(part: Part, condition: Condition) -> PrunedPart | None:
+    """The granules of a part whose key ranges can match, and which of them surely do; ``None`` if there are none."""
+    used = condition.used
+    if not used:
+        true, false = condition.evaluate({}, 1)
+        return PrunedPart(part, uncertain=None if false[0] else ()) if true[0] else None
+    keys = part.primary_index.keys[: max(used) + 1]
+    if len(keys) <= max(used):
+        return PrunedPart(part)
+    # The first column alone leaves few granules out of many; only those are looked at with all columns.
+    first = closed(keys[0].slice(0, part.marks), keys[0].slice(1, part.marks))
+    chosen = np.flatnonzero(condition.evaluate({0: first}, part.marks)[0])
+    if not len(chosen):
+        return None
+    boxes, owners = rectangles(keys, chosen)
+    true, false = condition.evaluate({number: boxes[number] for number in used}, len(owners))
+    found, doubtful = np.zeros(len(chosen), bool), np.zeros(len(chosen), bool)
+    found[owners[true]] = True
+    doubtful[owners[false]] = True
+    mask = np.zeros(part.marks, bool)
+    mask[chosen[found]] = True
+    uncertain = np.zeros(part.marks, bool)
+    uncertain[chosen[found & doubtful]] = True
+    if not mask.any():
+        return None
+    return PrunedPart(part, None if mask.all() else _runs(mask), _runs(uncertain))
+
+
+def _runs(mask: np.ndarray) -> list[MarkRange]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _minmax_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
+    arrays = [part.minmax_arrays.get(keys[number]) for part in parts]
+    if any(array is None or len(array) != 2 for array in arrays):
+        return None
+    try:
+        low = pa.concat_arrays([array.slice(0, 1) for array in arrays if array is not None])
+        high = pa.concat_arrays([array.slice(1, 1) for array in arrays if array is not None])
+    except pa.ArrowInvalid:
+        return None
+    return closed(low, high)
+
+
+def _partition_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
+    try:
+        return point(pa.concat_arrays([part.partition_arrays[number][2] for part in parts]))
+    except (pa.ArrowInvalid, IndexError):
+        return None
+
+
+# Building -------------------------------------------------------------------------------------------------------------
+
+
+def analysis_of(
+    scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluation
+) -> Analysis:
+    """The conditions of a scan's filters on the table's indexes."""
+    schema = description.schema
+    columns = list(description.partition_key.columns)
+    # Extremes leave NaN and NULL out, so only types without them can be pruned by them.
+    columns = [name for name in columns if _has_extremes(schema.column(name).type)]
+    texts = [canonical_column(name) for name in columns]
+
+    whole = set() if scan.conditions else {"MinMax", "Partition", "PrimaryKey"}
+
+    def build(kind: str, expressions: Sequence[str], types: Sequence[object]) -> Condition:
+        if not expressions:
+            return Constant(True)
+        keys = key_expressions(expressions, types)  # type: ignore[arg-type]
+        builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation)
+        condition, is_whole = builder.build(scan.conditions)
+        if is_whole:
+            whole.add(kind)
+        return condition
+
+    partition, sorting = description.partition_key, description.sorting_key
+    minmax = build("MinMax", texts, [schema.column(name).type for name in columns])
+    by_partition = build("Partition", partition.expressions, partition.types)
+    primary = build("PrimaryKey", sorting.expressions, sorting.types)
+    return Analysis(
+        minmax, columns, by_partition, list(partition.expressions), primary, list(sorting.expressions),
+        frozenset(whole), _row_filter(primary, sorting, schema),
+    )  # fmt: skip
+
+
+def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> RowFilter | None:
+    """What of the condition rows can be tested with: the conjuncts on key expressions that are plain columns."""
+    columns = {}
+    for number, node in enumerate(parse_expression(text) for text in key.expressions):
+        if isinstance(node, Identifier) and len(node.parts) == 1:
+            columns[number] = (node.parts[0], schema.column(node.parts[0]).type)
+    terms = condition.terms if isinstance(condition, Both) and not condition.either else (condition,)
+    testable = tuple(term for term in terms if term.used and term.used <= columns.keys())
+    if not testable:
+        return None
+    used = frozenset().union(*(term.used for term in testable))
+    return RowFilter(Both(testable), {number: columns[number] for number in sorted(used)})
+
+
+def _has_extremes(type_: object) -> bool:
+    from parts.types import FloatType, strip_nullable
+
+    return not isinstance(strip_nullable(type_), FloatType) and not type_.is_nullable  # type: ignore[arg-type,attr-defined]
+
+
+def canonical_column(name: str) -> str:
+    return canonical(Identifier((name,)))
+
+
+def analyse_scan(scan: Scan, evaluation: Evaluation) -> Analysis:
+    relation = scan.source.relation
+    assert isinstance(relation, PartsRelation)
+    environment = scan.conditions[0][1].environment if scan.conditions else Environment()
+    return analysis_of(scan, relation.description, environment, evaluation)

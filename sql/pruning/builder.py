@@ -1,0 +1,446 @@
+"""Builds a :class:`~sql.pruning.condition.Condition` from the filters of a scan.
+
+Names are resolved as the query resolves them (aliases are followed); constants are computed once. Nothing here may
+make a condition narrower than the filter: a doubt gives ``Unknown``."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from parts.errors import PandoError
+from parts.schema import Column, TableSchema
+from parts.types import (
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FloatType,
+    IntegerType,
+    StringType,
+    strip_nullable,
+)
+from sql.compile.expressions import ExpressionCompiler
+from sql.compile.literal_lists import MOST_WRITTEN, bounds, members
+from sql.compile.scope import Scope, Source, Surroundings
+from sql.functions.registry import Environment
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Literal,
+    LiteralList,
+    Node,
+    StarColumn,
+    Subquery,
+    transform,
+    walk,
+)
+from sql.pruning.condition import Both, Change, Condition, Constant, InRange, InSet, Negated, Unknown
+from sql.pruning.evaluation import Evaluation
+from sql.pruning.monotonic import growing_argument
+from sql.pruning.ranges import Wanted
+from sql.typing.casts import cast_to
+from sql.typing.typed import Typed
+
+_FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
+_RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
+_NEGATED = {"notEquals": "equals", "notIn": "in", "notLike": "like", "globalNotIn": "in"}
+_COMPARABLE = (
+    IntegerType, FloatType, BoolType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, DecimalType,
+    EnumType,
+)  # fmt: skip
+
+
+class NotUnderstood(Exception):
+    """Inside the builder: this term is unknown."""
+
+
+@dataclass(frozen=True)
+class KeyExpression:
+    """One key: its tree over plain column names, and its type."""
+
+    node: Node
+    type: DataType
+
+
+def key_expressions(texts: Sequence[str], types: Sequence[DataType]) -> list[KeyExpression]:
+    return [KeyExpression(parse_expression(text), type_) for text, type_ in zip(texts, types, strict=True)]
+
+
+class ConditionBuilder:
+    """For one source and one list of keys."""
+
+    def __init__(
+        self,
+        source: Source,
+        schema: TableSchema,
+        keys: Sequence[KeyExpression],
+        environment: Environment,
+        evaluation: Evaluation,
+    ) -> None:
+        self._source = source
+        self._schema = schema
+        self._keys = keys
+        self._environment = environment
+        self._evaluation = evaluation
+        self._constants = ExpressionCompiler(Scope(), environment)
+
+    def build(self, filters: Sequence[tuple[Node, Surroundings]]) -> tuple[Condition, bool]:
+        """The conjunction of the filters that are understood, and whether it says of every row what they say.
+
+        Each filter comes with what is known where it stands. Where a column can be NULL a filter can be
+        neither true nor false, which a condition does not know: it still shows what cannot match, never what must.
+        """
+        terms = []
+        may_be_null = False
+        for node, around in filters:
+            try:
+                normalized = self._normalized(node, around.scope)
+                terms.append(self._term(normalized))
+            except (NotUnderstood, PandoError):
+                continue
+            may_be_null |= any(self._may_be_null(name) for name in _columns(normalized))
+        known = [term for term in terms if not isinstance(term, Unknown)]
+        is_whole = len(known) == len(filters) and not may_be_null
+        return Both(tuple(known)) if known else Constant(True), is_whole
+
+    def _may_be_null(self, column: str) -> bool:
+        return column not in self._schema or self._schema.column(column).type.is_nullable
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    def _normalized(self, node: Node, scope: Scope, seen: frozenset[str] = frozenset()) -> Node:
+        """Columns of the source as ``Identifier((name,))``; anything of another source becomes a marker."""
+
+        def change(part: Node) -> Node:
+            if isinstance(part, Alias):
+                return part.expression
+            if isinstance(part, Identifier):
+                return self._resolved(part, scope, seen)
+            if isinstance(part, (StarColumn, Subquery)):
+                return _OTHER
+            return part
+
+        return transform(node, change)
+
+    def _resolved(self, node: Identifier, scope: Scope, seen: frozenset[str]) -> Node:
+        name = node.parts[0]
+        if len(node.parts) == 1 and name in scope.aliases and name not in seen:
+            return self._normalized(scope.aliases[name], scope, seen | {name})
+        found = scope.find_column(node.parts)
+        if found is None or found[0] is not self._source or found[2]:
+            return _OTHER
+        definition = found[1].definition
+        if definition is None:
+            return _OTHER
+        if definition.default_kind == "ALIAS":
+            own = Scope([self._source])
+            return self._normalized(parse_expression(definition.default_expression), own, seen | {name})
+        return Identifier((found[1].name,))
+
+    # Terms ------------------------------------------------------------------------------------------------------------
+
+    def _term(self, node: Node) -> Condition:
+        if isinstance(node, Literal) and isinstance(node.value, (bool, int)):
+            return Constant(bool(node.value))
+        if not isinstance(node, Function):
+            return Unknown()
+        if node.name in ("and", "or"):
+            return Both(tuple(self._safe(arg) for arg in node.args), either=node.name == "or")
+        if node.name == "not" and len(node.args) == 1:
+            return Negated(self._safe(node.args[0]))
+        if node.name in _NEGATED and len(node.args) == 2:
+            return Negated(self._safe(replace(node, name=_NEGATED[node.name])))
+        if node.name in ("like", "startsWith") and len(node.args) == 2:
+            return self._prefix(node)
+        if node.name in ("in", "globalIn") and len(node.args) == 2:
+            return self._set(node)
+        if node.name in _RANGES and len(node.args) == 2:
+            return self._comparison(node)
+        return Unknown()
+
+    def _safe(self, node: Node) -> Condition:
+        try:
+            return self._term(node)
+        except (NotUnderstood, PandoError):
+            return Unknown()
+
+    def _comparison(self, node: Function) -> Condition:
+        left, right = node.args
+        name = node.name
+        if _is_constant(left):
+            left, right, name = right, left, _FLIPPED.get(name, name)
+        if not _is_constant(right) or _is_constant(left):
+            return Unknown()
+        terms: list[Condition] = []
+        for number, key in enumerate(self._keys):
+            term = self._against_key(number, key, left, right, name)
+            if term is not None:
+                terms.append(term)
+        return Both(tuple(terms)) if terms else Unknown()
+
+    def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
+        if left == key.node:
+            value = self._value(right, key.type)
+            return _range(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
+        column = _column(left)
+        if column is not None and column in _columns(key.node):
+            return self._through_key(number, key, column, right, name)
+        inner = growing_argument(left, key.node, self._schema, self._environment.zone)
+        if inner is not None:
+            change, type_ = self._change(left, key)
+            return _range(number, name, self._value(right, type_), change=change, exact=False)
+        return None
+
+    def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
+        """The key is a function of the compared column: apply it to the constant."""
+        if len(_columns(key.node)) != 1:
+            return None
+        type_ = self._schema.column(column).type
+        growing = growing_argument(key.node, Identifier((column,)), self._schema, self._environment.zone) is not None
+        if not growing and name != "equals":
+            return None
+        value = self._value(right, type_)
+        mapped = self._mapped(key, column, value, type_)
+        loose = {"less": "lessOrEquals", "greater": "greaterOrEquals"}.get(name, name)
+        return _range(number, loose, mapped, exact=False)
+
+    def _prefix(self, node: Function) -> Condition:
+        pattern = node.args[1]
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            return Unknown()
+        text = pattern.value
+        exact = True
+        if node.name == "like":
+            end = next((position for position, char in enumerate(text) if char in "%_\\"), len(text))
+            exact = text[end:] == "%"
+            if end == len(text):
+                return self._safe(Function("equals", node.args))
+            text = text[:end]
+        upper = _successor(text)
+        for number, key in enumerate(self._keys):
+            if node.args[0] == key.node and isinstance(strip_nullable(key.type), StringType) and text:
+                high = None if upper is None else pa.scalar(upper, pa.string())
+                return InRange(number, Wanted(pa.scalar(text, pa.string()), high, True, False), exact=exact)
+        return Unknown()
+
+    def _set(self, node: Function) -> Condition:
+        left, right = node.args
+        if isinstance(right, LiteralList) and right.is_of_tuples:
+            return self._listed_tuples(left, right)
+        if isinstance(right, LiteralList):
+            if len(right.values) > MOST_WRITTEN:
+                least, greatest = bounds(right)
+                within = (Function("greaterOrEquals", (left, least)), Function("lessOrEquals", (left, greatest)))
+                return Both((*map(self._safe, within), Unknown()))
+            right = Function("tuple", members(right))
+        if not isinstance(right, Function) or right.name not in ("tuple", "array"):
+            right = Function("tuple", (right,))
+        listed = right.args
+        if isinstance(left, Function) and left.name == "tuple":
+            return self._tuple_set(left, listed)
+        if not listed or not all(_is_constant(member) for member in listed):
+            return Unknown()
+        terms: list[Condition] = []
+        for number, key in enumerate(self._keys):
+            term = self._set_of_key(number, key, left, listed)
+            if term is not None:
+                terms.append(term)
+        return Both(tuple(terms)) if terms else Unknown()
+
+    def _listed_tuples(self, left: Node, right: LiteralList) -> Condition:
+        """As :meth:`_tuple_set`."""
+        columns = right.values.flatten()
+        if not isinstance(left, Function) or left.name != "tuple" or len(left.args) != len(columns):
+            return Unknown()
+        parts = zip(left.args, columns, strict=True)
+        return Both((*(self._safe(Function("in", (part, LiteralList(column)))) for part, column in parts), Unknown()))
+
+    def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
+        column = _column(left)
+        if left == key.node:
+            return InSet(number, tuple(self._value(member, key.type) for member in members))
+        if column is not None and _columns(key.node) == {column}:
+            type_ = self._schema.column(column).type
+            values = [self._mapped(key, column, self._value(member, type_), type_) for member in members]
+            return InSet(number, tuple(values))
+        if growing_argument(left, key.node, self._schema, self._environment.zone) is not None:
+            change, type_ = self._change(left, key)
+            return InSet(number, tuple(self._value(member, type_) for member in members), change)
+        return None
+
+    def _tuple_set(self, left: Function, members: Sequence[Node]) -> Condition:
+        """(a, b) IN ((1, 2), …): a in {1, …} and b in {2, …}; can always be false."""
+        rows = []
+        for member in members:
+            if not isinstance(member, Function) or member.name != "tuple" or len(member.args) != len(left.args):
+                return Unknown()
+            rows.append(member.args)
+        terms = [
+            self._safe(Function("in", (part, Function("tuple", tuple(row[position] for row in rows)))))
+            for position, part in enumerate(left.args)
+        ]
+        return Both((*terms, Unknown()))
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def _change(self, node: Node, key: KeyExpression) -> tuple[Change, DataType]:
+        """The function from the key's values to the compared expression's, and its type."""
+        schema = TableSchema((Column("k", strip_nullable(key.type)),))
+        tree = transform(node, lambda part: Identifier(("k",)) if part == key.node else part)
+        compiled = self._evaluation.expression(tree, schema, self._environment.zone)
+
+        def change(values: pa.Array) -> pa.Array:
+            known = (
+                values.fill_null(pa.scalar(strip_nullable(key.type).default, values.type))
+                if values.null_count
+                else values
+            )
+            return compiled.evaluate(pa.table({"k": known})).combine_chunks()
+
+        return change, compiled.type
+
+    def _mapped(self, key: KeyExpression, column: str, value: pa.Scalar, type_: DataType) -> pa.Scalar:
+        schema = TableSchema((Column(column, strip_nullable(type_)),))
+        compiled = self._evaluation.expression(key.node, schema, self._environment.zone)
+        block = pa.table({column: pa.repeat(value, 1)})
+        result = compiled.evaluate(block).combine_chunks()
+        if pa.types.is_dictionary(result.type):
+            result = result.dictionary_decode()
+        return result[0]
+
+    def _value(self, node: Node, type_: DataType) -> pa.Scalar:
+        """A constant as a value of ``type_``, exactly; else not understood."""
+        bare = strip_nullable(type_)
+        if not isinstance(bare, _COMPARABLE):
+            raise NotUnderstood
+        typed = self._constants.compile(node).plain
+        given = strip_nullable(typed.type)
+        if isinstance(bare, (IntegerType, BoolType)):
+            return _integer(self._computed(typed), given, bare)
+        if isinstance(bare, FloatType):
+            if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
+                raise NotUnderstood
+            number = float(self._computed(typed))  # type: ignore[arg-type]
+            if math.isnan(number):  # no range holds it, IN finds it
+                raise NotUnderstood
+            return pa.scalar(number, bare.arrow)
+        if isinstance(bare, DecimalType):
+            return _decimal(self._computed(typed), given, bare)
+        exact = (
+            given == bare
+            or isinstance(given, StringType)
+            or (isinstance(given, DateType) and isinstance(bare, (DateTimeType, DateTime64Type, Date32Type)))
+        )
+        if isinstance(bare, DateTimeType) and isinstance(given, DateTimeType):
+            exact = True
+        if not exact:
+            raise NotUnderstood
+        if (
+            isinstance(bare, (DateType, Date32Type))
+            and isinstance(typed.value, str)
+            and _ISO_DATE.fullmatch(typed.value)
+        ):
+            try:
+                return pa.scalar(datetime.date.fromisoformat(typed.value), bare.arrow)
+            except ValueError:
+                raise NotUnderstood from None
+        converted = Typed(cast_to(typed, bare, self._environment.zone), bare)
+        if isinstance(bare, DateTime64Type) and bare.unit == "ns":
+            return self._nanoseconds(converted, bare)
+        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
+        if value is None:
+            raise NotUnderstood
+        return pa.scalar(value, bare.arrow)
+
+    def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
+        """Python's datetime would cut the value to microseconds, and the condition would be another one."""
+        value = self._computed(Typed(f"epoch_ns({converted.sql})", IntegerType(64, True)))
+        if value is None:
+            raise NotUnderstood
+        return pa.scalar(value, pa.int64()).cast(type_.arrow)
+
+    def _computed(self, typed: Typed) -> object:
+        if typed.is_literal:
+            return typed.value
+        if not typed.is_constant and typed.sql.count("random()"):
+            raise NotUnderstood
+        return self._evaluation.constant(typed)
+
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_EXACT = decimal.Context(prec=160)
+"""Holds every sum of digits that two decimals can have; the default context has 28."""
+_OTHER = Literal("\0of another table")
+
+
+def _is_constant(node: Node) -> bool:
+    return not any(isinstance(part, (Identifier, Subquery)) or part is _OTHER for part in walk(node)) and not any(
+        isinstance(part, Function) and part.name.lower().startswith(("rand", "generate")) for part in walk(node)
+    )
+
+
+def _columns(node: Node) -> set[str]:
+    return {part.parts[0] for part in walk(node) if isinstance(part, Identifier)}
+
+
+def _column(node: Node) -> str | None:
+    return node.parts[0] if isinstance(node, Identifier) else None
+
+
+def _range(number: int, name: str, value: pa.Scalar, *, change: Change | None = None, exact: bool = True) -> Condition:
+    wanted = {
+        "equals": Wanted(value, value),
+        "less": Wanted(None, value, high_closed=False),
+        "lessOrEquals": Wanted(None, value),
+        "greater": Wanted(value, None, low_closed=False),
+        "greaterOrEquals": Wanted(value, None),
+    }[name]
+    return InRange(number, wanted, change, exact)
+
+
+def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
+    if not isinstance(given, (IntegerType, BoolType)) or not isinstance(value, (int, bool)):
+        raise NotUnderstood
+    number = int(value)
+    if isinstance(bare, BoolType):
+        if number not in (0, 1):
+            raise NotUnderstood
+        return pa.scalar(bool(number))
+    assert isinstance(bare, IntegerType)
+    if not bare.minimum <= number <= bare.maximum:
+        raise NotUnderstood
+    return pa.scalar(number, bare.arrow)
+
+
+def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
+    if not isinstance(given, (IntegerType, DecimalType)):
+        raise NotUnderstood
+    number = decimal.Decimal(str(value))
+    rounded = _EXACT.quantize(number, decimal.Decimal(1).scaleb(-bare.scale))
+    if rounded != number or _EXACT.abs(rounded) >= decimal.Decimal(10) ** (bare.precision - bare.scale):
+        raise NotUnderstood
+    return pa.scalar(rounded, bare.arrow)
+
+
+def _successor(text: str) -> str | None:
+    """The least string above all that begin with ``text``."""
+    while text:
+        code = ord(text[-1])
+        following = 0xE000 if code == 0xD7FF else code + 1
+        if following <= 0x10FFFF:
+            return text[:-1] + chr(following)
+        text = text[:-1]
+    return None

@@ -1,0 +1,35 @@
+"""The values a condition allows a column: ``path = 'x'`` or ``path IN ('x', 'y')`` among the conjuncts of WHERE.
+
+For tables that can be read by key only (``system.zookeeper``).
+"""
+
+from __future__ import annotations
+
+from sql.compile.compiled_query import Scan
+from sql.compile.literal_lists import members
+from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node
+
+
+def required_values(scan: Scan, column: str) -> list[str] | None:
+    """The allowed values, ``None`` when no conjunct limits them to literals."""
+    for term, _ in scan.conditions:
+        values = _values(term, column)
+        if values is not None:
+            return values
+    return None
+
+
+def _values(term: object, column: str) -> list[str] | None:
+    if not isinstance(term, Function) or term.name not in ("equals", "in") or len(term.args) != 2:
+        return None
+    left, right = term.args
+    if term.name == "equals" and isinstance(left, Literal):
+        left, right = right, left
+    if not isinstance(left, Identifier) or left.parts[-1] != column:
+        return None
+    items: tuple[Node, ...] = right.args if isinstance(right, Function) and right.name == "tuple" else (right,)
+    if isinstance(right, LiteralList):
+        items = members(right)
+    if not all(isinstance(item, Literal) and isinstance(item.value, str) for item in items):
+        return None
+    return [str(item.value) for item in items if isinstance(item, Literal)]

@@ -1,0 +1,1 @@
+"""Running queries in DuckDB over Arrow streams."""

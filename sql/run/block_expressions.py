@@ -1,0 +1,226 @@
+"""Expressions over one block: table keys, column defaults, casts.
+
+A plain column is taken as it is; the usual key functions of one column run in NumPy; anything else is a DuckDB query
+over the block. All three give the same values: the table of direct functions holds only what the tests compare with
+DuckDB."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from parts.errors import UserError
+from parts.schema import Column, Key, TableSchema
+from parts.types import DataType, Date32Type, DateTimeType, DateType, IntegerType
+from sql.compile.compiled_query import Scan
+from sql.compile.expressions import ExpressionCompiler
+from sql.compile.naming import canonical
+from sql.compile.scope import Scope, Source, table_source
+from sql.functions.bits_and_hashes import int_hash32_numpy, int_hash64_numpy
+from sql.functions.registry import Environment
+from sql.grammar.queries import parse_expression, parse_expression_list
+from sql.grammar.syntax_tree import Alias, Function, Identifier, Node
+from sql.grammar.tokens import quote_identifier
+from sql.pruning.evaluation import Evaluation
+from sql.run import database
+from sql.run.constants import fold_constant
+from sql.run.scans import scan_sql
+from sql.typing.mapping import output_cast
+from sql.typing.storage_arrays import storage_table
+from sql.typing.typed import Typed, is_only_inside
+
+Evaluate = Callable[[pa.Table], pa.ChunkedArray]
+__all__ = ["CompiledExpression", "compile_expressions", "compile_key", "evaluate_together", "quote_identifier"]
+
+
+@dataclass(frozen=True)
+class CompiledExpression:
+    """``text`` is canonical. ``evaluate(block)`` gives the value of every row in the storage type of ``type``."""
+
+    text: str
+    type: DataType
+    columns: tuple[str, ...]
+    evaluate: Evaluate = field(compare=False, repr=False)
+
+
+def compile_expressions(texts: Sequence[str], schema: TableSchema, zone: str = "UTC") -> list[CompiledExpression]:
+    """Raises ``UserError`` 62, 47, 46, 43, … for a text that is not an expression over the columns."""
+    return [_compile(parse_expression(text), schema, zone) for text in texts]
+
+
+def compile_key(text: str, schema: TableSchema, zone: str = "UTC") -> Key:
+    """``a``, ``(a, f(b))`` or nothing (``""``, ``tuple()``)."""
+    nodes = parse_expression_list(text)
+    if len(nodes) == 1 and isinstance(nodes[0], Function) and nodes[0].name == "tuple":
+        nodes = nodes[0].args
+    compiled = [_compile(node, schema, zone) for node in nodes]
+    columns = tuple(dict.fromkeys(name for item in compiled for name in item.columns))
+    return Key(
+        tuple(item.text for item in compiled),
+        tuple(item.type for item in compiled),
+        columns,
+        lambda block: evaluate_together(compiled, block),
+    )
+
+
+def evaluate_together(compiled: Sequence[CompiledExpression], block: pa.Table) -> list[pa.ChunkedArray]:
+    """The values of several expressions over one block."""
+    return [item.evaluate(block) for item in compiled]
+
+
+def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
+    if isinstance(node, Alias):
+        node = node.expression
+    if isinstance(node, Identifier) and len(node.parts) == 1 and node.parts[0] in schema:
+        column = schema.column(node.parts[0])
+        if column.is_stored:
+            name = column.name
+            return CompiledExpression(canonical(node), column.type, (name,), lambda block: block.column(name))
+    source = table_source(schema)
+    value = ExpressionCompiler(Scope([source]), Environment(zone, now=time.time())).compile(node).plain
+    if value.apply is not None:
+        raise UserError("BAD_ARGUMENTS", f"{canonical(node)} is a lambda, not a value")
+    if is_only_inside(value.type):
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{canonical(node)} is of type {value.type}, which no column holds")
+    columns = tuple(source.used)
+    direct = _direct(node, schema, zone)
+    evaluate = direct or _Evaluator(value, source, columns)
+    return CompiledExpression(canonical(node), value.type, columns, evaluate)
+
+
+class _Evaluator:
+    """Runs one expression in DuckDB. Thread-safe: a cursor for every call."""
+
+    def __init__(self, value: Typed, source: Source, columns: tuple[str, ...]) -> None:
+        self._type = value.type
+        self._columns = columns
+        cast = output_cast(value.type)
+        text = f"CAST({value.sql} AS {cast})" if cast else value.sql
+        scan = Scan(source)
+        self._sql = f"SELECT {text} AS c0 FROM {scan_sql(scan)}" if columns else f"SELECT {text} AS c0"
+        self._lock = threading.Lock()
+
+    def __call__(self, block: pa.Table) -> pa.ChunkedArray:
+        cursor = database.cursor()
+        try:
+            if not self._columns:
+                # Once a row, not once a block: rand() and generateUUIDv4() differ from row to row.
+                rows = cursor.sql(f"{self._sql} FROM range({block.num_rows})").to_arrow_table()
+                return storage_table(rows, (("c0", self._type),)).column(0)
+            used = block.select(list(self._columns)).rename_columns([f"0.{name}" for name in self._columns])
+            cursor.register("s0", used.to_reader())
+            result = storage_table(cursor.sql(self._sql).to_arrow_table(), (("c0", self._type),))
+            return result.column(0)
+        except Exception as error:
+            raise database.translate(error) from None
+        finally:
+            cursor.close()
+
+
+class _Evaluation:
+    """What pruning needs computed."""
+
+    def constant(self, value: Typed) -> object:
+        return fold_constant(value)
+
+    def expression(self, node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
+        return _compile(node, schema, zone)
+
+
+EVALUATION: Evaluation = _Evaluation()
+
+
+# Direct functions of one column ---------------------------------------------------------------------------------------
+
+
+def _direct(node: Node, schema: TableSchema, zone: str) -> Evaluate | None:
+    """The NumPy form of ``f(column)``, if there is one for the column's type."""
+    if not isinstance(node, Function) or len(node.args) != 1 or not isinstance(node.args[0], Identifier):
+        return None
+    parts = node.args[0].parts
+    if len(parts) != 1 or parts[0] not in schema:
+        return None
+    column = schema.column(parts[0])
+    compute = _direct_function(node.name, column, zone)
+    if compute is None:
+        return None
+    name = column.name
+
+    def evaluate(block: pa.Table) -> pa.ChunkedArray:
+        chunks = block.column(name).chunks
+        return pa.chunked_array(
+            [compute(chunk) for chunk in chunks]
+            or [compute(block.schema.field(name).type and pa.nulls(0, block.schema.field(name).type))]
+        )
+
+    return evaluate
+
+
+def _direct_function(name: str, column: Column, zone: str) -> Callable[[pa.Array], pa.Array] | None:
+    type_ = column.type
+    if isinstance(type_, DateTimeType):
+        if (type_.timezone or zone) != "UTC":
+            return None
+        unit = "s"
+    elif isinstance(type_, (DateType, Date32Type)):
+        unit = "D"
+    elif isinstance(type_, IntegerType) and name in _HASHES:
+        hash_, target = _HASHES[name]
+        signed = type_.signed
+
+        def hashed(array: pa.Array) -> pa.Array:
+            values = array.to_numpy(zero_copy_only=False)
+            wide = values.astype(np.int64).view(np.uint64) if signed else values.astype(np.uint64)
+            return pa.array(hash_(wide), target)
+
+        return hashed
+    else:
+        return None
+    build = _DATES.get(name)
+    if build is None:
+        return None
+    return lambda array: build(array.to_numpy(zero_copy_only=False).astype(f"datetime64[{unit}]"))
+
+
+_HASHES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], pa.DataType]] = {
+    "intHash32": (int_hash32_numpy, pa.uint32()),
+    "intHash64": (int_hash64_numpy, pa.uint64()),
+}
+
+
+def _months(values: np.ndarray) -> np.ndarray:
+    """Months since year 0."""
+    return values.astype("datetime64[M]").astype(np.int64) + 1970 * 12
+
+
+def _year_month(values: np.ndarray) -> pa.Array:
+    months = _months(values)
+    return pa.array((months // 12 * 100 + months % 12 + 1).astype(np.uint32))
+
+
+def _year_month_day(values: np.ndarray) -> pa.Array:
+    months = _months(values)
+    days = (values.astype("datetime64[D]") - values.astype("datetime64[M]").astype("datetime64[D]")).astype(
+        np.int64
+    ) + 1
+    return pa.array((months // 12 * 10000 + (months % 12 + 1) * 100 + days).astype(np.uint32))
+
+
+def _days(values: np.ndarray) -> pa.Array:
+    return pa.array(values.astype("datetime64[D]").astype(np.int32), pa.date32())
+
+
+_DATES: dict[str, Callable[[np.ndarray], pa.Array]] = {
+    "toYYYYMM": _year_month,
+    "toYYYYMMDD": _year_month_day,
+    "toYear": lambda values: pa.array((_months(values) // 12).astype(np.uint16)),
+    "toMonth": lambda values: pa.array((_months(values) % 12 + 1).astype(np.uint8)),
+    "toDate": _days,
+    "toStartOfMonth": lambda values: _days(values.astype("datetime64[M]")),
+    "toStartOfYear": lambda values: _days(values.astype("datetime64[Y]")),
+}

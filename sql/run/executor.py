@@ -1,0 +1,305 @@
+"""Runs queries: compile, prune, feed the scans to DuckDB, stream the result in storage types.
+
+A :class:`QueryEngine` may be used by many threads; every query has its own cursor, snapshot and statistics. The
+result is streamed: nothing is read before the first batch is asked for, and closing early stops the readers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from parts.errors import CancelledError, ConflictError, PandoError
+from parts.query_status import QueryStatus
+from parts.types import DataType, StringType
+from sql.compile.compiled_query import CompiledQuery
+from sql.compile.passes.pipeline import rewrite
+from sql.compile.query import QueryCompiler
+from sql.functions import guards
+from sql.functions.registry import Environment
+from sql.grammar.limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursion
+from sql.grammar.queries import parse_query
+from sql.grammar.syntax_tree import Query, Select
+from sql.pruning.pruned_part import PrunedPart
+from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
+from sql.run import database
+from sql.run.constants import fold_constant
+from sql.run.explain import explain_lines
+from sql.run.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
+from sql.run.row_count import with_more_rows, without_certain
+from sql.run.scans import ReadStatistics, ScanState, ScanStream
+from sql.run.statement_pool import LeasedStatement, StatementPool
+from sql.settings.session import DEFAULT_SETTINGS, Settings
+from sql.typing.storage_arrays import storage_batch, storage_schema
+
+__all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
+
+_BATCH_ROWS = 65536
+_BATCH_BYTES = 32 << 20
+_VECTOR_ROWS = 2048
+_statements = StatementPool()
+
+
+@dataclass
+class SelectResult:
+    """A running query. Iterate ``batches`` once; ``close`` when done (twice is fine), ``cancel`` from any thread."""
+
+    columns: tuple[tuple[str, DataType], ...]
+    batches: Iterator[pa.RecordBatch]
+    statistics: ReadStatistics
+    _cancel: Callable[[], None] = field(default=lambda: None, repr=False)
+    _close: Callable[[], None] = field(default=lambda: None, repr=False)
+
+    def cancel(self) -> None:
+        self._cancel()
+
+    def close(self) -> None:
+        self._close()
+
+    def read_all(self) -> pa.Table:
+        """The whole result as a block."""
+        try:
+            return pa.Table.from_batches(list(self.batches), storage_schema(self.columns))
+        finally:
+            self.close()
+
+
+class QueryEngine:
+    """Executes ClickHouse queries over relations."""
+
+    def __init__(self) -> None:
+        self._plans = PlanCache()
+
+    def select(
+        self,
+        query: str,
+        *,
+        catalog: RelationCatalog,
+        settings: Settings = DEFAULT_SETTINGS,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
+    ) -> SelectResult:
+        """Starts a query. Errors of the text are raised here, errors of the data while the batches are read.
+
+        ``status`` ends it (394, 159, 241) wherever it is.
+        """
+        key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), parameters)
+
+        def new_plan(with_codes: bool) -> Plan:
+            tree, compiler, compiled = self._compile(
+                query, catalog, settings, database, parameters, constants, status, with_codes
+            )
+            plan = make_plan(tree, compiler.scans, compiled)
+            self._plans.keep(key, tree, plan)
+            return plan
+
+        plan = self._plans.find(key, catalog) or new_plan(True)
+        run = _Run(plan, settings.max_threads, lambda: new_plan(False), status or QueryStatus())
+        return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
+
+    def describe(
+        self,
+        query: str,
+        *,
+        catalog: RelationCatalog,
+        settings: Settings = DEFAULT_SETTINGS,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
+    ) -> tuple[tuple[str, DataType], ...]:
+        """Names and types of the columns of the result."""
+        return self._compile(query, catalog, settings, database, parameters, constants, status)[2].columns
+
+    def explain(
+        self,
+        query: str,
+        kind: str,
+        options: Mapping[str, object],
+        *,
+        catalog: RelationCatalog,
+        settings: Settings = DEFAULT_SETTINGS,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
+    ) -> SelectResult:
+        """EXPLAIN: lines of text in a column ``explain``."""
+        _, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants, status)
+        lines = explain_lines(query, kind, options, compiler, compiled)
+        columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(lines, pa.string())], schema=pa.schema([pa.field("explain", pa.string(), nullable=False)])
+        )
+        return SelectResult(columns, iter([batch]), ReadStatistics())
+
+    def _compile(
+        self,
+        query: str,
+        catalog: RelationCatalog,
+        settings: Settings,
+        database: str,
+        parameters: Mapping[str, str] | None,
+        constants: Mapping[str, str] | None,
+        status: QueryStatus | None,
+        with_codes: bool = False,
+    ) -> tuple[Query, QueryCompiler, CompiledQuery]:
+        given = dict(constants or {})
+        environment = Environment(given.get("timezone", "UTC"), given, time.time(), settings)
+        guard = Guard(QueryLimits.of(settings), status, query)
+        try:
+            tree = rewrite(parse_query(query, guard), parameters or {})
+            compiler = QueryCompiler(catalog, environment, database, settings, guard, constant=fold_constant)
+            compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
+            compiled = compiler.compile(tree)
+        except RecursionError:
+            raise too_deep_recursion(MOST_LEVELS) from None
+        guard.check_text(compiled.sql)
+        return tree, compiler, compiled
+
+
+class _Run:
+    """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
+
+    def __init__(
+        self, plan: Plan, max_threads: int, plan_without_codes: Callable[[], Plan], status: QueryStatus
+    ) -> None:
+        self.plan = plan
+        self._plan_without_codes = plan_without_codes
+        self._status = status
+        self.state = ScanState(status=status)
+        self._max_threads = max_threads
+        self._snapshots: list[PartsSnapshot] = []
+        self._lock = threading.Lock()  # a statement given back must not be interrupted
+        self._lease: LeasedStatement | None = None
+        self._closed = False
+        self._on_close = ExitStack()
+        self._on_close.callback(status.interrupting(self._interrupt))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._result_of_any_strings()
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._translated(error) from (None if isinstance(error, PandoError) else error)
+        finally:
+            self.close()
+
+    def _result_of_any_strings(self) -> Iterator[pa.RecordBatch]:
+        """Begins anew without codes when a string is too long for one (``sql.compile.short_strings``)."""
+        is_begun = False
+        try:
+            for batch in self._result():
+                is_begun = True
+                yield batch
+            return
+        except Exception:
+            if not self.state.met_long_string or is_begun:
+                raise
+        self._forget_run()
+        yield from self._result()
+
+    def _forget_run(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise CancelledError()
+            lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.close()
+        statistics = self.state.statistics
+        statistics.read_rows = statistics.read_bytes = statistics.parts = statistics.marks = 0
+        columns, self.plan = self.plan.columns, self._plan_without_codes()
+        if self.plan.columns != columns:
+            raise ConflictError("ABORTED", "The table was replaced while the query read it: try again")
+
+    def _result(self) -> Iterator[pa.RecordBatch]:
+        if self.state.cancelled:
+            raise CancelledError()
+        columns = self.plan.columns
+        parts = [self._parts(planned) for planned in self.plan.scans]
+        if not self.plan.counts_rows:
+            yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
+            return
+        (only,) = parts
+        certain, left = without_certain(only or [])
+        if left:
+            batches = (storage_batch(batch, columns) for batch in self._run([left]) if batch.num_rows)
+            yield from (with_more_rows(batch, certain) for batch in batches)
+        else:
+            yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
+
+    def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
+        """The result in DuckDB's types; ``parts`` are those of every scan."""
+        streams = {}
+        for planned, chosen in zip(self.plan.scans, parts, strict=True):
+            name = f"s{planned.scan.source.number}"
+            streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads, self.plan.first_rows)
+            if planned.scan.coded:
+                streams[name].begin()
+        self._status.check()
+        text = self._on_close.enter_context(guards.running(self.plan.sql, self._status))
+        lease = _statements.lease(text, streams)
+        with self._lock:
+            if self._closed or self.state.cancelled:
+                lease.close()
+                raise CancelledError()
+            self._lease = lease
+        for batch in lease.batches(self._batch_rows(parts)):
+            self._status.check()
+            yield batch.select(range(len(self.plan.columns)))
+
+    def _batch_rows(self, parts: Sequence[Sequence[PrunedPart] | None]) -> int:
+        """Rows of a batch of the result, so that the longest rows that are read, or made, do not make it too big."""
+        if guards.is_guarded(self.plan.sql):
+            return _VECTOR_ROWS
+        stored = [item.part for chosen in parts for item in chosen or () if item.part.rows]
+        row_bytes = max((part.data_uncompressed_bytes // part.rows for part in stored), default=0)
+        return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(row_bytes, 1)))
+
+    def _parts(self, planned: ScanPlan) -> list[PrunedPart] | None:
+        relation = planned.scan.source.relation
+        if planned.analysis is None:
+            return None
+        assert isinstance(relation, PartsRelation)
+        snapshot = relation.snapshot()
+        self._snapshots.append(snapshot)
+        kept = planned.analysis.fresh().prune(list(snapshot.parts))
+        self._status.check()
+        statistics = self.state.statistics
+        statistics.parts += len(kept)
+        statistics.marks += sum(item.marks for item in kept)
+        return kept
+
+    def _translated(self, error: Exception) -> PandoError:
+        if self.state.error is not None:
+            return self.state.error
+        return database.translate(error)
+
+    def cancel(self) -> None:
+        self.state.cancelled = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        with self._lock:
+            if self._lease is not None and not self._closed:
+                self._lease.interrupt()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            lease = self._lease
+        self.state.cancelled = True
+        self._on_close.close()
+        if lease is not None:
+            lease.close()
+        for snapshot in self._snapshots:
+            snapshot.release()

@@ -1,0 +1,192 @@
+"""What a SELECT's text becomes before anything is read, and the plans of simple texts kept for their next run.
+
+A plan is kept only when nothing but its text, the database, the time zone and the definition of its one table went into
+it: no clock, no session, no data. Its table is looked up anew by every query.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from parts.schema import TableDescription
+from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
+from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
+from sql.functions import guards
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Literal,
+    NamedTable,
+    OrderItem,
+    Query,
+    Select,
+    Star,
+    walk,
+)
+from sql.pruning.analysis import Analysis, analyse_scan
+from sql.relation import PartsRelation, RelationCatalog
+from sql.run.block_expressions import EVALUATION
+from sql.run.row_count import is_row_count
+from sql.run.scans import scan_sql
+from sql.typing.mapping import output_cast
+
+_MOST_PLANS = 256
+_LONGEST_TEXT = 10_000
+_NODES = (Alias, Function, Identifier, Literal, NamedTable, OrderItem, Select, Star)
+_FUNCTIONS = frozenset(
+    {
+        "equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals", "and", "or", "not", "in", "notIn",
+        "like", "notLike", "startsWith", "tuple", "isNull", "isNotNull", "plus", "minus", "multiply", "divide",
+        "intDiv", "modulo", "negate", "if", "length", "lower", "upper", "toDate", "toYear", "toMonth", "toYYYYMM",
+        "toStartOfMonth", "toStartOfDay", "toStartOfHour", "count", "sum", "min", "max", "avg", "any", "uniqExact",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """``description`` and ``analysis`` (not yet used) are those of a MergeTree table."""
+
+    scan: Scan
+    description: TableDescription | None = None
+    analysis: Analysis | None = None
+
+    def over(self, relation: PartsRelation | None) -> ScanPlan:
+        """The same for the table as another query has it; it needs no conditions any more."""
+        scan = copy.copy(self.scan)
+        scan.source = replace(scan.source, relation=relation)
+        scan.conditions = []
+        return replace(self, scan=scan)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``sql`` reads the scans by their names. Plans are shared by queries: nothing in one changes."""
+
+    sql: str
+    columns: tuple[tuple[str, DataType], ...]
+    scans: tuple[ScanPlan, ...]
+    counts_rows: bool
+    first_rows: int = 0
+    """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
+
+
+def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
+    sql = _final_sql(compiled)
+    planned = []
+    for scan in scans:
+        leave_out_strings(scan, sql)
+        sql = sql.replace(scan.placeholder, scan_sql(scan))
+        relation = scan.source.relation
+        if isinstance(relation, PartsRelation):
+            planned.append(ScanPlan(scan, relation.description, analyse_scan(scan, EVALUATION)))
+        else:
+            planned.append(ScanPlan(scan))
+    first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
+    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), first_rows)
+
+
+def _first_rows(tree: Query) -> int:
+    if not isinstance(tree, Select) or tree.order_by or tree.order_by_all or tree.group_by or tree.distinct:
+        return 0
+    counts = (tree.limit, tree.offset or Literal(0))
+    if not all(isinstance(count, Literal) and type(count.value) is int for count in counts):
+        return 0
+    return sum(count.value for count in counts if isinstance(count, Literal) and type(count.value) is int)
+
+
+def _final_sql(compiled: CompiledQuery) -> str:
+    """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
+    casts = [output_cast(type_) for _, type_ in compiled.columns]
+    room = _room_of_rows(compiled) if guards.is_guarded(compiled.sql) else ""
+    if not any(casts) and not room:
+        return compiled.sql
+    columns = [
+        f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
+    ]
+    return f"SELECT {', '.join(columns)}{room} FROM ({compiled.sql})"
+
+
+def _room_of_rows(compiled: CompiledQuery) -> str:
+    """One more column, a bound on the bytes of a vector of rows: a long value may stand in each of them.
+
+    A column, because a condition would be looked at below a join that repeats the value. The executor drops it.
+    """
+    sizes = [_size(f"c{position}", type_) for position, (_, type_) in enumerate(compiled.columns)]
+    given = [f"coalesce({size}, 0)" for size in sizes if size]
+    return f", {guards.room(' + '.join(given))} AS room" if given else ""
+
+
+def _size(value: str, type_: DataType) -> str:
+    """The bytes of a value that may be long; ``""`` for another."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _size(value, inner)
+        case StringType():
+            return f"strlen({value})"
+        case ArrayType(inner):
+            size = _size("w", inner)
+            longer = f" + coalesce(list_sum(list_transform({value}, lambda w: {size})), 0)" if size else ""
+            return f"CAST(len({value}) * 16{longer} AS BIGINT)"
+    return ""
+
+
+# Keeping --------------------------------------------------------------------------------------------------------------
+
+
+def _depends_on_text_alone(tree: Query, plan: Plan) -> bool:
+    if len(plan.scans) != 1 or plan.scans[0].analysis is None:
+        return False
+    for node in walk(tree):
+        if not isinstance(node, _NODES):
+            return False
+        if isinstance(node, Function) and node.name not in _FUNCTIONS:
+            return False
+        if isinstance(node, NamedTable) and (node.sample or node.sample_offset):
+            return False
+    # The expression of an ALIAS column may be anything.
+    return all(column.default_kind != "ALIAS" for column in plan.scans[0].scan.definitions.values())
+
+
+class PlanCache:
+    """Plans by text, the longest unused dropped first. Any thread may use it."""
+
+    def __init__(self, most: int = _MOST_PLANS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
+
+    def find(self, key: tuple[str, ...], catalog: RelationCatalog) -> Plan | None:
+        """The plan over the table as it is now. Raises what the catalog raises when the table is gone."""
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                return None
+            self._plans.move_to_end(key)
+        (planned,) = plan.scans
+        relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
+        if not isinstance(relation, PartsRelation) or relation.description is not planned.description:
+            with self._lock:
+                self._plans.pop(key, None)
+            return None
+        return replace(plan, scans=(planned.over(relation),))
+
+    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan) -> None:
+        """Keeps the plan, if its text alone decides it."""
+        if sum(map(len, key)) > _LONGEST_TEXT or not _depends_on_text_alone(tree, plan):
+            return
+        (planned,) = plan.scans
+        with self._lock:
+            self._plans[key] = replace(plan, scans=(planned.over(None),))  # not to hold a table that is dropped
+            if len(self._plans) > self._most:
+                self._plans.popitem(last=False)
+
+
+def plan_key(query: str, database: str, zone: str, parameters: Mapping[str, str] | None) -> tuple[str, ...]:
+    return (query, database, zone, *(text for pair in sorted((parameters or {}).items()) for text in pair))

@@ -1,0 +1,271 @@
+"""Feeding tables to DuckDB: a stream of record batches for every scan of a statement, counted and pruned.
+
+The column ``c`` of scan ``n`` comes under the name ``n.c``. Where DuckDB would see another type than the engine type
+(DateTime comes as TIMESTAMP_S) the scan's text casts it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from parts.errors import CorruptionError, PandoError
+from parts.query_status import QueryStatus
+from parts.reader import RowRange
+from parts.types import (
+    ArrayType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    TupleType,
+)
+from sql.compile.compiled_query import Scan
+from sql.compile.scope import VIRTUAL_COLUMNS
+from sql.compile.short_strings import LongStringError, code_label, codes
+from sql.pruning.key_values import required_values
+from sql.pruning.pruned_part import PrunedPart
+from sql.relation import ArrowRelation, KeyedRelation, PartsRelation
+from sql.typing.mapping import engine_type
+from sql.typing.typed import quoted
+
+_NO_COLUMN = "#"
+_MOST_FIRST_ROWS = 16_384
+
+
+@dataclass(slots=True)
+class ReadStatistics:
+    """What a query has read so far; grows while its result streams."""
+
+    read_rows: int = 0
+    read_bytes: int = 0
+    parts: int = 0
+    marks: int = 0
+    total_rows_to_read: int = 0
+
+
+@dataclass(slots=True)
+class ScanState:
+    """``error`` is what a stream raised: DuckDB would wrap it."""
+
+    statistics: ReadStatistics = field(default_factory=ReadStatistics)
+    error: PandoError | None = None
+    cancelled: bool = False
+    met_long_string: bool = False
+    """A scan ended because a string has no code."""
+    status: QueryStatus = field(default_factory=QueryStatus)
+
+
+def _comes_as(type_: DataType) -> str:
+    """DuckDB's type of a column in the storage type."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _comes_as(inner)
+        case DateTimeType():
+            return "TIMESTAMP_S"
+        case DateTime64Type():
+            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}[type_.unit]
+        case ArrayType(inner):
+            return f"{_comes_as(inner)}[]"
+        case MapType(key, value):
+            return f"MAP({_comes_as(key)}, {_comes_as(value)})"
+        case TupleType(elements):
+            return ", ".join(_comes_as(inner) for _, inner in elements)
+    return engine_type(type_)
+
+
+def _needs_cast(type_: DataType) -> bool:
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return _needs_cast(inner)
+        case MapType(key, value):
+            return _needs_cast(key) or _needs_cast(value)
+        case TupleType(elements):
+            return any(_needs_cast(inner) for _, inner in elements)
+    return _comes_as(type_) != engine_type(type_)
+
+
+def scan_columns(scan: Scan) -> list[str]:
+    """The columns that are read."""
+    return [*scan.source.used, *(name for name in scan.coded if name not in scan.source.used)]
+
+
+def scan_sql(scan: Scan) -> str:
+    """What replaces the scan's placeholder."""
+    number = scan.source.number
+    columns = []
+    casts = False
+    for name in scan.source.used:
+        definition = scan.definitions[name]
+        label = quoted(f"{number}.{name}")
+        if _needs_cast(definition.type):
+            casts = True
+            columns.append(f"CAST({label} AS {engine_type(definition.type)}) AS {label}")
+        else:
+            columns.append(label)
+    columns += [quoted(code_label(number, name)) for name in scan.coded]
+    return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
+
+
+class ScanStream:
+    """A scan as DuckDB reads it: every reading begins a new stream (a plan may read one table more than once).
+
+    ``parts`` are the pruned parts of a MergeTree table. When ``first_rows`` may be enough they come first, alone.
+    """
+
+    def __init__(
+        self,
+        scan: Scan,
+        parts: Sequence[PrunedPart] | None,
+        state: ScanState,
+        max_threads: int = 0,
+        first_rows: int = 0,
+    ) -> None:
+        self._first_rows = first_rows
+        self._max_threads = max_threads
+        self._scan = scan
+        self._parts = parts
+        self._state = state
+        self._names = scan_columns(scan)
+        fields = []
+        for name in scan.source.used:
+            definition = scan.definitions[name]
+            fields.append(pa.field(f"{scan.source.number}.{name}", _readable(definition.type.arrow)))
+        fields += [pa.field(code_label(scan.source.number, name), pa.uint64()) for name in scan.coded]
+        self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
+        self._coded = [self._names.index(name) for name in scan.coded]
+        self._begun: Iterator[pa.RecordBatch] | None = None
+
+    def begin(self) -> None:
+        """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code."""
+        batches = self._record_batches()
+        self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        batches, self._begun = self._begun or self._record_batches(), None
+        return pa.RecordBatchReader.from_batches(self.schema, batches).__arrow_c_stream__()
+
+    def _record_batches(self) -> Iterator[pa.RecordBatch]:
+        for arrays in _counted(self._batches(), self._state):
+            try:
+                coded = [codes(arrays[position]) for position in self._coded]
+            except LongStringError:
+                self._state.met_long_string = True
+                raise
+            given = zip(arrays[: len(self.schema) - len(coded)], self.schema.types, strict=False)
+            plain = [array if array.type == type_ else array.cast(type_) for array, type_ in given]
+            yield pa.RecordBatch.from_arrays([*plain, *coded], schema=self.schema)
+
+    def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
+        relation = self._scan.source.relation
+        if self._parts is not None:
+            assert isinstance(relation, PartsRelation)
+            yield from self._part_batches(self._parts, relation.report_corruption)
+        else:
+            assert isinstance(relation, ArrowRelation)
+            yield from _table_batches(self._names, _read(relation, self._scan, self._names or _smallest(self._scan)))
+
+    def _part_batches(
+        self, parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
+    ) -> Iterator[tuple[list[pa.Array], int]]:
+        stored = [name for name in self._names if name not in VIRTUAL_COLUMNS]
+        first_rows = min(self._first_rows, _MOST_FIRST_ROWS)
+        for pruned in parts:
+            self._state.status.check()
+            try:
+                rows = pruned.needed_rows(stored)
+                # Rows that are looked at and left out count as read, as in ClickHouse.
+                self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
+                head, tail = _split(rows, first_rows)
+                first_rows = 0
+                read = partial(pruned.part.read_rows, stored, max_threads=self._max_threads)
+                for batch in itertools.chain(read(head), read(tail)):
+                    arrays = dict(zip(stored, batch.columns, strict=True))
+                    yield (
+                        [
+                            arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows)
+                            for name in self._names
+                        ],
+                        batch.num_rows,
+                    )
+            except CorruptionError as error:
+                report(error)
+                raise
+
+
+def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
+    """Plain values inside lists, maps and structs: a batch whose lists of dictionary values are all empty ends DuckDB's
+    query, or its whole database."""
+    if pa.types.is_dictionary(type_):
+        return type_.value_type if is_inner else type_
+    inner = partial(_readable, is_inner=True)
+    if pa.types.is_map(type_):
+        return pa.map_(inner(type_.key_type), type_.item_field.with_type(inner(type_.item_type)))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(inner(type_.value_type)))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(inner(field.type)) for field in type_])
+    return type_
+
+
+def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:
+    """The first ``rows`` rows of the ranges, as far as the first range has them, and the others."""
+    if not rows or not ranges:
+        return [], list(ranges)
+    begin, end = ranges[0].begin, ranges[0].end
+    middle = min(begin + rows, end)
+    return [RowRange(begin, middle)], [item for item in (RowRange(middle, end), *ranges[1:]) if item.rows]
+
+
+def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
+    if isinstance(relation, KeyedRelation):
+        return relation.read_keys(required_values(scan, relation.key_column), names)
+    return relation.read(names)
+
+
+def _smallest(scan: Scan) -> list[str]:
+    return [next(iter(scan.source.columns))]
+
+
+def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.Array], int]]:
+    for batch in table.to_batches(max_chunksize=65536):
+        yield [batch.column(name) for name in names], batch.num_rows
+
+
+def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
+    value = str(pruned.part.name) if name == "_part" else pruned.part.name.partition_id
+    indices = pa.array(np.zeros(rows, np.int32))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
+
+
+def _counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) -> Iterator[list[pa.Array]]:
+    zeros = pa.array(np.zeros(0, np.uint8))
+    statistics = state.statistics
+    try:
+        for arrays, rows in batches:
+            if state.cancelled:
+                return
+            state.status.check()
+            if not arrays:
+                if len(zeros) < rows:
+                    zeros = pa.array(np.zeros(rows, np.uint8))
+                arrays = [zeros.slice(0, rows)]
+            statistics.read_rows += rows
+            statistics.read_bytes += sum(array.nbytes for array in arrays)
+            yield arrays
+    except PandoError as error:
+        state.error = error
+        raise
+    except Exception as error:
+        state.error = PandoError("STD_EXCEPTION", f"Reading failed: {type(error).__name__}: {error}")
+        raise

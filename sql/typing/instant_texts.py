@@ -1,0 +1,120 @@
+"""Instants that texts spell, in ClickHouse's two ways.
+
+*Free* (toDateTime, toDateTime64, CAST): the order of year, month and day, the marks between them, the digits of each
+number, the time of day and its zone may vary, names of months are read; 10, 13, 16 and 19 digits are seconds to
+nanoseconds since the epoch. *Basic* (the OrNull and OrZero kinds): ``YYYY-MM-DD``, perhaps with ``hh:mm:ss``, or 5
+digits and more for seconds. Left out are the free spellings that ask the clock (a day without a month, a time without
+a day).
+
+``YYYY-MM-DD`` and ``YYYY-MM-DD hh:mm:ss`` cost a comparison and a cast, and are far enough inside DateTime's range to
+be so in every zone; only other texts reach the macros, where they are bound once. All macros give the wall clock that
+is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
+"""
+
+from __future__ import annotations
+
+from sql.typing.ranges import clamped_instant
+from sql.typing.zones import from_zone
+
+_TIME = (
+    r"(?:[ T]+([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:[.]([0-9]*))?)?)?)?"
+    r" *(?:Z|UTC|GMT)?(?:([+-])([0-9]{2}):?([0-9]{2}))? *"
+)
+_FREE = rf" *([0-9]{{4}})[-/.]([0-9]{{1,2}})[-/.]([0-9]{{1,2}}){_TIME}"
+_BASIC = (
+    r"([0-9]{4})[^0-9]([0-9]{2})[^0-9]([0-9]{2})"
+    r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.]([0-9]*))?)?()()()"
+)
+_PARTS = "['y', 'm', 'd', 'h', 'i', 's', 'f', 'sign', 'oh', 'om']"
+_NAMED = "['%d %b %Y', '%b %d %Y', '%d %B %Y', '%B %d %Y', '%d %b %Y %H:%M:%S', '%d %B %Y %H:%M:%S']"
+
+
+def instant_of_text(sql: str, zone: str, *, fine: bool) -> str:
+    """The UTC instant of a VARCHAR, read freely; error 41 where there is none.
+
+    ``fine``: for DateTime64, with parts of a second; else whole seconds within DateTime's range.
+    """
+    return _with_fallback(sql, zone, f"coalesce({_free(zone, fine)}, pando_no_instant(spelled))", fine)
+
+
+def instant_or_null(sql: str, zone: str, *, fine: bool) -> str:
+    """As :func:`instant_of_text`, NULL where there is none."""
+    return _with_fallback(sql, zone, _free(zone, fine), fine)
+
+
+def basic_instant_or_null(sql: str, zone: str, *, fine: bool) -> str:
+    """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
+    clock = f"pando_basic_clock(spelled, {str(fine).lower()})"
+    seconds = f"pando_basic_unix(spelled, {str(fine).lower()})"
+    return _with_fallback(sql, zone, f"coalesce({from_zone(clock, zone)}, {seconds})", fine)
+
+
+def nanoseconds_of_text(sql: str, instant: str) -> str:
+    """A TIMESTAMP_NS of an instant (microseconds) and the digits of its text behind them."""
+    return f"pando_nanoseconds({instant}, {sql})"
+
+
+def _free(zone: str, fine: bool) -> str:
+    read = f"pando_any_clock(spelled, {str(fine).lower()})"
+    local = from_zone(read, zone)
+    return read if local == read else f"CASE WHEN pando_is_utc(spelled) THEN {read} ELSE {local} END"
+
+
+def _with_fallback(sql: str, zone: str, rest: str, fine: bool) -> str:
+    """``rest`` reads ``spelled``."""
+    plain = from_zone(f"{'pando_plain_clock' if fine else 'pando_plain_second'}({sql})", zone)
+    read = f"list_transform([{sql}], lambda spelled: {rest})[1]"
+    if not fine:
+        whole = clamped_instant("date_trunc('second', moment)")
+        read = f"list_transform([{read}], lambda moment: {whole})[1]"
+    return f"coalesce({plain}, {read})"
+
+
+MACROS = (
+    r"""pando_plain_second(t) AS CASE WHEN (t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__')
+        AND t >= '1970-01-02' AND t <= '2106-02-06' THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_plain_clock(t) AS CASE WHEN t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__'
+        OR (t LIKE '____-__-__ __:__:__.%' AND regexp_full_match(t, '.{20}[0-9]{1,6}'))
+        THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_part(t) AS coalesce(TRY_CAST(t AS BIGINT), 0)""",
+    # Hours, minutes and seconds beyond their last one flow over.
+    r"""pando_clock_of(day, p) AS CAST(day AS TIMESTAMP) + to_microseconds(
+        ((pando_part(p.h) * 60 + pando_part(p.i)) * 60 + pando_part(p.s)) * 1000000
+        + pando_part(rpad(left(p.f, 6), 6, '0'))
+        - CASE p.sign WHEN '-' THEN -1 ELSE 1 END * (pando_part(p.oh) * 60 + pando_part(p.om)) * 60000000)""",
+    rf"""pando_free_clock(t) AS list_transform([regexp_extract(t, '^{_FREE}$', {_PARTS})],
+        lambda p: pando_clock_of(TRY_CAST(p.y || '-' || p.m || '-' || p.d AS DATE), p))[1]""",
+    r"""pando_year_first(t) AS CASE
+        WHEN regexp_matches(t, '^[0-9]{8}(?:[ T]?[0-9]{6})?$') THEN regexp_replace(regexp_replace(
+            t, '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3 '), ' [ T]?([0-9]{2})([0-9]{2})([0-9]{2})$', ' \1:\2:\3')
+        WHEN regexp_matches(t, '^[0-9]{4}$') THEN t || '-01-01'
+        WHEN regexp_matches(t, '^[0-9]{4}-[0-9]{2}$') THEN t || '-01'
+        ELSE regexp_replace(t, '^ *([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})', '\3-\2-\1') END""",
+    r"""pando_unix(t) AS make_timestamp(CAST(split_part(t, '.', 1) AS BIGINT) * 1000000
+        + CASE WHEN starts_with(t, '-') THEN -1 ELSE 1 END
+        * pando_part(rpad(left(split_part(t, '.', 2), 6), 6, '0')))""",
+    r"""pando_any_unix(t, fine) AS CASE
+        WHEN regexp_full_match(t, '[0-9]{13}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
+        WHEN regexp_full_match(t, '[0-9]{16}') THEN make_timestamp(CAST(t AS BIGINT))
+        WHEN regexp_full_match(t, '[0-9]{19}') THEN make_timestamp(TRY_CAST(t AS BIGINT) // 1000)
+        WHEN regexp_full_match(t, '[0-9]{10}') OR (fine AND regexp_full_match(t, '[0-9]{10}[.][0-9]+'))
+        THEN pando_unix(t) END""",
+    rf"""pando_any_clock(t, fine) AS coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t)),
+        try_strptime(regexp_replace(regexp_replace(t, '^[A-Z][a-z]{{2}}, ', ''), ' GMT$', ''), {_NAMED}))""",
+    r"""pando_is_utc(t) AS regexp_matches(t,
+        '^[0-9]{10}([.][0-9]+)?$|^[0-9]{13}([0-9]{3}){0,2}$|(Z|UTC|GMT)$|'
+        || ':[0-9]+([.][0-9]*)? *[+-][0-9]{2}:?[0-9]{2}$')""",
+    rf"""pando_basic_clock(t, fine) AS CASE WHEN fine OR NOT contains(t, '.') OR strlen(t) = 10
+        THEN list_transform([regexp_extract(t, '^{_BASIC}$', {_PARTS})], lambda p: CASE WHEN p.y <> ''
+            THEN pando_clock_of(pando_day_of(CAST(p.y AS BIGINT), CAST(p.m AS BIGINT), CAST(p.d AS BIGINT)), p)
+            END)[1] END""",
+    r"""pando_basic_unix(t, fine) AS CASE
+        WHEN fine AND regexp_full_match(t, '-?[0-9]{5,12}([.][0-9]+)?|-[0-9]{1,4}') THEN pando_unix(t)
+        WHEN fine AND regexp_full_match(t, '[0-9]{13,15}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
+        WHEN NOT fine AND regexp_full_match(t, '[0-9]{5,20}')
+        THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS UHUGEINT)) * 1000000) END""",
+    r"""pando_no_instant(t) AS CASE WHEN t IS NOT NULL
+        THEN CAST(error('pando:41:Cannot parse DateTime from ''' || t || '''') AS TIMESTAMP) END""",
+    r"""pando_nanoseconds(instant, t) AS make_timestamp_ns(epoch_us(date_trunc('second', instant)) * 1000
+        + pando_part(rpad(left(regexp_extract(t, '(?::[0-9]+|^[0-9]{10})[.]([0-9]+)', 1), 9), 9, '0')))""",
+)

@@ -1,0 +1,67 @@
+"""Integers that texts spell, by ClickHouse's rules: an optional sign and digits, nothing else.
+
+A conversion keeps the low bits of what does not fit its type; the ``…OrNull`` kinds give NULL instead. No unsigned type
+takes a minus. Most texts fit: they cost one match and one cast; what fits 64 bits costs as much again; only the others
+reach the macros, where the text is bound once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from parts.types import IntegerType
+from sql.typing.integers import wrap_integer
+from sql.typing.mapping import engine_type
+from sql.typing.typed import INT64, UINT64
+
+_SIGNED = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED = re.compile(r"\+?[0-9]+")
+_MASK = 18446744073709551615
+
+
+def _pattern(goal: IntegerType) -> re.Pattern[str]:
+    return _SIGNED if goal.signed else _UNSIGNED
+
+
+def constant_integer(text: str, goal: IntegerType) -> int | None:
+    """The value that a constant text spells; ``None`` when it spells none (and the conversion fails when it runs)."""
+    if len(text) > 1000 or _pattern(goal).fullmatch(text) is None:
+        return None
+    return (int(text) - goal.minimum) % (1 << goal.bits) + goal.minimum
+
+
+def integer_or_null(sql: str, goal: IntegerType) -> str:
+    """NULL where a VARCHAR spells no integer of ``goal``."""
+    return _spelled(sql, goal, goal)
+
+
+def _spelled(sql: str, goal: IntegerType, read: IntegerType) -> str:
+    spelled = f"regexp_full_match({sql}, '{_pattern(goal).pattern}')"
+    return f"(CASE WHEN {spelled} THEN TRY_CAST({sql} AS {engine_type(read)}) END)"
+
+
+def integer_of_text(sql: str, goal: IntegerType) -> str:
+    """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
+    tiers = [integer_or_null(sql, goal)]
+    if goal.bits < INT64.bits:
+        low = wrap_integer("low", INT64, goal)
+        tiers.append(f"list_transform([{_spelled(sql, goal, INT64)}], lambda low: {low})[1]")
+    wrapped = wrap_integer(f"pando_low_digits(digits, '{_pattern(goal).pattern}', '{goal.name}')", UINT64, goal)
+    return f"coalesce({', '.join(tiers)}, list_transform([{sql}], lambda digits: {wrapped})[1])"
+
+
+MACROS = (
+    # 10^64 is a multiple of 2^64: more digits than 64 change nothing. Two halves of 32 digits fit 128 bits.
+    rf"""pando_low_of_halves(s) AS (((CAST(left(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT)
+        * {10**32 % (_MASK + 1)}::UHUGEINT & {_MASK}::UHUGEINT) + (CAST(right(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT))
+        & {_MASK}::UHUGEINT""",
+    rf"""pando_low_of_digits(t) AS list_transform([pando_low_of_halves(lpad(right(ltrim(t, '+-'), 64), 64, '0'))],
+        lambda v: CAST(CASE WHEN starts_with(t, '-') THEN ({_MASK + 1}::UHUGEINT - v) & {_MASK}::UHUGEINT ELSE v END
+            AS UBIGINT))[1]""",
+    r"""pando_low_digits(t, pattern, name) AS CASE WHEN t IS NULL THEN NULL
+        WHEN regexp_full_match(t, pattern) THEN pando_low_of_digits(t)
+        WHEN t = '' THEN error('pando:32:Attempt to read after eof: Cannot parse ' || name || ' from an empty String')
+        WHEN regexp_full_match(t, '-[0-9]+')
+        THEN error('pando:72:Unsigned type must not contain ''-'' symbol: Cannot parse ' || name || ' from ' || t)
+        ELSE error('pando:6:Cannot parse string ''' || t || ''' as ' || name || ': syntax error') END""",
+)

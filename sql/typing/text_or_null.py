@@ -1,0 +1,73 @@
+"""What a text spells as a value of a type, NULL where it spells none: the ``…OrNull`` and ``…OrZero`` functions,
+``accurateCast…`` and CAST to a Nullable type."""
+
+from __future__ import annotations
+
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    StringType,
+    UUIDType,
+)
+from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
+from sql.typing.integer_texts import integer_or_null
+from sql.typing.mapping import engine_type
+from sql.typing.texts import cut_second, date32_of_text, date_of_text, from_text
+from sql.typing.typed import STRING, Typed
+
+SPELLED = (
+    IntegerType, FloatType, DecimalType, DateType, Date32Type, DateTimeType, DateTime64Type, UUIDType, IPv4Type,
+    IPv6Type, FixedStringType,
+)  # fmt: skip
+"""The types that a text may fail to spell without an error."""
+
+
+def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> str:
+    """The value of a String or FixedString, or NULL; ``basic``: instants only in the basic spelling."""
+    sql = value.sql
+    if isinstance(value.type, FixedStringType):
+        sql = f"pando_fixed_text({sql})"
+        if isinstance(target, IntegerType):
+            sql = f"coalesce(nullif({sql}, ''), '0')"
+    match target:
+        case DateType():
+            return date_of_text(sql, "pando_try_day(spelled)")
+        case Date32Type():
+            return date32_of_text(sql, "pando_try_day(spelled)")
+        case DateTimeType() | DateTime64Type():
+            return _instant(sql, target, zone, basic=basic)
+        case FloatType():
+            return f"TRY_CAST(pando_float_spelling({sql}) AS {engine_type(target)})"
+        case DecimalType():
+            return f"TRY({from_text(Typed(f'pando_float_spelling({sql})', STRING), target, zone)})"
+        case IntegerType():
+            return integer_or_null(sql, target)
+        case UUIDType():
+            return f"unhex(replace(CAST(TRY_CAST({sql} AS UUID) AS VARCHAR), '-', ''))"
+        case IPv4Type():
+            return f"pando_try_ipv4({sql})"
+        case IPv6Type():
+            return f"pando_try_ipv6({sql})"
+        case FixedStringType(length):
+            return f"pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})"
+        case StringType():
+            return sql
+    return from_text(Typed(sql, STRING), target, zone)
+
+
+def _instant(sql: str, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> str:
+    read = basic_instant_or_null if basic else instant_or_null
+    fine = isinstance(target, DateTime64Type)
+    instant = read(sql, target.timezone or zone, fine=fine)
+    if isinstance(target, DateTimeType):
+        return instant
+    return nanoseconds_of_text(sql, instant) if target.precision > 6 else cut_second(instant, target.precision)

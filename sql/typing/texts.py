@@ -1,0 +1,306 @@
+"""Text of values and values of text, as DuckDB expressions with ClickHouse's spelling.
+
+Floats print in the shortest form without ``.0``, decimals without trailing zeros, instants in the zone of their type,
+elements of arrays, maps and tuples quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+from parts.errors import UserError
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    EnumType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    StringType,
+    TupleType,
+    UUIDType,
+    strip_nullable,
+)
+from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
+from sql.typing.integer_texts import constant_integer, integer_of_text
+from sql.typing.ranges import clamped_date
+from sql.typing.typed import Typed, cast, text
+from sql.typing.zones import local_time
+
+_ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAYS: dict[type[DataType], tuple[date, date]] = {
+    DateType: (date(1970, 1, 1), date(2149, 6, 6)),
+    Date32Type: (date(1900, 1, 1), date(2299, 12, 31)),
+}
+
+
+def to_text(value: Typed, zone: str) -> str:
+    """``toString(value)`` as VARCHAR."""
+    type_ = strip_nullable(value.type)
+    sql = value.number
+    match type_:
+        case StringType():
+            return sql
+        case IntegerType() | BoolType() | DateType() | Date32Type():
+            return f"CAST({sql} AS VARCHAR)"
+        case FloatType(bits):
+            return f"pando_float_text({sql})" if bits == 64 else f"pando_float32_text({sql})"
+        case DecimalType(_, scale):
+            return f"pando_decimal_text(CAST({sql} AS VARCHAR))" if scale else f"CAST({sql} AS VARCHAR)"
+        case DateTimeType() | DateTime64Type():
+            return _instant_text(value, type_, zone)
+        case UUIDType():
+            return f"pando_uuid_text({sql})"
+        case EnumType():
+            arms = " ".join(f"WHEN {number} THEN {text(name)}" for name, number in type_.values)
+            return f"(CASE {sql} {arms} END)"
+        case FixedStringType():
+            return f"pando_fixed_text({sql})"
+        case IPv4Type():
+            octets = (f"CAST(({sql} >> {shift}) & 255 AS VARCHAR)" for shift in (24, 16, 8, 0))
+            return f"concat_ws('.', {', '.join(octets)})"
+        case IPv6Type():
+            return f"pando_ipv6_text({sql})"
+        case ArrayType() | TupleType() | MapType():
+            return _composite_text(sql, type_, zone)
+    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
+
+
+def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> str:
+    local = local_time(value, zone)
+    if isinstance(type_, DateTimeType) or type_.precision == 0:
+        return f"CAST({local} AS VARCHAR)"
+    if type_.precision > 6:
+        return f"left(strftime({local}, '%Y-%m-%d %H:%M:%S.%n'), {20 + type_.precision})"
+    return f"left(strftime({local}, '%Y-%m-%d %H:%M:%S.%f'), {20 + type_.precision})"
+
+
+def _quoted_text(sql: str, type_: DataType, zone: str) -> str:
+    """The text of a value inside an array, map or tuple."""
+    bare = strip_nullable(type_)
+    inner = to_text(Typed(sql, bare), zone)
+    if isinstance(bare, StringType):
+        inner = f"'''' || replace(replace({inner}, '\\', '\\\\'), '''', '\\''') || ''''"
+    elif not isinstance(bare, (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType)):
+        inner = f"'''' || {inner} || ''''"
+    return f"coalesce({inner}, 'NULL')" if type_.is_nullable else f"({inner})"
+
+
+def _composite_text(sql: str, type_: DataType, zone: str) -> str:
+    if isinstance(type_, ArrayType):
+        body = _quoted_text("x", type_.inner, zone)
+        return f"('[' || array_to_string(list_transform({sql}, lambda x: {body}), ',') || ']')"
+    if isinstance(type_, MapType):
+        key, value = _quoted_text("x.key", type_.key, zone), _quoted_text("x.value", type_.value, zone)
+        entries = f"list_transform(map_entries({sql}), lambda x: {key} || ':' || {value})"
+        return f"('{{' || array_to_string({entries}, ',') || '}}')"
+    assert isinstance(type_, TupleType)
+    parts = [
+        _quoted_text(f"struct_extract({sql}, {text(name or str(position))})", inner, zone)
+        for position, (name, inner) in enumerate(type_.elements, 1)
+    ]
+    return "('(' || " + " || ',' || ".join(parts) + " || ')')"
+
+
+# From text ------------------------------------------------------------------------------------------------------------
+
+
+def from_text(value: Typed, target: DataType, zone: str) -> str:
+    """The value that a String spells. A wrong spelling fails when it is met."""
+    day = _constant_day(value, strip_nullable(target))
+    if day is not None:
+        return f"DATE '{day}'"
+    sql = value.sql
+    if isinstance(strip_nullable(value.type), FixedStringType):
+        sql = f"pando_fixed_text({sql})"
+    goal = strip_nullable(target)
+    match goal:
+        case IntegerType():
+            return _integer(value, sql, goal)
+        case FloatType():
+            return cast(sql, goal)
+        case DecimalType(_, scale):  # further digits are cut off, not rounded
+            kept = r"'\.\d*', ''" if scale == 0 else rf"'(\.\d{{{scale}}})\d+', '\1'"
+            return cast(f"regexp_replace({sql}, {kept})", goal)
+        case BoolType():
+            return f"pando_bool({sql})"
+        case DateType():
+            return date_of_text(sql, "pando_day(spelled, 'Date')")
+        case Date32Type():
+            return date32_of_text(sql, "pando_day(spelled, 'Date32')")
+        case DateTimeType():
+            return instant_of_text(sql, goal.timezone or zone, fine=False)
+        case DateTime64Type(precision, own):
+            instant = instant_of_text(sql, own or zone, fine=True)
+            return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
+        case FixedStringType(length):
+            return f"pando_to_fixed({sql}, {length})"
+        case UUIDType():
+            return f"pando_uuid({sql})"
+        case EnumType():
+            return _enum_number(sql, goal)
+        case IPv4Type():
+            return f"pando_ipv4({sql})"
+        case IPv6Type():
+            return f"pando_ipv6({sql})"
+    return _unsupported(value, target)
+
+
+def date_of_text(sql: str, rest: str) -> str:
+    """The day of a VARCHAR, within Date's range: ISO days at once, others by ``rest``, which reads ``spelled``."""
+    read = f"list_transform([{sql}], lambda spelled: {rest})[1]"
+    return f"coalesce(pando_plain_date({sql}), list_transform([{read}], lambda day: {clamped_date('day')})[1])"
+
+
+def date32_of_text(sql: str, rest: str) -> str:
+    """As :func:`date_of_text`, with all days that DuckDB has."""
+    return f"coalesce(pando_plain_date32({sql}), list_transform([{sql}], lambda spelled: {rest})[1])"
+
+
+def _integer(value: Typed, sql: str, goal: IntegerType) -> str:
+    known = constant_integer(value.value, goal) if isinstance(value.value, str) else None
+    if known is not None:
+        return cast(str(known), goal)
+    is_padded = isinstance(strip_nullable(value.type), FixedStringType)
+    return integer_of_text(f"coalesce(nullif({sql}, ''), '0')" if is_padded else sql, goal)
+
+
+def _constant_day(value: Typed, goal: DataType) -> date | None:
+    """The day that a literal spells in full: DuckDB would plan the macros that read any spelling for every run."""
+    first, last = _DAYS.get(type(goal), (date.max, date.min))
+    if not isinstance(value.value, str) or not _ISO_DAY.fullmatch(value.value):
+        return None
+    try:
+        day = date.fromisoformat(value.value)
+    except ValueError:
+        return None
+    return day if first <= day <= last else None
+
+
+def cut_second(instant: str, precision: int) -> str:
+    """The digits of a second that the type has."""
+    step = 10 ** (6 - precision)
+    return instant if step == 1 else f"make_timestamp(epoch_us({instant}) // {step} * {step})"
+
+
+def _unsupported(value: Typed, target: DataType) -> str:
+    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
+
+
+def _enum_number(sql: str, goal: EnumType) -> str:
+    arms = " ".join(f"WHEN {text(name)} THEN {number}" for name, number in goal.values)
+    unknown = text(f" of type {goal.name}")
+    failure = f"error('pando:691:Unknown element ' || {sql} || {unknown})"
+    return cast(f"CASE {sql} {arms} WHEN NULL THEN NULL ELSE {failure} END", goal)
+
+
+def _first_zeros_elided(groups: str) -> str:
+    """``:``-enclosed groups with their leftmost longest run of two or more zeros as ``::``."""
+    runs = (":" + "0:" * length for length in range(8, 1, -1))
+    arms = " ".join(f"WHEN contains({groups}, '{run}') THEN regexp_replace({groups}, '{run}', '::')" for run in runs)
+    return f"CASE {arms} ELSE {groups} END"
+
+
+# The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
+# names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
+MACROS = (
+    r"""pando_ipv6_words(h) AS ':' || array_to_string(list_transform(range(8), lambda i:
+        coalesce(nullif(ltrim(lower(substr(h, 4 * i + 1, 4)), '0'), ''), '0')), ':') || ':'""",
+    f"pando_ipv6_elided(words) AS list_transform([words], lambda w: {_first_zeros_elided('w')})[1]",
+    r"""pando_ipv6_tail(h) AS array_to_string(list_transform(range(12, 16), lambda i:
+        CAST(CAST('0x' || substr(h, 2 * i + 1, 2) AS UTINYINT) AS VARCHAR)), '.')""",
+    r"""pando_ipv6_text(b) AS list_transform([hex(b)], lambda h: CASE WHEN h IS NULL THEN NULL
+        WHEN starts_with(h, '00000000000000000000FFFF') THEN '::ffff:' || pando_ipv6_tail(h)
+        ELSE regexp_replace(regexp_replace(
+            pando_ipv6_elided(pando_ipv6_words(h)), '^:([^:])', '\1'), '([^:]):$', '\1') END)[1]""",
+    r"""pando_ipv6_hexadecimal(t) AS CASE WHEN contains(t, '.')
+        THEN CASE WHEN contains(t, ':') THEN regexp_replace(t, '[^:]*$', '') ELSE '::ffff:' END
+            || list_transform([pando_try_ipv4(regexp_extract(t, '[^:]*$'))],
+                lambda v: to_hex(v >> 16) || ':' || to_hex(v & 65535))[1]
+        ELSE t END""",
+    r"pando_ipv6_groups(t) AS list_filter(string_split(t, ':'), lambda g: g <> '' OR contains(t, ':'))",
+    r"""pando_ipv6_filled(l, r) AS
+        list_concat(list_concat(l, list_transform(range(8 - len(l) - len(r)), lambda i: '0')), r)""",
+    r"""pando_ipv6_all(t) AS CASE WHEN contains(t, '::')
+        THEN pando_ipv6_filled(pando_ipv6_groups(split_part(t, '::', 1)), pando_ipv6_groups(split_part(t, '::', 2)))
+        ELSE string_split(t, ':') END""",
+    r"""pando_ipv6_packed(t, groups) AS CASE WHEN t IS NULL THEN NULL
+        WHEN len(string_split(t, '::')) <= 2
+            AND regexp_full_match(array_to_string(groups, ':'), '([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}')
+        THEN unhex(array_to_string(list_transform(groups, lambda g: lpad(g, 4, '0')), '')) END""",
+    r"""pando_try_ipv6(t) AS list_transform([t], lambda s: list_transform([pando_ipv6_hexadecimal(s)], lambda n:
+        list_transform([pando_ipv6_all(n)], lambda g: pando_ipv6_packed(n, g))[1])[1])[1]""",
+    r"""pando_ipv6(t) AS list_transform([t], lambda whole: coalesce(pando_try_ipv6(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:676:Cannot parse IPv6 from ''' || whole || '''') AS BLOB) END))[1]""",
+    r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
+    r"""pando_exponent(t) AS
+        regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
+    r"""pando_float_text(x) AS CASE
+        WHEN isnan(x) THEN 'nan'
+        WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'inf' ELSE '-inf' END
+        WHEN abs(x) >= 1e16 AND abs(x) < 1e21 THEN pando_digits(x)
+        WHEN x <> 0 AND abs(x) < 1e-4 AND abs(x) >= 1e-6
+        THEN pando_small(pando_exponent(CAST(x AS VARCHAR)))
+        ELSE pando_exponent(pando_tidy_float(CAST(x AS VARCHAR))) END""",
+    r"""pando_float32_text(x) AS CASE
+        WHEN isnan(x) THEN 'nan'
+        WHEN isinf(x) THEN CASE WHEN x > 0 THEN 'inf' ELSE '-inf' END
+        WHEN abs(x) >= 1e16 AND abs(x) < 1e21 THEN pando_digits(x)
+        WHEN x <> 0 AND abs(x) < 1e-4 AND abs(x) >= 1e-6
+        THEN pando_small(pando_exponent(CAST(x AS VARCHAR)))
+        ELSE pando_exponent(pando_tidy_float(CAST(x AS VARCHAR))) END""",
+    r"""pando_digits(x) AS CASE WHEN x < 0 THEN '-' ELSE '' END || rpad(replace(split_part(
+        pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 1), '.', ''),
+        1 + CAST(split_part(pando_exponent(CAST(abs(x) AS VARCHAR)), 'e', 2) AS INTEGER), '0')""",
+    r"""pando_small(t) AS CASE WHEN starts_with(t, '-') THEN '-' ELSE '' END || '0.'
+        || repeat('0', abs(CAST(split_part(t, 'e', 2) AS INTEGER)) - 1)
+        || replace(replace(split_part(t, 'e', 1), '.', ''), '-', '')""",
+    r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
+    r"""pando_uuid_text(b) AS regexp_replace(lower(hex(b)),
+        '^(.{8})(.{4})(.{4})(.{4})(.{12})$', '\1-\2-\3-\4-\5')""",
+    r"pando_uuid(t) AS unhex(replace(CAST(CAST(t AS UUID) AS VARCHAR), '-', ''))",
+    r"pando_fixed_text(b) AS rtrim(decode(b), chr(0))",
+    r"""pando_to_fixed(t, n) AS CASE WHEN octet_length(encode(t)) > n
+        THEN error('pando:131:String too long for type FixedString(' || n || ')')
+        ELSE encode(t) || encode(repeat(chr(0), n - octet_length(encode(t)))) END""",
+    # A day or month beyond its last one: days flow into the next month, a wrong month gives the first date.
+    r"""pando_day_of(y, m, d) AS CASE WHEN m >= 1 AND m <= 12 AND d >= 1 AND d <= 31
+        THEN make_date(y, m, 1::BIGINT) + CAST(d - 1 AS INTEGER) ELSE DATE '1900-01-01' END""",
+    r"""pando_split_day(t) AS CASE
+        WHEN regexp_full_match(t, '[0-9]{8}') THEN pando_day_of(TRY_CAST(left(t, 4) AS BIGINT),
+            TRY_CAST(substr(t, 5, 2) AS BIGINT), TRY_CAST(substr(t, 7, 2) AS BIGINT))
+        WHEN regexp_full_match(t, '[0-9]{4}[^0-9][0-9]{1,2}[^0-9][0-9]{1,2}(?:[ T]([0-9]{2}:){2}[0-9]{2}([.][0-9]+)?)?')
+        THEN pando_day_of(
+            TRY_CAST(left(t, 4) AS BIGINT), TRY_CAST(regexp_extract(t, '^.{5}([0-9]+)', 1) AS BIGINT),
+            TRY_CAST(regexp_extract(t, '^.{5}[0-9]+.([0-9]+)', 1) AS BIGINT)) END""",
+    r"""pando_plain_date(t) AS CASE WHEN t LIKE '____-__-__' AND t >= '1970-01-01' AND t <= '2149-06-06'
+        THEN TRY_CAST(t AS DATE) END""",
+    "pando_plain_date32(t) AS CASE WHEN t LIKE '____-__-__' THEN TRY_CAST(t AS DATE) END",
+    r"""pando_try_day(t) AS CASE WHEN strlen(t) = 10 AND t[5] = '-'
+        THEN coalesce(TRY_CAST(t AS DATE), pando_split_day(t)) ELSE pando_split_day(t) END""",
+    r"""pando_day(t, name) AS CASE WHEN t IS NULL THEN NULL
+        ELSE coalesce(pando_try_day(t), error('pando:38:Cannot parse ' || name || ' from ''' || t || '''')) END""",
+    r"""pando_float_spelling(t) AS CASE
+        WHEN regexp_full_match(t, '[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|(?i)[+-]?(inf|infinity|nan)')
+        THEN t END""",
+    r"""pando_try_ipv4(t) AS CASE
+        WHEN regexp_full_match(t, '(25[0-5]|2[0-4]\d|[01]?\d?\d)(\.(25[0-5]|2[0-4]\d|[01]?\d?\d)){3}')
+        THEN CAST(split_part(t, '.', 1) AS UINTEGER) * 16777216 + CAST(split_part(t, '.', 2) AS UINTEGER) * 65536
+           + CAST(split_part(t, '.', 3) AS UINTEGER) * 256 + CAST(split_part(t, '.', 4) AS UINTEGER) END""",
+    r"""pando_ipv4(t) AS list_transform([t], lambda whole: coalesce(pando_try_ipv4(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:675:Cannot parse IPv4 from ''' || whole || '''') AS UINTEGER) END))[1]""",
+    r"""pando_try_bool(t) AS CASE WHEN lower(t) IN ('1', 'true', 't', 'yes', 'y', 'on', 'enable', 'enabled') THEN true
+        WHEN lower(t) IN ('0', 'false', 'f', 'no', 'n', 'off', 'disable', 'disabled') THEN false END""",
+    r"""pando_bool(t) AS list_transform([t], lambda whole: coalesce(pando_try_bool(whole), CASE WHEN whole IS NOT NULL
+        THEN CAST(error('pando:467:Cannot parse boolean value here: ' || whole) AS BOOLEAN) END))[1]""",
+)

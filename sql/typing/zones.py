@@ -1,0 +1,40 @@
+"""From UTC instants to wall clocks and back, as DuckDB expressions."""
+
+from __future__ import annotations
+
+import datetime
+from zoneinfo import ZoneInfo
+
+from parts.types import Date32Type, DateType, strip_nullable
+from sql.typing.typed import Typed, text
+
+SERVER_ZONE = "UTC"
+
+
+def local_time(value: Typed, zone: str) -> str:
+    """A TIMESTAMP that shows the wall clock of the value's zone (``zone`` when its type names none)."""
+    type_ = strip_nullable(value.type)
+    if isinstance(type_, (DateType, Date32Type)):
+        return f"CAST({value.sql} AS TIMESTAMP)"
+    name = type_.timezone or zone  # type: ignore[attr-defined]
+    return to_zone(value.sql, name)
+
+
+def to_zone(sql: str, zone: str) -> str:
+    """From a UTC instant to the wall clock of ``zone``."""
+    if zone in ("UTC", "Etc/UTC", "GMT"):
+        return sql
+    return f"timezone({text(zone)}, timezone('UTC', CAST({sql} AS TIMESTAMP)))"
+
+
+def from_zone(sql: str, zone: str) -> str:
+    """From the wall clock of ``zone`` to the UTC instant."""
+    if zone in ("UTC", "Etc/UTC", "GMT"):
+        return sql
+    return f"timezone('UTC', timezone({text(zone)}, CAST({sql} AS TIMESTAMP)))"
+
+
+def epoch_offset(zone: str) -> int:
+    """Seconds between UTC and the zone's clock when the epoch began."""
+    shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()
+    return int(shift.total_seconds())
