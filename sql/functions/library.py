@@ -14,11 +14,13 @@ from sql.functions import (
     conversions,
     date_arithmetic,
     dates,
+    division,
     maps_and_tuples,
     mathematics,
     session,
     strings,
     strings_search,
+    strings_split,
 )
 from sql.functions.registry import function_names, function_traits
 
@@ -34,11 +36,13 @@ FAMILIES = (
     conversions,
     date_arithmetic,
     dates,
+    division,
     maps_and_tuples,
     mathematics,
     session,
     strings,
     strings_search,
+    strings_split,
 )
 
 __all__ = ["FAMILIES", "function_names", "function_traits"]

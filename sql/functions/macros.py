@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from sql.functions import arithmetic, bits_and_hashes, mathematics, strings, strings_search
+from sql.functions import arithmetic, bits_and_hashes, division, mathematics, strings, strings_search
 from sql.functions.macro_weight import Shares, shares_of
 from sql.typing import instant_texts, integer_texts, ranges, texts
 
 MACROS = (
     *ranges.MACROS,
     *arithmetic.MACROS,
+    *division.MACROS,
     *mathematics.MACROS,
     *integer_texts.MACROS,
     *texts.MACROS,

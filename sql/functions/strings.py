@@ -321,64 +321,6 @@ def binary(call: Call) -> Typed:
     return Typed(f"lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", STRING)
 
 
-# Splitting ------------------------------------------------------------------------------------------------------------
-
-
-def _split(call: Call, separator: str, value: str, limit: int) -> Typed:
-    words = f"string_split({value}, {separator})"
-    if limit > 0:
-        words = f"{words}[1:{limit}]"
-    return Typed(words, ArrayType(STRING))
-
-
-@function("splitByChar splitByString", (2, 3))
-def split_by(call: Call) -> Typed:
-    limit = call.constant_int(2, 0)
-    value = string(call, 1)
-    if call.args[0].value == "":
-        return _split(call, "''", value, limit)
-    return _split(call, string(call, 0), value, limit)
-
-
-@function("splitByWhitespace", (1, 2))
-def split_by_whitespace(call: Call) -> Typed:
-    words = f"list_filter(regexp_split_to_array({string(call, 0)}, '\\s+'), lambda w: w <> '')"
-    return _limited(call, words, 1)
-
-
-@function("splitByNonAlpha", (1, 2))
-def split_by_non_alpha(call: Call) -> Typed:
-    words = f"list_filter(regexp_split_to_array({string(call, 0)}, '[\\s[:punct:]]+'), lambda w: w <> '')"
-    return _limited(call, words, 1)
-
-
-@function("splitByRegexp", (2, 3))
-def split_by_regexp(call: Call) -> Typed:
-    return _limited(call, f"regexp_split_to_array({string(call, 1)}, {text(call.constant_text(0))})", 2)
-
-
-def _limited(call: Call, words: str, position: int) -> Typed:
-    """At most as many words as the argument says; 0 is no limit."""
-    limit = call.constant_int(position, 0)
-    return Typed(f"{words}[1:{limit}]" if limit > 0 else words, ArrayType(STRING))
-
-
-@function("alphaTokens", (1, 2))
-def alpha_tokens(call: Call) -> Typed:
-    return _limited(call, f"regexp_extract_all({string(call, 0)}, '[a-zA-Z]+')", 1)
-
-
-@function("arrayStringConcat", (1, 2))
-def array_string_concat(call: Call) -> Typed:
-    array = call.args[0]
-    if not isinstance(array.type, ArrayType):
-        raise call.wrong_type(0, "Array")
-    separator = string(call, 1) if len(call.args) > 1 else "''"
-    inner = to_text(Typed("x", array.type.inner), call.environment.zone)
-    items = array.sql if isinstance(array.type.inner, StringType) else f"list_transform({array.sql}, lambda x: {inner})"
-    return Typed(f"coalesce(array_to_string({items}, {separator}), '')", STRING)
-
-
 MACROS = (
     # ASCII letters only, as in ClickHouse's byte functions.
     r"pando_lower(s) AS translate(s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')",

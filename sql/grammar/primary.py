@@ -1,86 +1,28 @@
-"""Parses what operators stand between: literals, names, calls, brackets, stars, windows and the special forms.
+"""Parses what operators stand between: literals, brackets and the special forms.
 
-``expressions.ExpressionParser`` adds the operators; the two are one parser in two layers, because every
-bracket holds an expression again.
-
-Source: ClickHouse documentation, "Syntax" and "Window functions".
+``expressions.ExpressionParser`` adds the operators. Source: ClickHouse documentation, "Syntax".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from sql.grammar import syntax_tree as tree
+from sql.grammar.calls import CallParser
 from sql.grammar.limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
 from sql.grammar.literal_lists import literal_list
 from sql.grammar.number_literals import number_literal
-from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Parameter, Star, Subquery
+from sql.grammar.syntax_tree import Function, Literal, Node, Parameter, Star, Subquery
 from sql.grammar.tokens import TokenStream
 from sql.grammar.tuple_lists import tuple_list
 from sql.grammar.units import unit_name
 
-if TYPE_CHECKING:
-    from sql.grammar.syntax_tree import Query, WindowSpec
-
 _COUNT = re.compile(r"[+-]?[0-9]+")
 _TRIM = {"BOTH": "trimBoth", "LEADING": "trimLeft", "TRAILING": "trimRight"}
-_UNIT_FIRST = frozenset(
-    {
-        "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "DATEADD", "DATE_ADD", "TIMESTAMPADD",
-        "TIMESTAMP_ADD", "DATESUB", "DATE_SUB", "TIMESTAMPSUB", "TIMESTAMP_SUB",
-    }
-)  # fmt: skip
 
 
-class PrimaryParser:
-    """``parse_query`` reads a query (given by ``queries``: they need each other)."""
-
-    def __init__(self, stream: TokenStream, parse_query: Callable[[TokenStream], Query]) -> None:
-        self.stream = stream
-        self._parse_query = parse_query
-
-    # What the layer above reads ---------------------------------------------------------------------------------------
-
-    def expression(self) -> Node:
-        raise NotImplementedError
-
-    def sum_expression(self) -> Node:
-        raise NotImplementedError
-
-    def concat_expression(self) -> Node:
-        raise NotImplementedError
-
-    def with_alias(self, expression: Node) -> Node:
-        raise NotImplementedError
-
-    def order_items(self) -> tuple[OrderItem, ...]:
-        raise NotImplementedError
-
-    def aliased(self) -> Node:
-        """An expression with an optional alias, with or without AS."""
-        return self.with_alias(self.expression())
-
-    def aliased_list(self) -> tuple[Node, ...]:
-        items = [self.aliased()]
-        while self.stream.accept(","):
-            items.append(self.aliased())
-        return tuple(items)
-
-    def type_text(self) -> str:
-        """The text of a data type: a word with an optional bracketed group."""
-        stream = self.stream
-        start = stream.peek().start
-        stream.identifier("data type")
-        end = stream.position
-        if stream.at("("):
-            stream.skip_group()
-            end = stream.position
-        return stream.text[start:end]
-
-    # Primaries --------------------------------------------------------------------------------------------------------
+class PrimaryParser(CallParser):
+    """Everything that begins an expression."""
 
     def primary(self) -> Node:
         stream = self.stream
@@ -96,7 +38,7 @@ class PrimaryParser:
             if special is not None:
                 return special
         if token.is_identifier:
-            return self._name()
+            return self.name()
         return stream.fail("an expression")
 
     def number(self, text: str) -> Literal:
@@ -112,7 +54,7 @@ class PrimaryParser:
                 return self._array()
         if text == "*":
             stream.next()
-            return self._star(Star())
+            return self.star(Star())
         if text == "{":
             stream.next()
             name = stream.identifier("the name of a query parameter")
@@ -140,7 +82,7 @@ class PrimaryParser:
         stream = self.stream
         stream.expect("(")
         if at_query(stream, ("SELECT", "WITH")):
-            query = self._parse_query(stream)
+            query = self.parse_query(stream)
             stream.expect(")")
             return Subquery(query)
         listed = literal_list(stream, ")") or tuple_list(stream)
@@ -182,7 +124,7 @@ class PrimaryParser:
             stream.next()
             return Function("exists", (self._brackets(),))
         if word == "COLUMNS":
-            return self._columns()
+            return self.columns()
         reader = {"CAST": self._cast, "EXTRACT": self._extract, "TRIM": self._trim, "POSITION": self._position,
                   "SUBSTRING": self._substring, "SUBSTR": self._substring}.get(word)  # fmt: skip
         return reader() if reader else None
@@ -306,156 +248,6 @@ class PrimaryParser:
         found = stream.at(word)
         stream.position = start
         return found
-
-    # Names, functions, stars ------------------------------------------------------------------------------------------
-
-    def _name(self) -> Node:
-        stream = self.stream
-        token = stream.next()
-        if stream.at("("):
-            return self._function(token.value)
-        parts = [token.value]
-        while stream.at("."):
-            following = stream.peek(1)
-            if following.text == "*":
-                stream.next()
-                stream.next()
-                return self._star(Star(tuple(parts)))
-            if not following.is_identifier or stream.peek(2).text == "(":
-                break
-            stream.next()
-            parts.append(stream.next().value)
-        return Identifier(tuple(parts))
-
-    def _function(self, name: str) -> Node:
-        with self.stream.guard.nested(1, CALL_LEVELS):
-            return self._call(name)
-
-    def _call(self, name: str) -> Node:
-        stream = self.stream
-        args, distinct = self._arguments(name)
-        params = None
-        if stream.at("("):
-            params = args
-            args, distinct = self._arguments(name)
-        nulls = ""
-        for word in ("IGNORE", "RESPECT"):
-            if stream.accept(word, "NULLS"):
-                nulls = word
-        condition = None
-        if stream.accept("FILTER"):
-            stream.expect("(")
-            stream.expect("WHERE")
-            condition = self.expression()
-            stream.expect(")")
-        window: WindowSpec | str | None = None
-        if stream.accept("OVER"):
-            window = self.window_spec() if stream.at("(") else stream.identifier("the name of a window")
-        return Function(name, args, params, distinct, condition, window, nulls)
-
-    def _arguments(self, name: str) -> tuple[tuple[Node, ...], bool]:
-        stream = self.stream
-        stream.expect("(")
-        distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
-        if stream.accept(")"):
-            return (), False
-        if stream.at("SELECT") or stream.at("WITH"):
-            args: tuple[Node, ...] = (Subquery(self._parse_query(stream)),)
-        elif name.upper() in _UNIT_FIRST and unit_name(stream.peek().text) and stream.peek(1).text == ",":
-            args = (Literal(stream.next().text.lower()),)
-            stream.expect(",")
-            args += self.aliased_list()
-        else:
-            args = self.aliased_list()
-        stream.expect(")")
-        return args, distinct
-
-    def _columns(self) -> Node:
-        stream = self.stream
-        stream.next()
-        stream.expect("(")
-        pattern = stream.string("a regular expression of column names")
-        stream.expect(")")
-        return self._star(Star(pattern=pattern))
-
-    def _star(self, star: Star) -> Node:
-        stream = self.stream
-        modifiers: list[tuple[str, object]] = []
-        while True:
-            if stream.at("EXCEPT") and stream.peek(1).upper not in ("SELECT", "ALL", "DISTINCT"):
-                stream.next()
-                modifiers.append(("except", tuple(self.names())))
-            elif stream.accept("REPLACE"):
-                bracketed = stream.accept("(")
-                items = self.aliased_list()
-                if bracketed:
-                    stream.expect(")")
-                modifiers.append(("replace", items))
-            elif stream.accept("APPLY"):
-                stream.expect("(")
-                change = self.expression()
-                stream.expect(")")
-                modifiers.append(("apply", change))
-            else:
-                break
-        return Star(star.qualifier, star.pattern, tuple(modifiers))
-
-    def names(self) -> list[str]:
-        stream = self.stream
-        if not stream.accept("("):
-            return [stream.identifier("a column name")]
-        names = [stream.identifier("a column name")]
-        while stream.accept(","):
-            names.append(stream.identifier("a column name"))
-        stream.expect(")")
-        return names
-
-    def window_spec(self) -> WindowSpec:
-        stream = self.stream
-        stream.expect("(")
-        base = ""
-        if stream.peek().is_identifier and stream.peek().upper not in ("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"):
-            base = stream.next().value
-        partition_by: tuple[Node, ...] = ()
-        order_by: tuple[OrderItem, ...] = ()
-        if stream.accept("PARTITION"):
-            stream.expect("BY")
-            partition_by = self.aliased_list()
-        if stream.accept("ORDER"):
-            stream.expect("BY")
-            order_by = self.order_items()
-        frame = self._frame()
-        stream.expect(")")
-        return tree.WindowSpec(partition_by, order_by, frame, base)
-
-    def _frame(self) -> str:
-        stream = self.stream
-        mode = stream.peek().upper
-        if mode not in ("ROWS", "RANGE"):
-            if not stream.at(")"):
-                stream.fail("ROWS", "RANGE", ")")
-            return ""
-        stream.next()
-        if stream.accept("BETWEEN"):
-            first = self._frame_bound()
-            stream.expect("AND")
-            return f"{mode} BETWEEN {first} AND {self._frame_bound()}"
-        return f"{mode} BETWEEN {self._frame_bound()} AND CURRENT ROW"
-
-    def _frame_bound(self) -> str:
-        stream = self.stream
-        if stream.accept("CURRENT", "ROW"):
-            return "CURRENT ROW"
-        count = "UNBOUNDED"
-        if not stream.accept("UNBOUNDED"):
-            if stream.peek().kind != "number":
-                stream.fail("UNBOUNDED", "CURRENT ROW", "a number of rows")
-            count = stream.next().text
-        side = stream.peek().upper
-        if side not in ("PRECEDING", "FOLLOWING"):
-            stream.fail("PRECEDING", "FOLLOWING")
-        stream.next()
-        return f"{count} {side}"
 
 
 def at_query(stream: TokenStream, words: tuple[str, ...]) -> bool:

@@ -1,6 +1,6 @@
-"""Parses queries: SELECT with all its clauses, UNION, CTEs and the tables of FROM.
+"""Parses queries: SELECT with all its clauses, UNION and CTEs; FROM has a module of its own.
 
-Source: ClickHouse documentation, "SELECT query" and "JOIN clause".
+Source: ClickHouse documentation, "SELECT query".
 """
 
 from __future__ import annotations
@@ -8,75 +8,23 @@ from __future__ import annotations
 from parts.errors import UserError
 from sql.grammar.clauses import setting_list
 from sql.grammar.expressions import ExpressionParser
-from sql.grammar.limits import BRACKET_LEVELS, QUERY_LEVELS, Guard, check_tree
-from sql.grammar.primary import at_query
+from sql.grammar.from_clause import parse_from
+from sql.grammar.limits import QUERY_LEVELS, Guard, check_tree
 from sql.grammar.recent_texts import RecentTexts
 from sql.grammar.syntax_tree import (
     Alias,
-    ArrayJoin,
     CommonTable,
-    Join,
     LimitBy,
     Literal,
-    NamedTable,
     Node,
     Query,
     Select,
-    Subquery,
-    SubqueryTable,
-    TableFunction,
     Union,
     WindowSpec,
 )
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.settings.known import check_inner_settings
 
-_AFTER_TABLE = frozenset(
-    [
-        "FINAL",
-        "SAMPLE",
-        "ARRAY",
-        "LEFT",
-        "RIGHT",
-        "INNER",
-        "FULL",
-        "CROSS",
-        "ANY",
-        "ALL",
-        "ASOF",
-        "SEMI",
-        "ANTI",
-        "GLOBAL",
-        "JOIN",
-        "ON",
-        "USING",
-        "PREWHERE",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "WINDOW",
-        "QUALIFY",
-        "ORDER",
-        "LIMIT",
-        "OFFSET",
-        "FETCH",
-        "UNION",
-        "INTERSECT",
-        "EXCEPT",
-        "SETTINGS",
-        "FORMAT",
-        "INTO",
-        "AS",
-        "WITH",
-        "PASTE",
-    ]
-)
-_JOIN_WORDS = frozenset(
-    ["GLOBAL", "ANY", "ALL", "ASOF", "SEMI", "ANTI", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "OUTER", "JOIN"]
-)
-
-
-_TABLE_LEVELS = 3
 _queries: RecentTexts[Query] = RecentTexts(most=256)
 _expressions: RecentTexts[Node] = RecentTexts(most=1024)
 _lists: RecentTexts[tuple[Node, ...]] = RecentTexts(most=256)
@@ -171,7 +119,7 @@ def _select(stream: TokenStream) -> Select:
     tables, aliases = _with_clause(parser)
     early_source = None
     if stream.accept("FROM"):
-        early_source = _from(parser)
+        early_source = parse_from(parser)
     stream.expect("SELECT")
     clauses: dict[str, object] = {"common_tables": tables, "with_aliases": aliases, "source": early_source}
     if stream.at("DISTINCT"):
@@ -187,7 +135,7 @@ def _select(stream: TokenStream) -> Select:
         clauses["limit"] = parser.expression()
     clauses["expressions"] = parser.aliased_list()
     if stream.accept("FROM"):
-        clauses["source"] = _from(parser)
+        clauses["source"] = parse_from(parser)
     _filters(parser, clauses)
     _ordering(parser, clauses)
     return Select(**clauses)  # type: ignore[arg-type]
@@ -340,120 +288,3 @@ def _limit(parser: ExpressionParser, clauses: dict[str, object]) -> None:
     if stream.accept("WITH"):
         stream.expect("TIES")
         clauses["with_ties"] = True
-
-
-# FROM -----------------------------------------------------------------------------------------------------------------
-
-
-def _from(parser: ExpressionParser) -> Node:
-    stream = parser.stream
-    source = _joined(parser, _table(parser))
-    while stream.accept(","):
-        source = _joined(parser, Join(source, _table(parser), "CROSS"))
-    return source
-
-
-def _joined(parser: ExpressionParser, source: Node) -> Node:
-    stream = parser.stream
-    while True:
-        array_join = 2 if stream.at("LEFT", "ARRAY", "JOIN") or stream.at("INNER", "ARRAY", "JOIN") else 1
-        if stream.at("ARRAY", "JOIN") or array_join == 2:
-            left = stream.at("LEFT")
-            for _ in range(array_join + 1):
-                stream.next()
-            source = ArrayJoin(source, parser.aliased_list(), left)
-        elif stream.peek().kind == "word" and stream.peek().upper in _JOIN_WORDS:
-            source = _join(parser, source)
-        else:
-            return source
-
-
-def _join(parser: ExpressionParser, left: Node) -> Node:
-    stream = parser.stream
-    words: list[str] = []
-    while not stream.accept("JOIN"):
-        token = stream.peek()
-        if token.kind != "word" or token.upper not in _JOIN_WORDS:
-            stream.fail("JOIN")
-        words.append(stream.next().upper)
-    strictness = next((word for word in words if word in ("ANY", "SEMI", "ANTI", "ASOF", "ALL")), "ALL")
-    kind = next((word for word in words if word in ("INNER", "LEFT", "RIGHT", "FULL", "CROSS")), "INNER")
-    if strictness in ("SEMI", "ANTI") and kind == "INNER":
-        kind = "LEFT"
-    right = _table(parser)
-    on: Node | None = None
-    using: tuple[str, ...] = ()
-    if stream.accept("ON"):
-        on = parser.expression()
-    elif stream.accept("USING"):
-        using = tuple(_using(parser))
-    elif kind != "CROSS":
-        stream.fail("ON", "USING")
-    return Join(left, right, kind, strictness, on, using)
-
-
-def _using(parser: ExpressionParser) -> list[str]:
-    stream = parser.stream
-    bracketed = stream.accept("(")
-    names = [stream.identifier("a column name")]
-    while stream.accept(","):
-        names.append(stream.identifier("a column name"))
-    if bracketed:
-        stream.expect(")")
-    return names
-
-
-def _table(parser: ExpressionParser) -> Node:
-    stream = parser.stream
-    if stream.accept("("):
-        if at_query(stream, ("SELECT", "WITH", "FROM")):
-            with stream.guard.nested(_TABLE_LEVELS):
-                query = parse_query_stream(stream)
-            stream.expect(")")
-            return SubqueryTable(query, _table_alias(stream))
-        with stream.guard.nested(BRACKET_LEVELS):
-            source = _from(parser)
-        stream.expect(")")
-        return source
-    name = stream.identifier("a table, a table function or a subquery in brackets")
-    if stream.accept("("):
-        args: tuple[Node, ...] = ()
-        if stream.at("SELECT") or stream.at("WITH"):
-            args = (Subquery(parse_query_stream(stream)),)
-        elif not stream.at(")"):
-            args = parser.aliased_list()
-        stream.expect(")")
-        return TableFunction(name, args, _table_alias(stream))
-    database = None
-    if stream.accept("."):
-        database, name = name, stream.identifier("a table name")
-    alias = _table_alias(stream)
-    final = stream.accept("FINAL")
-    alias = alias or _table_alias(stream)
-    sample, offset = _sample(stream) if stream.accept("SAMPLE") else ("", "")
-    return NamedTable(database, name, alias, final, sample, offset)
-
-
-def _sample(stream: TokenStream) -> tuple[str, str]:
-    share = _ratio(stream)
-    return share, _ratio(stream) if stream.accept("OFFSET") else ""
-
-
-def _ratio(stream: TokenStream) -> str:
-    if stream.peek().kind != "number":
-        stream.fail("a share of the data (0.1, 1/10) or a number of rows")
-    text = stream.next().text
-    if stream.accept("/"):
-        if stream.peek().kind != "number":
-            stream.fail("a number")
-        return f"{text}/{stream.next().text}"
-    return text
-
-
-def _table_alias(stream: TokenStream) -> str:
-    if stream.accept("AS"):
-        return stream.identifier("alias of the table")
-    token = stream.peek()
-    if token.kind == "quoted" or (token.kind == "word" and token.upper not in _AFTER_TABLE):
-        return stream.next().value
-    return ""

@@ -5,10 +5,6 @@ make a condition narrower than the filter: a doubt gives ``Unknown``."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,20 +13,11 @@ import pyarrow as pa
 from parts.errors import PandoError
 from parts.schema import Column, TableSchema
 from parts.types import (
-    BoolType,
     DataType,
-    Date32Type,
-    DateTime64Type,
-    DateTimeType,
-    DateType,
-    DecimalType,
-    EnumType,
     FloatType,
-    IntegerType,
     StringType,
     strip_nullable,
 )
-from sql.compile.expressions import ExpressionCompiler
 from sql.compile.literal_lists import MOST_WRITTEN, bounds, members
 from sql.compile.scope import Scope, Source, Surroundings
 from sql.functions.registry import Environment
@@ -48,23 +35,14 @@ from sql.grammar.syntax_tree import (
     walk,
 )
 from sql.pruning.condition import Both, Change, Condition, Constant, InRange, InSet, Negated, Unknown
+from sql.pruning.constants import Constants, NotUnderstood
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.monotonic import growing_argument
 from sql.pruning.ranges import Wanted
-from sql.typing.casts import cast_to
-from sql.typing.typed import Typed
 
 _FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
 _RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
 _NEGATED = {"notEquals": "equals", "notIn": "in", "notLike": "like", "globalNotIn": "in"}
-_COMPARABLE = (
-    IntegerType, FloatType, BoolType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, DecimalType,
-    EnumType,
-)  # fmt: skip
-
-
-class NotUnderstood(Exception):
-    """Inside the builder: this term is unknown."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +73,7 @@ class ConditionBuilder:
         self._keys = keys
         self._environment = environment
         self._evaluation = evaluation
-        self._constants = ExpressionCompiler(Scope(), environment)
+        self._constants = Constants(environment, evaluation)
 
     def build(self, filters: Sequence[tuple[Node, Surroundings]]) -> tuple[Condition, bool]:
         """The conjunction of the filters that are understood, and whether it says of every row what they say.
@@ -193,7 +171,7 @@ class ConditionBuilder:
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
         if left == key.node:
-            value = self._value(right, key.type)
+            value = self._constants.value(right, key.type)
             return _range(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
         column = _column(left)
         if column is not None and column in _columns(key.node):
@@ -201,7 +179,7 @@ class ConditionBuilder:
         inner = growing_argument(left, key.node, self._schema, self._environment.zone)
         if inner is not None:
             change, type_ = self._change(left, key)
-            return _range(number, name, self._value(right, type_), change=change, exact=False)
+            return _range(number, name, self._constants.value(right, type_), change=change, exact=False)
         return None
 
     def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
@@ -212,7 +190,7 @@ class ConditionBuilder:
         growing = growing_argument(key.node, Identifier((column,)), self._schema, self._environment.zone) is not None
         if not growing and name != "equals":
             return None
-        value = self._value(right, type_)
+        value = self._constants.value(right, type_)
         mapped = self._mapped(key, column, value, type_)
         loose = {"less": "lessOrEquals", "greater": "greaterOrEquals"}.get(name, name)
         return _range(number, loose, mapped, exact=False)
@@ -271,14 +249,14 @@ class ConditionBuilder:
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
         column = _column(left)
         if left == key.node:
-            return InSet(number, tuple(self._value(member, key.type) for member in members))
+            return InSet(number, tuple(self._constants.value(member, key.type) for member in members))
         if column is not None and _columns(key.node) == {column}:
             type_ = self._schema.column(column).type
-            values = [self._mapped(key, column, self._value(member, type_), type_) for member in members]
+            values = [self._mapped(key, column, self._constants.value(member, type_), type_) for member in members]
             return InSet(number, tuple(values))
         if growing_argument(left, key.node, self._schema, self._environment.zone) is not None:
             change, type_ = self._change(left, key)
-            return InSet(number, tuple(self._value(member, type_) for member in members), change)
+            return InSet(number, tuple(self._constants.value(member, type_) for member in members), change)
         return None
 
     def _tuple_set(self, left: Function, members: Sequence[Node]) -> Condition:
@@ -321,68 +299,7 @@ class ConditionBuilder:
             result = result.dictionary_decode()
         return result[0]
 
-    def _value(self, node: Node, type_: DataType) -> pa.Scalar:
-        """A constant as a value of ``type_``, exactly; else not understood."""
-        bare = strip_nullable(type_)
-        if not isinstance(bare, _COMPARABLE):
-            raise NotUnderstood
-        typed = self._constants.compile(node).plain
-        given = strip_nullable(typed.type)
-        if isinstance(bare, (IntegerType, BoolType)):
-            return _integer(self._computed(typed), given, bare)
-        if isinstance(bare, FloatType):
-            if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
-                raise NotUnderstood
-            number = float(self._computed(typed))  # type: ignore[arg-type]
-            if math.isnan(number):  # no range holds it, IN finds it
-                raise NotUnderstood
-            return pa.scalar(number, bare.arrow)
-        if isinstance(bare, DecimalType):
-            return _decimal(self._computed(typed), given, bare)
-        exact = (
-            given == bare
-            or isinstance(given, StringType)
-            or (isinstance(given, DateType) and isinstance(bare, (DateTimeType, DateTime64Type, Date32Type)))
-        )
-        if isinstance(bare, DateTimeType) and isinstance(given, DateTimeType):
-            exact = True
-        if not exact:
-            raise NotUnderstood
-        if (
-            isinstance(bare, (DateType, Date32Type))
-            and isinstance(typed.value, str)
-            and _ISO_DATE.fullmatch(typed.value)
-        ):
-            try:
-                return pa.scalar(datetime.date.fromisoformat(typed.value), bare.arrow)
-            except ValueError:
-                raise NotUnderstood from None
-        converted = Typed(cast_to(typed, bare, self._environment.zone), bare)
-        if isinstance(bare, DateTime64Type) and bare.unit == "ns":
-            return self._nanoseconds(converted, bare)
-        value = typed.value if isinstance(bare, StringType) and typed.is_literal else self._computed(converted)
-        if value is None:
-            raise NotUnderstood
-        return pa.scalar(value, bare.arrow)
 
-    def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
-        """Python's datetime would cut the value to microseconds, and the condition would be another one."""
-        value = self._computed(Typed(f"epoch_ns({converted.sql})", IntegerType(64, True)))
-        if value is None:
-            raise NotUnderstood
-        return pa.scalar(value, pa.int64()).cast(type_.arrow)
-
-    def _computed(self, typed: Typed) -> object:
-        if typed.is_literal:
-            return typed.value
-        if not typed.is_constant and typed.sql.count("random()"):
-            raise NotUnderstood
-        return self._evaluation.constant(typed)
-
-
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_EXACT = decimal.Context(prec=160)
-"""Holds every sum of digits that two decimals can have; the default context has 28."""
 _OTHER = Literal("\0of another table")
 
 
@@ -409,30 +326,6 @@ def _range(number: int, name: str, value: pa.Scalar, *, change: Change | None = 
         "greaterOrEquals": Wanted(value, None),
     }[name]
     return InRange(number, wanted, change, exact)
-
-
-def _integer(value: object, given: DataType, bare: DataType) -> pa.Scalar:
-    if not isinstance(given, (IntegerType, BoolType)) or not isinstance(value, (int, bool)):
-        raise NotUnderstood
-    number = int(value)
-    if isinstance(bare, BoolType):
-        if number not in (0, 1):
-            raise NotUnderstood
-        return pa.scalar(bool(number))
-    assert isinstance(bare, IntegerType)
-    if not bare.minimum <= number <= bare.maximum:
-        raise NotUnderstood
-    return pa.scalar(number, bare.arrow)
-
-
-def _decimal(value: object, given: DataType, bare: DecimalType) -> pa.Scalar:
-    if not isinstance(given, (IntegerType, DecimalType)):
-        raise NotUnderstood
-    number = decimal.Decimal(str(value))
-    rounded = _EXACT.quantize(number, decimal.Decimal(1).scaleb(-bare.scale))
-    if rounded != number or _EXACT.abs(rounded) >= decimal.Decimal(10) ** (bare.precision - bare.scale):
-        raise NotUnderstood
-    return pa.scalar(rounded, bare.arrow)
 
 
 def _successor(text: str) -> str | None:

@@ -1,0 +1,213 @@
+"""``/``, ``intDiv``, ``%`` and common divisors: what is refused, zero or infinite where the divisor is zero."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import DataType, DecimalType, FloatType, IntegerType
+from sql.functions.arithmetic import decimal_operand, decimal_type, illegal, kind_of
+from sql.functions.registry import Call, function
+from sql.typing.casts import cast_to
+from sql.typing.inference import as_integer, is_date_or_time, is_number, sum_type
+from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.typed import FLOAT64, INT64, Typed, cast
+
+
+@function("divide", 2)
+def divide(call: Call) -> Typed:
+    kind = kind_of(call)
+    if kind == "decimal":
+        return _divide_decimals(call)
+    if kind == "other":
+        raise illegal(call)
+    left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
+    if call.args[1].is_literal and call.args[1].value:
+        return Typed(f"({left} / {right})", FLOAT64)
+    return Typed(f"pando_divide({left}, {right})", FLOAT64)
+
+
+def _divide_decimals(call: Call) -> Typed:
+    """Exact, truncated to the scale of the dividend."""
+    left, right = call.args
+    divisor_scale = right.type.scale if isinstance(right.type, DecimalType) else 0
+    scale = left.type.scale if isinstance(left.type, DecimalType) else divisor_scale
+    if divisor_scale > scale:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", "Decimal result's scale is less than argument's one")
+    type_ = decimal_type(left.type, right.type, scale)
+    dividend = f"CAST(CAST({left.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT) * {10**divisor_scale}"
+    if not isinstance(left.type, DecimalType):
+        dividend = f"CAST({left.sql} AS HUGEINT) * {10 ** (2 * scale)}"
+    divisor = f"CAST({decimal_operand(right)} * {10**divisor_scale} AS HUGEINT)"
+    quotient = f"(({dividend}) // {_nonzero(Typed(divisor, INT64))})"
+    if scale == 0:
+        return Typed(cast(quotient, type_), type_)
+    unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
+    return Typed(cast(f"(CAST({quotient} AS DECIMAL({37 - scale}, 0)) * {unit})", type_), type_)
+
+
+def _nonzero(value: Typed) -> str:
+    if value.is_literal and value.value:
+        return value.sql
+    return f"(CASE WHEN {value.sql} = 0 THEN error('pando:153:Division by zero') ELSE {value.sql} END)"
+
+
+@function("intDiv", 2)
+def int_div(call: Call) -> Typed:
+    return _int_div(call, zero="error")
+
+
+@function("intDivOrZero", 2)
+def int_div_or_zero(call: Call) -> Typed:
+    return _int_div(call, zero="zero")
+
+
+def _int_div(call: Call, zero: str) -> Typed:
+    left, right = call.args
+    kind = kind_of(call)
+    if kind == "other":
+        raise illegal(call)
+    if kind != "integer":
+        type_ = IntegerType(_bits(left.type), True)
+        quotient = _float_quotient(call, zero, type_) if kind == "float" else _decimal_quotient(call, zero)
+        return Typed(cast(quotient, type_), type_)
+    a, b = as_integer(left.type), as_integer(right.type)
+    type_ = IntegerType(a.bits, a.signed or b.signed)
+    divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
+    wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed else "BIGINT"
+    if not a.signed and not b.signed:
+        wide = "UBIGINT"
+    dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
+    if zero == "zero" and type_.signed and not right.is_literal:
+        divisor = _no_least_by_minus_one(dividend, divisor, type_)
+    quotient = f"(CAST({dividend} AS {wide}) // CAST({divisor} AS {wide}))"
+    if wide == "HUGEINT":
+        sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
+    else:
+        sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
+    return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+
+
+def _no_least_by_minus_one(dividend: str, divisor: str, type_: IntegerType) -> str:
+    """The divisor, or NULL where the quotient of the least number and -1 has no room."""
+    return f"(CASE WHEN {dividend} = ({type_.minimum + 1} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)"
+
+
+def _bits(type_: DataType) -> int:
+    if isinstance(type_, FloatType):
+        return type_.bits
+    if isinstance(type_, DecimalType):
+        return 32 if type_.precision <= 9 else 64
+    return as_integer(type_).bits
+
+
+def _float_quotient(call: Call, zero: str, type_: IntegerType) -> str:
+    left, right = (cast(arg.sql, FLOAT64) for arg in call.args)
+    quotient = f"pando_float_quotient({left}, {right}, {float(type_.maximum)!r})"
+    return quotient if zero == "error" else f"(CASE WHEN {right} = 0 THEN 0 ELSE {quotient} END)"
+
+
+def _decimal_quotient(call: Call, zero: str) -> str:
+    """Of Decimals (or one and an integer) by their units; HUGEINT."""
+    scales = []
+    for value in call.args:
+        if isinstance(value.type, DecimalType) and value.type.precision > 18:
+            raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
+        scales.append(value.type.scale if isinstance(value.type, DecimalType) else 0)
+    units = [
+        f"CAST(CAST({value.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT)"
+        if scale
+        else f"CAST({value.sql} AS HUGEINT)"
+        for value, scale in zip(call.args, scales, strict=True)
+    ]
+    scale = max(scales)
+    dividend, divisor = (f"{unit} * {10 ** (scale - own)}" for unit, own in zip(units, scales, strict=True))
+    if zero == "zero":
+        return f"(CASE WHEN {call.args[1].sql} = 0 THEN 0 ELSE ({dividend}) // nullif({divisor}, 0) END)"
+    return f"(({dividend}) // {_nonzero(Typed(f'({divisor})', INT64))})"
+
+
+def _as_signed(sql: str, own: IntegerType, other: IntegerType) -> str:
+    """Beside a signed number ClickHouse takes the bits of an unsigned one as a signed number of its width."""
+    if own.signed or not other.signed:
+        return sql
+    return wrap_integer(sql, own, IntegerType(own.bits, True))
+
+
+@function("modulo mod", 2, any_case=True)
+def modulo(call: Call) -> Typed:
+    return _modulo(call, zero="error")
+
+
+@function("moduloOrZero", 2)
+def modulo_or_zero(call: Call) -> Typed:
+    return _modulo(call, zero="zero")
+
+
+def _modulo(call: Call, zero: str) -> Typed:
+    left, right = call.args
+    if is_date_or_time(left.type) and is_number(right.type):
+        days = IntegerType(16 if left.type.name == "Date" else 32, False)
+        left = Typed(cast_to(left, days, call.environment.zone), days)
+        call = Call(call.name, (left, right), call.environment)
+    kind = kind_of(call)
+    if zero == "zero" and any(isinstance(type_, DecimalType) for type_ in call.types):
+        raise illegal(call)
+    if kind == "float":
+        return Typed(f"pando_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
+    if kind != "integer":
+        raise illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
+    a, b = as_integer(left.type), as_integer(right.type)
+    type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
+    divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
+    wide = (
+        "HUGEINT"
+        if 64 in (a.bits, b.bits) and a.signed != b.signed
+        else ("BIGINT" if a.signed or b.signed else "UBIGINT")
+    )
+    sql = cast(f"(CAST({left.sql} AS {wide}) % CAST({divisor} AS {wide}))", type_)
+    return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+
+
+@function("positiveModulo positive_modulo pmod", 2)
+def positive_modulo(call: Call) -> Typed:
+    left, right = call.args
+    kind = kind_of(call)
+    if kind == "float":
+        return Typed(f"pando_positive_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
+    if kind != "integer":
+        raise illegal(call)
+    type_ = IntegerType(as_integer(right.type).bits, False)
+    a, b = f"CAST({left.sql} AS HUGEINT)", f"abs(CAST({_nonzero(right)} AS HUGEINT))"
+    return Typed(cast(f"((({a} % {b}) + {b}) % {b})", type_), type_)
+
+
+@function("gcd", 2)
+def gcd(call: Call) -> Typed:
+    return _common_divisor(call, "gcd")
+
+
+@function("lcm", 2)
+def lcm(call: Call) -> Typed:
+    return _common_divisor(call, "lcm")
+
+
+def _common_divisor(call: Call, name: str) -> Typed:
+    if kind_of(call) != "integer":
+        raise illegal(call)
+    left, right = (as_integer(type_) for type_ in call.types)
+    type_ = sum_type(left, right)
+    values = ", ".join(f"CAST({_nonzero(arg)} AS HUGEINT)" for arg in call.args)
+    return Typed(cast(f"{name}({values})", type_), type_)
+
+
+MACROS = (
+    "pando_divide(a, b) AS a / b",
+    r"""pando_float_quotient(a, b, most) AS CASE WHEN b = 0 OR abs(trunc(a / b)) > most
+        THEN error('pando:153:Cannot perform integer division, because it will produce infinite or too large number')
+        WHEN isnan(a) OR isnan(b) OR abs(a) >= 9223372036854775808.0 OR abs(b) >= 9223372036854775808.0
+        THEN error('pando:153:Cannot perform integer division on infinite or too large floating point numbers')
+        ELSE trunc(a / b) END""",
+    # ClickHouse's rule, which differs from C's fmod where the quotient has more digits than a float.
+    "pando_float_modulo(a, b) AS a - trunc(a / b) * b",
+    r"""pando_positive_float_modulo(a, b) AS CASE WHEN pando_float_modulo(a, b) < 0
+        THEN pando_float_modulo(a, b) + abs(b) ELSE pando_float_modulo(a, b) END""",
+)

@@ -1,0 +1,219 @@
+"""Parses names, calls, stars and windows.
+
+``primary.PrimaryParser`` adds literals, brackets and special forms, ``expressions.ExpressionParser`` the operators: one
+parser in three layers, because every bracket holds an expression again.
+
+Source: ClickHouse documentation, "Syntax" and "Window functions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sql.grammar.limits import CALL_LEVELS
+from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Query, Star, Subquery, WindowSpec
+from sql.grammar.tokens import TokenStream
+from sql.grammar.units import unit_name
+
+_UNIT_FIRST = frozenset(
+    {
+        "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "DATEADD", "DATE_ADD", "TIMESTAMPADD",
+        "TIMESTAMP_ADD", "DATESUB", "DATE_SUB", "TIMESTAMPSUB", "TIMESTAMP_SUB",
+    }
+)  # fmt: skip
+
+
+class CallParser:
+    """``parse_query`` reads a query (given by ``queries``: they need each other)."""
+
+    def __init__(self, stream: TokenStream, parse_query: Callable[[TokenStream], Query]) -> None:
+        self.stream = stream
+        self.parse_query = parse_query
+
+    # What the layers above read ---------------------------------------------------------------------------------------
+
+    def expression(self) -> Node:
+        raise NotImplementedError
+
+    def sum_expression(self) -> Node:
+        raise NotImplementedError
+
+    def concat_expression(self) -> Node:
+        raise NotImplementedError
+
+    def with_alias(self, expression: Node) -> Node:
+        raise NotImplementedError
+
+    def order_items(self) -> tuple[OrderItem, ...]:
+        raise NotImplementedError
+
+    def aliased(self) -> Node:
+        """An expression with an optional alias, with or without AS."""
+        return self.with_alias(self.expression())
+
+    def aliased_list(self) -> tuple[Node, ...]:
+        items = [self.aliased()]
+        while self.stream.accept(","):
+            items.append(self.aliased())
+        return tuple(items)
+
+    def type_text(self) -> str:
+        """The text of a data type: a word with an optional bracketed group."""
+        stream = self.stream
+        start = stream.peek().start
+        stream.identifier("data type")
+        end = stream.position
+        if stream.at("("):
+            stream.skip_group()
+            end = stream.position
+        return stream.text[start:end]
+
+    # Names and calls --------------------------------------------------------------------------------------------------
+
+    def name(self) -> Node:
+        stream = self.stream
+        token = stream.next()
+        if stream.at("("):
+            return self.function(token.value)
+        parts = [token.value]
+        while stream.at("."):
+            following = stream.peek(1)
+            if following.text == "*":
+                stream.next()
+                stream.next()
+                return self.star(Star(tuple(parts)))
+            if not following.is_identifier or stream.peek(2).text == "(":
+                break
+            stream.next()
+            parts.append(stream.next().value)
+        return Identifier(tuple(parts))
+
+    def function(self, name: str) -> Node:
+        with self.stream.guard.nested(1, CALL_LEVELS):
+            return self._call(name)
+
+    def _call(self, name: str) -> Node:
+        stream = self.stream
+        args, distinct = self._arguments(name)
+        params = None
+        if stream.at("("):
+            params = args
+            args, distinct = self._arguments(name)
+        nulls = ""
+        for word in ("IGNORE", "RESPECT"):
+            if stream.accept(word, "NULLS"):
+                nulls = word
+        condition = None
+        if stream.accept("FILTER"):
+            stream.expect("(")
+            stream.expect("WHERE")
+            condition = self.expression()
+            stream.expect(")")
+        window: WindowSpec | str | None = None
+        if stream.accept("OVER"):
+            window = self.window_spec() if stream.at("(") else stream.identifier("the name of a window")
+        return Function(name, args, params, distinct, condition, window, nulls)
+
+    def _arguments(self, name: str) -> tuple[tuple[Node, ...], bool]:
+        stream = self.stream
+        stream.expect("(")
+        distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
+        if stream.accept(")"):
+            return (), False
+        if stream.at("SELECT") or stream.at("WITH"):
+            args: tuple[Node, ...] = (Subquery(self.parse_query(stream)),)
+        elif name.upper() in _UNIT_FIRST and unit_name(stream.peek().text) and stream.peek(1).text == ",":
+            args = (Literal(stream.next().text.lower()),)
+            stream.expect(",")
+            args += self.aliased_list()
+        else:
+            args = self.aliased_list()
+        stream.expect(")")
+        return args, distinct
+
+    def columns(self) -> Node:
+        stream = self.stream
+        stream.next()
+        stream.expect("(")
+        pattern = stream.string("a regular expression of column names")
+        stream.expect(")")
+        return self.star(Star(pattern=pattern))
+
+    def star(self, star: Star) -> Node:
+        stream = self.stream
+        modifiers: list[tuple[str, object]] = []
+        while True:
+            if stream.at("EXCEPT") and stream.peek(1).upper not in ("SELECT", "ALL", "DISTINCT"):
+                stream.next()
+                modifiers.append(("except", tuple(self.names())))
+            elif stream.accept("REPLACE"):
+                bracketed = stream.accept("(")
+                items = self.aliased_list()
+                if bracketed:
+                    stream.expect(")")
+                modifiers.append(("replace", items))
+            elif stream.accept("APPLY"):
+                stream.expect("(")
+                change = self.expression()
+                stream.expect(")")
+                modifiers.append(("apply", change))
+            else:
+                break
+        return Star(star.qualifier, star.pattern, tuple(modifiers))
+
+    def names(self) -> list[str]:
+        stream = self.stream
+        if not stream.accept("("):
+            return [stream.identifier("a column name")]
+        names = [stream.identifier("a column name")]
+        while stream.accept(","):
+            names.append(stream.identifier("a column name"))
+        stream.expect(")")
+        return names
+
+    def window_spec(self) -> WindowSpec:
+        stream = self.stream
+        stream.expect("(")
+        base = ""
+        if stream.peek().is_identifier and stream.peek().upper not in ("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"):
+            base = stream.next().value
+        partition_by: tuple[Node, ...] = ()
+        order_by: tuple[OrderItem, ...] = ()
+        if stream.accept("PARTITION"):
+            stream.expect("BY")
+            partition_by = self.aliased_list()
+        if stream.accept("ORDER"):
+            stream.expect("BY")
+            order_by = self.order_items()
+        frame = self._frame()
+        stream.expect(")")
+        return WindowSpec(partition_by, order_by, frame, base)
+
+    def _frame(self) -> str:
+        stream = self.stream
+        mode = stream.peek().upper
+        if mode not in ("ROWS", "RANGE"):
+            if not stream.at(")"):
+                stream.fail("ROWS", "RANGE", ")")
+            return ""
+        stream.next()
+        if stream.accept("BETWEEN"):
+            first = self._frame_bound()
+            stream.expect("AND")
+            return f"{mode} BETWEEN {first} AND {self._frame_bound()}"
+        return f"{mode} BETWEEN {self._frame_bound()} AND CURRENT ROW"
+
+    def _frame_bound(self) -> str:
+        stream = self.stream
+        if stream.accept("CURRENT", "ROW"):
+            return "CURRENT ROW"
+        count = "UNBOUNDED"
+        if not stream.accept("UNBOUNDED"):
+            if stream.peek().kind != "number":
+                stream.fail("UNBOUNDED", "CURRENT ROW", "a number of rows")
+            count = stream.next().text
+        side = stream.peek().upper
+        if side not in ("PRECEDING", "FOLLOWING"):
+            stream.fail("PRECEDING", "FOLLOWING")
+        stream.next()
+        return f"{count} {side}"

@@ -1,0 +1,141 @@
+"""Parses FROM: tables, subqueries, table functions, joins and ARRAY JOIN.
+
+Source: ClickHouse documentation, "FROM clause" and "JOIN clause".
+"""
+
+from __future__ import annotations
+
+from sql.grammar.expressions import ExpressionParser
+from sql.grammar.limits import BRACKET_LEVELS
+from sql.grammar.primary import at_query
+from sql.grammar.syntax_tree import ArrayJoin, Join, NamedTable, Node, Subquery, SubqueryTable, TableFunction
+from sql.grammar.tokens import TokenStream
+
+_AFTER_TABLE = frozenset(
+    {
+        "FINAL", "SAMPLE", "ARRAY", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "ANY", "ALL", "ASOF", "SEMI", "ANTI",
+        "GLOBAL", "JOIN", "ON", "USING", "PREWHERE", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER",
+        "LIMIT", "OFFSET", "FETCH", "UNION", "INTERSECT", "EXCEPT", "SETTINGS", "FORMAT", "INTO", "AS", "WITH",
+        "PASTE",
+    }
+)  # fmt: skip
+_JOIN_WORDS = frozenset(
+    ["GLOBAL", "ANY", "ALL", "ASOF", "SEMI", "ANTI", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "OUTER", "JOIN"]
+)
+
+
+_TABLE_LEVELS = 3
+
+
+def parse_from(parser: ExpressionParser) -> Node:
+    stream = parser.stream
+    source = _joined(parser, _table(parser))
+    while stream.accept(","):
+        source = _joined(parser, Join(source, _table(parser), "CROSS"))
+    return source
+
+
+def _joined(parser: ExpressionParser, source: Node) -> Node:
+    stream = parser.stream
+    while True:
+        array_join = 2 if stream.at("LEFT", "ARRAY", "JOIN") or stream.at("INNER", "ARRAY", "JOIN") else 1
+        if stream.at("ARRAY", "JOIN") or array_join == 2:
+            left = stream.at("LEFT")
+            for _ in range(array_join + 1):
+                stream.next()
+            source = ArrayJoin(source, parser.aliased_list(), left)
+        elif stream.peek().kind == "word" and stream.peek().upper in _JOIN_WORDS:
+            source = _join(parser, source)
+        else:
+            return source
+
+
+def _join(parser: ExpressionParser, left: Node) -> Node:
+    stream = parser.stream
+    words: list[str] = []
+    while not stream.accept("JOIN"):
+        token = stream.peek()
+        if token.kind != "word" or token.upper not in _JOIN_WORDS:
+            stream.fail("JOIN")
+        words.append(stream.next().upper)
+    strictness = next((word for word in words if word in ("ANY", "SEMI", "ANTI", "ASOF", "ALL")), "ALL")
+    kind = next((word for word in words if word in ("INNER", "LEFT", "RIGHT", "FULL", "CROSS")), "INNER")
+    if strictness in ("SEMI", "ANTI") and kind == "INNER":
+        kind = "LEFT"
+    right = _table(parser)
+    on: Node | None = None
+    using: tuple[str, ...] = ()
+    if stream.accept("ON"):
+        on = parser.expression()
+    elif stream.accept("USING"):
+        using = tuple(_using(parser))
+    elif kind != "CROSS":
+        stream.fail("ON", "USING")
+    return Join(left, right, kind, strictness, on, using)
+
+
+def _using(parser: ExpressionParser) -> list[str]:
+    stream = parser.stream
+    bracketed = stream.accept("(")
+    names = [stream.identifier("a column name")]
+    while stream.accept(","):
+        names.append(stream.identifier("a column name"))
+    if bracketed:
+        stream.expect(")")
+    return names
+
+
+def _table(parser: ExpressionParser) -> Node:
+    stream = parser.stream
+    if stream.accept("("):
+        if at_query(stream, ("SELECT", "WITH", "FROM")):
+            with stream.guard.nested(_TABLE_LEVELS):
+                query = parser.parse_query(stream)
+            stream.expect(")")
+            return SubqueryTable(query, _table_alias(stream))
+        with stream.guard.nested(BRACKET_LEVELS):
+            source = parse_from(parser)
+        stream.expect(")")
+        return source
+    name = stream.identifier("a table, a table function or a subquery in brackets")
+    if stream.accept("("):
+        args: tuple[Node, ...] = ()
+        if stream.at("SELECT") or stream.at("WITH"):
+            args = (Subquery(parser.parse_query(stream)),)
+        elif not stream.at(")"):
+            args = parser.aliased_list()
+        stream.expect(")")
+        return TableFunction(name, args, _table_alias(stream))
+    database = None
+    if stream.accept("."):
+        database, name = name, stream.identifier("a table name")
+    alias = _table_alias(stream)
+    final = stream.accept("FINAL")
+    alias = alias or _table_alias(stream)
+    sample, offset = _sample(stream) if stream.accept("SAMPLE") else ("", "")
+    return NamedTable(database, name, alias, final, sample, offset)
+
+
+def _sample(stream: TokenStream) -> tuple[str, str]:
+    share = _ratio(stream)
+    return share, _ratio(stream) if stream.accept("OFFSET") else ""
+
+
+def _ratio(stream: TokenStream) -> str:
+    if stream.peek().kind != "number":
+        stream.fail("a share of the data (0.1, 1/10) or a number of rows")
+    text = stream.next().text
+    if stream.accept("/"):
+        if stream.peek().kind != "number":
+            stream.fail("a number")
+        return f"{text}/{stream.next().text}"
+    return text
+
+
+def _table_alias(stream: TokenStream) -> str:
+    if stream.accept("AS"):
+        return stream.identifier("alias of the table")
+    token = stream.peek()
+    if token.kind == "quoted" or (token.kind == "word" and token.upper not in _AFTER_TABLE):
+        return stream.next().value
+    return ""
