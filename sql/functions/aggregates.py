@@ -15,8 +15,6 @@ from parts.types import (
     IntegerType,
     NullableType,
 )
-from sql.functions.combinators import DISTINCT_MARK as D
-from sql.functions.combinators import FILTER_MARK as F
 from sql.functions.registry import Call, define, function
 from sql.typing.defaults import default_sql
 from sql.typing.inference import is_date_or_time, is_number, sum_result
@@ -28,7 +26,7 @@ from sql.typing.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 @function("count", (0, 1), any_case=True, aggregate=True, never_null=True)
 def _count(call: Call) -> Typed:
     counted = call.args[0].sql if call.args else "*"
-    return Typed(f"CAST(count({counted}){F} AS UBIGINT)", UINT64)
+    return Typed(f"CAST(count({counted}){call.filter} AS UBIGINT)", UINT64)
 
 
 def _number(call: Call, position: int = 0) -> Typed:
@@ -46,15 +44,20 @@ def _sum(call: Call) -> Typed:
     type_ = sum_result(value.type)
     if isinstance(type_, IntegerType):
         number = f"CAST({value.sql} AS UTINYINT)" if isinstance(value.type, BoolType) else value.sql
-        total = f"sum({D}{number}){F}"
+        total = f"sum({call.distinct}{number}){call.filter}"
         wide = isinstance(value.type, IntegerType) and value.type.bits == 64
         return Typed(wrap_64(total, type_) if wide else cast(total, type_), type_)
     inner = cast(value.sql, FLOAT64) if isinstance(value.type, FloatType) and value.type.bits == 32 else value.sql
-    return Typed(f"sum({D}{inner}){F}", type_)
+    return Typed(f"sum({call.distinct}{inner}){call.filter}", type_)
 
 
 define("sumWithOverflow", lambda call: _same_width_sum(call), 1, aggregate=True)
-define("sumKahan", lambda call: Typed(f"fsum({D}{cast(_number(call).sql, FLOAT64)}){F}", FLOAT64), 1, aggregate=True)
+define(
+    "sumKahan",
+    lambda call: Typed(f"fsum({call.distinct}{cast(_number(call).sql, FLOAT64)}){call.filter}", FLOAT64),
+    1,
+    aggregate=True,
+)
 
 
 def _same_width_sum(call: Call) -> Typed:
@@ -62,20 +65,22 @@ def _same_width_sum(call: Call) -> Typed:
     if not isinstance(value.type, IntegerType):
         return _sum(call)
     wide = IntegerType(64, value.type.signed)
-    return Typed(wrap_integer(wrap_64(f"sum({D}{value.sql}){F}", wide), wide, value.type), value.type)
+    return Typed(
+        wrap_integer(wrap_64(f"sum({call.distinct}{value.sql}){call.filter}", wide), wide, value.type), value.type
+    )
 
 
 @function("avg", 1, any_case=True, aggregate=True, empty_nan=True)
 def _avg(call: Call) -> Typed:
     value = _number(call)
     inner = f"CAST({value.sql} AS UTINYINT)" if isinstance(value.type, BoolType) else value.sql
-    return Typed(f"avg({D}{inner}){F}", FLOAT64)
+    return Typed(f"avg({call.distinct}{inner}){call.filter}", FLOAT64)
 
 
 @function("avgWeighted", 2, aggregate=True, empty_nan=True)
 def _avg_weighted(call: Call) -> Typed:
     value, weight = (cast(_number(call, position).sql, FLOAT64) for position in (0, 1))
-    return Typed(f"(sum({value} * {weight}){F} / sum({weight}){F})", FLOAT64)
+    return Typed(f"(sum({value} * {weight}){call.filter} / sum({weight}){call.filter})", FLOAT64)
 
 
 def _extreme(name: str) -> Callable[[Call], Typed]:
@@ -84,8 +89,10 @@ def _extreme(name: str) -> Callable[[Call], Typed]:
         if isinstance(value.type, FloatType):
             # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
             known = f"CASE WHEN isnan({value.sql}) THEN NULL ELSE {value.sql} END"
-            return Typed(f"coalesce({name}({D}{known}){F}, {name}({value.sql}){F})", value.type)
-        return Typed(f"{name}({D}{value.sql}){F}", value.type)
+            return Typed(
+                f"coalesce({name}({call.distinct}{known}){call.filter}, {name}({value.sql}){call.filter})", value.type
+            )
+        return Typed(f"{name}({call.distinct}{value.sql}){call.filter}", value.type)
 
     return build
 
@@ -94,7 +101,7 @@ define("min", _extreme("min"), 1, any_case=True, aggregate=True)
 define("max", _extreme("max"), 1, any_case=True, aggregate=True)
 define(
     "any any_value first_value anyValue",
-    lambda call: Typed(f"any_value({call.args[0].sql}){F}", call.args[0].type),
+    lambda call: Typed(f"any_value({call.args[0].sql}){call.filter}", call.args[0].type),
     1,
     any_case=True,
     aggregate=True,
@@ -104,7 +111,7 @@ define(
 @function("anyLast last_value", 1, aggregate=True)
 def _any_last(call: Call) -> Typed:
     value = call.args[0]
-    return Typed(f"last({value.sql}){F}", value.type)
+    return Typed(f"last({value.sql}){call.filter}", value.type)
 
 
 # Counting distinct values ---------------------------------------------------------------------------------------------
@@ -113,16 +120,16 @@ def _any_last(call: Call) -> Typed:
 @function("uniqExact uniq uniqCombined uniqCombined64", (1, None), aggregate=True, never_null=True)
 def _uniq(call: Call) -> Typed:
     if len(call.args) == 1:
-        return Typed(f"CAST(count(DISTINCT {call.args[0].sql}){F} AS UBIGINT)", UINT64)
+        return Typed(f"CAST(count(DISTINCT {call.args[0].sql}){call.filter} AS UBIGINT)", UINT64)
     row = ", ".join(arg.sql for arg in call.args)
-    return Typed(f"CAST(count(DISTINCT row({row})){F} AS UBIGINT)", UINT64)
+    return Typed(f"CAST(count(DISTINCT row({row})){call.filter} AS UBIGINT)", UINT64)
 
 
 # Position of the extreme ----------------------------------------------------------------------------------------------
 
 
 def _arg_extreme(name: str) -> Callable[[Call], Typed]:
-    return lambda call: Typed(f"{name}({call.args[0].sql}, {call.args[1].sql}){F}", call.args[0].type)
+    return lambda call: Typed(f"{name}({call.args[0].sql}, {call.args[1].sql}){call.filter}", call.args[0].type)
 
 
 define("argMin", _arg_extreme("arg_min"), 2, any_case=True, aggregate=True)
@@ -148,14 +155,14 @@ def _size(call: Call) -> int | None:
 @function("groupArray array_agg", 1, any_case=True, aggregate=True, never_null=True)
 def _group_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
-    items = f"list_filter(list({D}{value.sql}){F}, lambda x: x IS NOT NULL)"
+    items = f"list_filter(list({call.distinct}{value.sql}){call.filter}, lambda x: x IS NOT NULL)"
     return Typed(f"{items}[1:{size}]" if size else items, ArrayType(_element(value.type)))
 
 
 @function("groupUniqArray", 1, aggregate=True, never_null=True)
 def _group_uniq_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
-    items = f"list_filter(list(DISTINCT {value.sql}){F}, lambda x: x IS NOT NULL)"
+    items = f"list_filter(list(DISTINCT {value.sql}){call.filter}, lambda x: x IS NOT NULL)"
     return Typed(f"{items}[1:{size}]" if size else items, ArrayType(_element(value.type)))
 
 
@@ -166,7 +173,7 @@ def _group_array_sorted(call: Call) -> Typed:
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "groupArraySorted needs a parameter: groupArraySorted(n)(x)"
         )
-    items = f"list_sort(list_filter(list({D}{call.args[0].sql}){F}, lambda x: x IS NOT NULL))"
+    items = f"list_sort(list_filter(list({call.distinct}{call.args[0].sql}){call.filter}, lambda x: x IS NOT NULL))"
     return Typed(f"{items}[1:{size}]", ArrayType(_element(call.args[0].type)))
 
 
@@ -174,7 +181,7 @@ def _group_array_sorted(call: Call) -> Typed:
 def _top_k(call: Call) -> Typed:
     value, size = call.args[0], _size(call) or 10
     pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
-    counted = f"list_transform(map_entries(histogram({D}{value.sql}){F}), lambda e: {pair})"
+    counted = f"list_transform(map_entries(histogram({call.distinct}{value.sql}){call.filter}), lambda e: {pair})"
     top = f"list_transform(list_sort({counted})[1:{size}], lambda e: e.v)"
     return Typed(top, ArrayType(value.type))
 
@@ -187,7 +194,7 @@ def _group_concat(call: Call) -> Typed:
     if not isinstance(separator, str):
         raise UserError("BAD_ARGUMENTS", "The separator of groupConcat must be a string")
     words = to_text(call.args[0], call.environment.zone)
-    return Typed(f"string_agg({D}{words}, {text(separator)}){F}", STRING)
+    return Typed(f"string_agg({call.distinct}{words}, {text(separator)}){call.filter}", STRING)
 
 
 # Bits -----------------------------------------------------------------------------------------------------------------
@@ -198,7 +205,7 @@ def _bits(name: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not isinstance(value.type, IntegerType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name} takes an integer, not {value.type}")
-        bits = f"{name}({D}{value.sql}){F}"
+        bits = f"{name}({call.distinct}{value.sql}){call.filter}"
         if name == "bit_and":  # of nothing: all bits
             bits = f"coalesce({bits}, {-1 if value.type.signed else value.type.maximum})"
         return Typed(cast(bits, value.type), value.type)
@@ -216,7 +223,7 @@ for _name, _engine in (("groupBitAnd", "bit_and"), ("groupBitOr", "bit_or"), ("g
 def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         values = ", ".join(cast(_number(call, position).sql, FLOAT64) for position in range(arity))
-        return Typed(f"{name}({D}{values}){F}", FLOAT64)
+        return Typed(f"{name}({call.distinct}{values}){call.filter}", FLOAT64)
 
     return build
 
@@ -242,37 +249,39 @@ def _level(call: Call, position: int = 0) -> float:
     return float(value)
 
 
-def _interpolated(value: Typed, level: float) -> Typed:
+def _interpolated(call: Call, level: float) -> Typed:
     """Linear interpolation between the two nearest values; of dates and times in their own units."""
+    value = call.args[0]
     if isinstance(value.type, DateType):
-        days = f"quantile_cont({D}CAST({value.sql} - DATE '1970-01-01' AS DOUBLE), {level!r}){F}"
+        days = f"quantile_cont({call.distinct}CAST({value.sql} - DATE '1970-01-01' AS DOUBLE), {level!r}){call.filter}"
         return Typed(f"(DATE '1970-01-01' + CAST(trunc({days}) AS INTEGER))", value.type)
     if is_date_or_time(value.type):
-        seconds = f"quantile_cont({D}CAST(epoch_us({value.sql}) AS DOUBLE), {level!r}){F}"
+        seconds = f"quantile_cont({call.distinct}CAST(epoch_us({value.sql}) AS DOUBLE), {level!r}){call.filter}"
         return Typed(f"make_timestamp(CAST(trunc({seconds} / 1000000) AS BIGINT) * 1000000)", value.type)
     if isinstance(value.type, DecimalType):
-        return Typed(cast(f"quantile_cont({D}{value.sql}, {level!r}){F}", value.type), value.type)
+        return Typed(cast(f"quantile_cont({call.distinct}{value.sql}, {level!r}){call.filter}", value.type), value.type)
     if not is_number(value.type):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for a quantile")
-    return Typed(f"quantile_cont({D}{cast(value.sql, FLOAT64)}, {level!r}){F}", FLOAT64)
+    return Typed(f"quantile_cont({call.distinct}{cast(value.sql, FLOAT64)}, {level!r}){call.filter}", FLOAT64)
 
 
-def _exact(value: Typed, level: float) -> Typed:
+def _exact(call: Call, level: float) -> Typed:
     """The value at the position level * n of the sorted ones."""
-    items = f"list_sort(list({D}{value.sql}){F})"
+    value = call.args[0]
+    items = f"list_sort(list({call.distinct}{value.sql}){call.filter})"
     position = f"least(CAST(floor({level!r} * len({items})) AS BIGINT), len({items}) - 1) + 1"
     return Typed(f"list_extract({items}, {position})", value.type)
 
 
-def _one_level(build: Callable[[Typed, float], Typed]) -> Callable[[Call], Typed]:
-    return lambda call: build(call.args[0], _level(call))
+def _one_level(build: Callable[[Call, float], Typed]) -> Callable[[Call], Typed]:
+    return lambda call: build(call, _level(call))
 
 
-def _many_levels(build: Callable[[Typed, float], Typed]) -> Callable[[Call], Typed]:
+def _many_levels(build: Callable[[Call, float], Typed]) -> Callable[[Call], Typed]:
     def several(call: Call) -> Typed:
         if not call.params:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{call.name} needs levels: {call.name}(0.5, 0.9)(x)")
-        values = [build(call.args[0], _level(call, position)) for position in range(len(call.params))]
+        values = [build(call, _level(call, position)) for position in range(len(call.params))]
         empty = "CAST('nan' AS DOUBLE)" if values[0].type == FLOAT64 else default_sql(values[0].type)
         items = (f"coalesce({value.sql}, {empty})" for value in values)
         return Typed(f"[{', '.join(items)}]", ArrayType(values[0].type))

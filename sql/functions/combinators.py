@@ -1,9 +1,9 @@
 """Aggregate functions with their combinators: ``sumIf``, ``uniqDistinct``, ``avgOrNull``, ``count(DISTINCT x)``,
 FILTER, OVER.
 
-An aggregate's ``build`` marks in its text where DISTINCT goes (``DISTINCT_MARK`` behind an opening bracket) and where
-FILTER and OVER go (``FILTER_MARK`` behind a closing one); here the marks are replaced. Nothing aggregated gives the
-type's default (0, ``''``) or NaN, never NULL, unless the result is Nullable."""
+An aggregate's ``build`` writes ``call.distinct`` behind the opening bracket of DuckDB's aggregate and ``call.filter``
+(FILTER and OVER) behind the closing one. Nothing aggregated gives the type's default (0, ``''``) or NaN, never NULL,
+unless the result is Nullable."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from sql.grammar.syntax_tree import Function, Node
 from sql.typing.defaults import default_sql
 from sql.typing.typed import FLOAT64, NOTHING, Typed, literal
 
-DISTINCT_MARK = "\x01"
-FILTER_MARK = "\x02"
 _SUFFIXES = ("If", "Distinct", "OrNull", "OrDefault")
 _UNSUPPORTED = ("State", "Merge", "Array", "ForEach", "Map", "Resample", "SimpleState", "ArgMin", "ArgMax")
 
@@ -96,9 +94,10 @@ def build_aggregate(
             filters = [*filters, *own]
     if rule.name == "anyLast" and nullable:
         filters = [*filters, f"{plain[0].sql} IS NOT NULL"]
-    value = rule.build(Call(rule.name, bare, environment, params))
     condition = f" FILTER (WHERE {' AND '.join(filters)})" if filters else ""
-    sql = value.sql.replace(DISTINCT_MARK, "DISTINCT " if distinct else "").replace(FILTER_MARK, condition + over)
+    call = Call(rule.name, bare, environment, params, distinct="DISTINCT " if distinct else "", filter=condition + over)
+    value = rule.build(call)
+    sql = value.sql
     type_ = value.type
     if or_null or (nullable and not rule.never_null):
         type_ = make_nullable(type_)

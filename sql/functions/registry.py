@@ -46,13 +46,18 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: ``args`` and ``params`` are compiled; ``name`` is canonical; ``node`` is the tree."""
+    """One call: ``args`` and ``params`` are compiled; ``name`` is canonical; ``node`` is the tree.
+
+    ``distinct`` and ``filter`` are texts for an aggregate: before its arguments, and behind its bracket.
+    """
 
     name: str
     args: tuple[Typed, ...]
     environment: Environment
     params: tuple[Typed, ...] = ()
     node: Function | None = None
+    distinct: str = ""
+    filter: str = ""
 
     @property
     def types(self) -> tuple[DataType, ...]:
