@@ -42,7 +42,7 @@ from parts.stored_parts import StoredParts
 
 __all__ = ["DETACHED", "LoadReport", "PartState", "PartStore", "Snapshot", "StoredPart"]
 
-ACTIVE = PartState.ACTIVE
+_ACTIVE = PartState.ACTIVE
 _DELETING = "delete_tmp_"
 
 
@@ -79,8 +79,8 @@ class PartStore(StoredParts):
                     )
                     self._detach_broken(part.path, error, "intersecting", report)
                 else:
-                    self._admit(StoredPart(part, state, remove_time=None if state is ACTIVE else self._clock()))
-                    (report.parts if state is ACTIVE else report.outdated).append(part)
+                    self._admit(StoredPart(part, state, remove_time=None if state is _ACTIVE else self._clock()))
+                    (report.parts if state is _ACTIVE else report.outdated).append(part)
             report.parts.sort(key=lambda p: p.name)
             for part in found:
                 if self._markers.is_dropped(part.name):

@@ -2,6 +2,7 @@
 
 ``slices``  where to cut: pivot keys from the sparse indexes, exact row numbers in every source
 ``run``     prepares the slices, hands them to the mode, and gives the blocks to a writer or a reader (FINAL)
+``select``  which merges are worth making
 ``modes``   what becomes of rows with equal keys; the protocol is ``parts.merge_mode``
 """
 
