@@ -45,10 +45,12 @@ from parts.schema import TableSchema
 from sql.definitions.description import merge_tree_settings
 from sql.grammar.parser import parse_statements
 from sql.grammar.statements import Insert, ParsedStatement, SelectQuery
+from sql.grammar.translation import check_dialect, foreign_defaults, in_own_dialect
 from sql.run import database
 from sql.run.executor import QueryEngine
 from sql.settings.session import settings_of
 from sql.settings.table_settings import MergeTreeSettings
+from sql.settings.values import OWN_DIALECT
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +152,8 @@ class Engine:
         self, text: str, session: Session, on_start: Callable[[Process], None] = lambda _: None
     ) -> ParsedStatement:
         """The one statement of the text. While a long text is read it is a process, which ``on_start`` gets."""
+        if session.settings.get("dialect", OWN_DIALECT) != OWN_DIALECT:
+            text = in_own_dialect(text, settings_of(session.settings))
         parsed = parse_statements(text) if len(text) <= _LONG_TEXT else self._parse_long(text, session, on_start)
         if len(parsed) != 1:
             problem = "Multi-statements are not allowed" if parsed else "Empty query"
@@ -185,9 +189,12 @@ class Engine:
         on_start: Callable[[Process], None] = lambda _: None,
     ) -> QueryResult:
         """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
-        check_settings_change(session.settings, _statement_settings(parsed))
-        given = {"max_memory_usage": self.config.default_max_memory_usage, **session.settings}
-        settings = settings_of({**given, **_statement_settings(parsed)}, self.config.timezone)
+        own = _statement_settings(parsed)
+        check_settings_change(session.settings, own)
+        dialect = str(session.settings.get("dialect", OWN_DIALECT))
+        check_dialect(parsed.statement, dialect, own)
+        defaults = {"max_memory_usage": self.config.default_max_memory_usage, **foreign_defaults(dialect)}
+        settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
         status = self._processes.new_status(session.user, settings)
         context = Context(self, session, settings, session.new_query_id(), body, parameters or {}, status=status)
         context.statistics.memory = status.memory

@@ -167,10 +167,12 @@ class LocalBackend:
     @contextlib.contextmanager
     def run(self, query: Query) -> Iterator[Answer]:
         from engine.output import encode, output_settings
-        from sql.grammar.parser import parse_statement
 
-        parsed = ParsedStatement(query.insert) if query.insert is not None else parse_statement(query.text)
         self.session.query_id = query.query_id
+        if query.insert is not None:
+            parsed = ParsedStatement(query.insert)
+        else:
+            parsed = self._engine.parse(query.text, self.session)
         result = self._engine.execute_parsed(parsed, query.text, self.session, query.data, self._parameters)
         try:
             if not result.columns:

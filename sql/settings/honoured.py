@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple, TypeVar, cast
 
-from sql.settings.values import SettingValue
+from sql.settings.values import OWN_DIALECT, SettingValue
 
 Value = TypeVar("Value", bound=SettingValue)
 
@@ -31,6 +31,10 @@ def _setting(type: str, default: Value, description: str, *, only: tuple[Value, 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Make it with :func:`sql.settings.settings_of`."""
+
+    dialect: str = _setting(
+        "Dialect", OWN_DIALECT, "Whose SQL queries are written in: clickhouse, or spark, postgres, mysql, duckdb, …"
+    )
 
     # inserts and quorum
     insert_quorum: int | str = _setting(

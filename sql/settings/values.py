@@ -10,6 +10,14 @@ from parts.errors import UserError
 from sql.settings.table import settings_table
 
 SettingValue = bool | int | float | str
+OWN_DIALECT = "clickhouse"
+DIALECTS = (
+    OWN_DIALECT, "athena", "bigquery", "databricks", "doris", "dremio", "drill", "druid", "duckdb", "dune", "exasol",
+    "fabric", "hive", "materialize", "mysql", "oracle", "postgres", "presto", "redshift", "risingwave", "snowflake",
+    "spark", "spark2", "sqlite", "starrocks", "teradata", "trino", "tsql",
+)  # fmt: skip
+"""ClickHouse's own, and those of sqlglot in which SQL is written."""
+_DIALECTS_LEFT_OUT = ("clickhouse_json", "kusto", "polyglot", "promql", "prql")
 Parser = Callable[[str, object], SettingValue]
 
 
@@ -135,6 +143,16 @@ def _parse_seconds(name: str, value: object) -> float:
     return seconds
 
 
+def _parse_dialect(name: str, value: object) -> str:
+    text = str(value).lower()
+    if text in DIALECTS:
+        return text
+    known = ", ".join(repr(dialect) for dialect in DIALECTS)
+    if text in _DIALECTS_LEFT_OUT:
+        raise UserError("NOT_IMPLEMENTED", f"Setting {name} = {text!r} is not supported; accepted are {known}")
+    raise UserError("BAD_ARGUMENTS", f"Unexpected value {str(value)!r} of setting {name}. Must be one of {known}")
+
+
 def _parse_text(name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
@@ -171,4 +189,5 @@ _PARSERS: dict[str, Parser] = {
     "Seconds": _parse_seconds,
     "String": _parse_text,
     "Char": _parse_char,
+    "Dialect": _parse_dialect,
 }

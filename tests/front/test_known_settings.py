@@ -115,7 +115,8 @@ def test_accepted_value(name: str, text: object, value: object) -> None:
     ("name", "text", "code", "message"),
     [
         ("max_rows_to_read_leaf", "10", 48, "Setting max_rows_to_read_leaf = '10' is not supported; accepted is '0'"),
-        ("dialect", "kusto", 48, "accepted is 'clickhouse'"),
+        ("dialect", "kusto", 48, "'kusto' is not supported; accepted are 'clickhouse', "),
+        ("dialect", "klingon", 36, "'spark'"),
         ("load_balancing", "best", 36, "'first_or_random', 'hostname_levenshtein_distance'"),
         ("session_timezone", "Mars", 36, "Mars"),
         ("optimize_move_to_prewhere", "often", 467, "often"),
