@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from parts.errors import UserError
+from parts.merge.modes import mode_of_engine
 from parts.safe_names import check_identifier
 from parts.schema import Column, Key, TableDescription, TableSchema
 from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
 from sql.definitions.defaults import with_compiled_defaults
-from sql.definitions.engine import check_engine, modernize
+from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.statements import ColumnClause, CreateTable
@@ -40,7 +41,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
     """
     create = modernize(create)
-    check_engine(create)
+    engine = check_engine(create)
     schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns))))
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
@@ -53,6 +54,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         partition_key=_checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", create),
         sampling_key=_sampling_key(create, schema, sorting_key),
         settings=settings,
+        merge_mode=mode_of_engine(engine.name, mode_arguments(engine), schema),
     )
 
 

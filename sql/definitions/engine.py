@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parts.errors import UserError
+from parts.merge.modes import MODES
 from sql.grammar.statements import CreateTable, EngineClause
 from sql.grammar.tokens import identifier_if_needed, not_implemented, quote_string, unquote_identifier, unquote_string
 
-ENGINES = ("MergeTree", "ReplicatedMergeTree")
+ENGINES = tuple(f"{prefix}{engine}" for engine in MODES for prefix in ("", "Replicated"))
 _FAMILY = re.compile(
     r"(?:Replicated|Shared)?"
     r"(?:Replacing|Summing|Aggregating|Collapsing|VersionedCollapsing|Graphite|Coalescing)?MergeTree\Z"
@@ -73,8 +74,13 @@ def is_replicated(create: CreateTable) -> bool:
     return create.engine is not None and create.engine.name.startswith("Replicated")
 
 
-def check_engine(create: CreateTable) -> None:
-    """Refuses an engine Pando has not: 56 (UNKNOWN_STORAGE), 48 for ClickHouse's others, 42 for wrong arguments."""
+def mode_arguments(engine: EngineClause) -> tuple[str, ...]:
+    """The arguments of the merge mode: those behind a replicated engine's path and replica name."""
+    return tuple(engine.arguments[2:] if engine.name.startswith("Replicated") else engine.arguments)
+
+
+def check_engine(create: CreateTable) -> EngineClause:
+    """The engine. Raises 56 (UNKNOWN_STORAGE), 48 for ClickHouse's others, 42 for wrong arguments."""
     if create.engine is None:
         raise UserError("ENGINE_REQUIRED", f"ENGINE is missing; the engines are: {', '.join(ENGINES)}")
     name, arguments = create.engine.name, create.engine.arguments
@@ -86,6 +92,7 @@ def check_engine(create: CreateTable) -> None:
         raise _wrong_arguments(name, len(arguments), "none, or (date column, [sampling,] key, index granularity)")
     if name == "ReplicatedMergeTree" and len(arguments) not in (0, 2):
         raise _wrong_arguments(name, len(arguments), "none, or ('path in ZooKeeper', 'replica name')")
+    return create.engine
 
 
 def _wrong_arguments(engine: str, count: int, expected: str) -> UserError:
