@@ -7,8 +7,10 @@ version gets new directories beside the old ones.
 from __future__ import annotations
 
 import datetime
+import itertools
 import pathlib
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -29,12 +31,15 @@ COLUMNS = [
     ("arr", "Array(Int32)"),
     ("map", "Map(String, UInt16)"), ("tup", "Tuple(x Int32, y Array(String))"),
 ]  # fmt: skip
+VERSIONS = {"v1": 0, "v1_1": 7}
+"""Format version → the schema version that its golden parts were written under; the first knew none."""
 ROWS = 50
 DAY = datetime.date(2024, 2, 29)
 
 
-def description(is_wide: bool) -> TableDescription:
-    return description_of(COLUMNS, ("k", "s"), ("d",), index_granularity=8, **(WIDE if is_wide else {}))
+def description(is_wide: bool, metadata_version: int = 0) -> TableDescription:
+    described = description_of(COLUMNS, ("k", "s"), ("d",), index_granularity=8, **(WIDE if is_wide else {}))
+    return replace(described, metadata_version=metadata_version)
 
 
 def row(i: int) -> tuple[Any, ...]:
@@ -54,12 +59,12 @@ def expected(is_wide: bool) -> Any:
 
 
 def main() -> None:
-    for is_wide, kind in ((False, "compact"), (True, "wide")):
-        directory = GOLDEN / f"v1_{kind}"
+    for (version, number), is_wide in itertools.product(VERSIONS.items(), (False, True)):
+        directory = GOLDEN / f"{version}_{'wide' if is_wide else 'compact'}"
         if directory.exists():
             print(f"{directory.name} is there already and is never written again")
             continue
-        write_part(directory, expected(is_wide), description(is_wide), (DAY,), part_uuid=PART_UUID)
+        write_part(directory, expected(is_wide), description(is_wide, number), (DAY,), part_uuid=PART_UUID)
         print(f"wrote {directory.name}")
 
 
