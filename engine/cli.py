@@ -17,6 +17,7 @@ _COMMANDS = {
     "client": ("engine.commands.client", "Run SQL on a server, interactively or from a pipe."),
     "cluster": ("engine.commands.cluster", "Start and stop a cluster of replicas on this machine."),
     "zookeeper": ("engine.commands.zookeeper", "Run a ZooKeeper in the foreground."),
+    "simulate": ("engine.commands.simulate", "Run whole servers in one thread, under random faults."),
     "recovery": ("engine.commands.recovery", "Look at, and mend, what disk and ZooKeeper disagree on."),
 }
 _SETTINGS_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

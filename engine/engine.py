@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,23 +16,21 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from engine.background import BackgroundPool
 from engine.catalog import Catalog
 from engine.config import Config
 from engine.context import Context
 from engine.interpreter import execute_statement
 from engine.processes import Process, ProcessList
 from engine.readonly import check_settings_change
-from engine.replication import Replication
 from engine.server_uuid import server_uuid
 from engine.session import QueryResult, QueryStatistics, Session
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.definition import TableDefinition
 from engine.tables.merge_tree import MergeTreeTable
 from engine.tables.replicated.table import ReplicatedTable
-from engine.tables.services import TableServices
 from engine.tables.table import Table
 from engine.watchdog import Watchdog
+from engine.world import World
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError, resource_error
 from parts.memory import use_returning_allocator
@@ -54,7 +48,6 @@ from sql.settings.values import OWN_DIALECT
 
 logger = logging.getLogger(__name__)
 
-_HOUSEKEEPING_THREADS = 4
 _SHOWN_TEXT = 10_000
 """So much of a statement stands in system.processes."""
 _LONG_TEXT = 100_000
@@ -64,15 +57,11 @@ _LONG_TEXT = 100_000
 class Engine:
     """Everything one server process holds. Start it once, use it from any thread, stop it once."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, world: World | None = None) -> None:
         self.config: Config = config
         self.path = config.path.absolute()
-        self.services = TableServices(
-            clock=time.time,
-            housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
-            workers=BackgroundPool("worker", config.background_pool_size),
-            writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
-        )
+        self.world = world or World()
+        self.services = self.world.make_services(config)
         self.system_schemas: Mapping[str, Mapping[str, TableSchema]] = {
             database: {name: table.schema for name, table in tables.items()}
             for database, tables in SYSTEM_DATABASES.items()
@@ -94,12 +83,13 @@ class Engine:
         use_returning_allocator()
         try:
             make_directories(self.path)
-            self._lock_directory()
-            self.uuid = server_uuid(self.path)
+            self._on_stop.callback(self.world.lock(self.path))
+            self.uuid = server_uuid(self.path, self.services.random)
             database.spill_to(database.Spill(spill_directory(self.config), self.config.max_temporary_data_on_disk_size))
-            self._watchdog.start()
-            self._on_stop.callback(self._watchdog.stop)
-            self.replication = Replication.from_config(self.config, self.path)
+            if self.world.has_watchdog:
+                self._watchdog.start()
+                self._on_stop.callback(self._watchdog.stop)
+            self.replication = self.world.connect(self.config, self.path)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
             self.catalog.load()
@@ -119,17 +109,6 @@ class Engine:
         self.services.housekeeping.stop()
         self.services.workers.stop()
         self.services.writers.shutdown(wait=True)
-
-    def _lock_directory(self) -> None:
-        """Two servers on one directory would each think they own the parts."""
-        lock = open(self.path / "status", "a+")  # noqa: SIM115
-        self._on_stop.callback(lock.close)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                "CANNOT_OPEN_FILE", f"The directory {self.path} is in use by another Pando process; stop it first"
-            ) from None
 
     def _make_table(self, definition: TableDefinition) -> Table:
         if definition.is_replicated:

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from parts.disk import make_directories, sync_directory
+from parts.disk import make_directories, sync, sync_directory
 
 _JOURNAL = "rename_in_progress"
 
@@ -23,7 +23,7 @@ def write_durably(file: Path, text: str) -> None:
     with open(temporary, "w", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
-        os.fsync(stream.fileno())
+        sync(stream.fileno())
     temporary.rename(file)
     sync_directory(file.parent)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,25 @@ from parts.pool import submit
 _MOST_PIECES = 512
 _GATHER_BYTES = 128 * 1024
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+
+
+_sync: Callable[[int], None] = os.fsync
+
+
+def sync(descriptor: int) -> None:
+    """fsync: every one of the process goes through here."""
+    _sync(descriptor)
+
+
+@contextmanager
+def syncing_by(instead: Callable[[int], None]) -> Iterator[None]:
+    """``instead`` of the operating system: a simulated disk."""
+    global _sync
+    former, _sync = _sync, instead
+    try:
+        yield
+    finally:
+        _sync = former
 
 
 class HashedFile:
@@ -70,7 +90,7 @@ class HashedFile:
 
     def sync(self) -> None:
         self._write_gathered()
-        os.fsync(self._descriptor)
+        sync(self._descriptor)
 
     def close(self) -> None:
         """Hands everything to the operating system and closes; closing twice is fine."""
@@ -107,7 +127,7 @@ def sync_directory(path: Path) -> None:
     """Makes created, renamed and removed entries of a directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -16,6 +15,7 @@ import xxhash
 
 from engine.failpoints import failpoint
 from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
+from parts.disk import sync
 from parts.errors import CancelledError, CorruptionError, UnavailableError, error_from_code
 from parts.part_name import PartName
 from parts.pool import submit
@@ -144,8 +144,8 @@ def _receive(answer: HTTPResponse, directory: Path, is_cancelled: Callable[[], b
                 syncs.append(submit(partial(_sync, file)))  # while the next file is received
     finally:
         wait(syncs)
-    for sync in syncs:
-        sync.result()
+    for done in syncs:
+        done.result()
     return received
 
 
@@ -169,7 +169,7 @@ def _receive_file(
 
 def _sync(file: FileIO) -> None:
     with file:
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def _check(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:

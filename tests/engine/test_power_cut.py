@@ -30,7 +30,7 @@ class After:
         try:
             for statement in before:
                 local.run(statement)
-            with power_cut(self.path / "one", self.path / "two", self.monkeypatch):
+            with power_cut(self.path / "one", self.path / "two"):
                 for statement in statements:
                     local.run(statement)
         finally:
@@ -51,7 +51,7 @@ def test_first_insert_into_a_new_table(after: After) -> None:
 
 
 def test_first_start_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with power_cut(tmp_path, tmp_path.parent / f"{tmp_path.name}_image", monkeypatch) as image:
+    with power_cut(tmp_path, tmp_path.parent / f"{tmp_path.name}_image") as image:
         local = Local(tmp_path / "new" / "server")
         local.run(CREATE.format("t"))
         local.run(INSERT.format("t"))
@@ -80,7 +80,7 @@ def test_truncated_parts_are_deleted(after: After) -> None:
     first = Local(after.path / "one")
     for statement in (*create, "TRUNCATE TABLE t"):
         first.run(statement)
-    with power_cut(after.path / "one", after.path / "two", after.monkeypatch):
+    with power_cut(after.path / "one", after.path / "two"):
         table = first.engine.catalog.table("default", "t")
         table.clean_up_step()
     assert not [p for p, _ in table.store.all_parts()]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replication.colony import Colony
+from engine.simulator.colony import Colony
 
 
 @pytest.fixture

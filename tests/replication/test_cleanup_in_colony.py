@@ -8,8 +8,8 @@ import pytest
 
 from coordination.queue_io import own_parts
 from engine.background import Task
+from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from coordination.memory_keeper import Fault
-from tests.replication.colony import Colony
-from tests.replication.simulation import Simulation, Weights
+from engine.simulator.colony import Colony
+from engine.simulator.simulation import Simulation, Weights
 
 MakeColony = Callable[..., Colony]
 FIRST_SEED, END_SEED = map(int, os.environ.get("PANDO_SIMULATION_SEEDS", "100:105").split(":"))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.simulator.colony import Colony, Crash, crash_at
 from parts.errors import PandoError
-from tests.replication.colony import Colony, Crash, crash_at
 
 MakeColony = Callable[..., Colony]
 INSERT_PLACES = ["insert.after_temporary_part", "insert.after_rename", "insert.before_commit", "insert.after_commit"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.simulator.colony import Colony
 from parts.errors import CancelledError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
-from tests.replication.colony import Colony
 
 MakeColony = Callable[..., Colony]
 

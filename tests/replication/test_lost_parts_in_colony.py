@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from coordination.memory_keeper import Fault
+from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from parts.errors import PandoError
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 

@@ -16,6 +16,7 @@ import pytest
 from engine.interserver.client import InterserverClient
 from engine.interserver.protocol import Manifest
 from engine.interserver.server import InterserverServer, _Handler
+from engine.simulator.colony import SCHEMA
 from parts.disk import sync_directory
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
@@ -24,7 +25,6 @@ from parts.store import PartStore, Snapshot
 from parts.writer import write_part
 from sql.settings.table_settings import MergeTreeSettings
 from tests.power_cut import power_cut
-from tests.replication.colony import SCHEMA
 
 NAME = PartName.parse("1_0_0_0")
 _ENDPOINT = "/tables/t/replicas/ä&b"
@@ -308,7 +308,7 @@ def test_fetched_part_survives_a_power_cut(
 ) -> None:
     owner = make_owner(60_000, min_bytes_for_wide_part=0)
     (tmp_path / "disk").mkdir()
-    with power_cut(tmp_path / "disk", tmp_path / "image", monkeypatch) as image:
+    with power_cut(tmp_path / "disk", tmp_path / "image") as image:
         _fetch(client, owner, tmp_path / "disk" / "fetched")
         sync_directory(tmp_path / "disk" / "fetched")  # as the store does before it gives the part its name
         sync_directory(tmp_path / "disk")

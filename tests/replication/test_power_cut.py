@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
+from parts.disk import sync
 from parts.part_name import PartName
 from tests.power_cut import power_cut
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 DURABLE = {"fsync_after_insert": True, "fsync_part_directory": True}
@@ -27,12 +27,12 @@ def cut(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: p
         fetch_part(node, url, endpoint, part, directory, stop)  # type: ignore[arg-type]
         for file in directory.iterdir():
             with open(file, "rb") as stream:
-                os.fsync(stream.fileno())
+                sync(stream.fileno())
 
     monkeypatch.setattr(Node, "fetch_part", fetch_and_sync)
 
     def run(colony: Colony, name: str, action: Callable[[], object]) -> None:
-        with power_cut(colony.root, tmp_path_factory.mktemp("image") / "root", monkeypatch) as image:
+        with power_cut(colony.root, tmp_path_factory.mktemp("image") / "root") as image:
             action()
         node = colony.nodes[name]
         node.crash()

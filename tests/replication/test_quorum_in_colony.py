@@ -13,13 +13,13 @@ from coordination.drop_range import drop_all_partitions
 from coordination.memory_keeper import Fault
 from coordination.quorum import pending_parts
 from coordination.quorum_failure import failure_ops
+from engine.simulator.colony import Colony, Crash, Node
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from parts.errors import PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
-from tests.replication.colony import Colony, Crash, Node
 
 MakeColony = Callable[..., Colony]
 ANYHOW = pytest.mark.parametrize("is_parallel", [True, False])

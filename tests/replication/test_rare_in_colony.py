@@ -12,11 +12,11 @@ import pytest
 
 import engine.system_tables.replication as replication_tables
 from coordination.memory_keeper import Fault
+from engine.simulator.colony import Colony, Node
 from engine.tables.options import InsertOptions, OptimizeOptions
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 

@@ -13,10 +13,10 @@ import engine.system_tables.replication as replication_tables
 from coordination.table_nodes import drop_dead_replica
 from engine.engine import Engine
 from engine.http.application import _replicas_status
+from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
 from parts.errors import CorruptionError, PandoError
 from recovery import flags
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.replication.colony import Colony
+from engine.simulator.colony import Colony
 
 
 def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:

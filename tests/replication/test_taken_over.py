@@ -10,9 +10,9 @@ import pytest
 import engine.tables.replicated.session as session
 from coordination.keeper import Keeper
 from coordination.replica_activity import ReplicaAddress, activate
+from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
 from parts.errors import PandoError
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 

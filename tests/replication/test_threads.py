@@ -18,6 +18,7 @@ from engine.background import BackgroundPool
 from engine.interserver.client import InterserverClient
 from engine.interserver.server import InterserverServer
 from engine.replication import Replication
+from engine.simulator.colony import SCHEMA
 from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
@@ -26,7 +27,6 @@ from parts.errors import PandoError
 from parts.schema import TableDescription, column_key
 from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
 from sql.settings.table_settings import MergeTreeSettings
-from tests.replication.colony import SCHEMA
 
 WAIT_SECONDS = 60.0
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from coordination.memory_keeper import Fault
+from engine.simulator.colony import Colony, Node
 from parts.errors import PandoError, UnavailableError
-from tests.replication.colony import Colony, Node
 
 MakeColony = Callable[..., Colony]
 

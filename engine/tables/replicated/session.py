@@ -33,7 +33,7 @@ from coordination.table_nodes import (
 )
 from engine.tables.replicated.shared_definition import shared_definition
 from engine.tables.replicated.state import ReplicaState, part_record
-from parts.disk import sync_directory
+from parts.disk import sync, sync_directory
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.reader import Part
@@ -231,7 +231,7 @@ class ReplicaSession:
             with open(draft, "w", encoding="utf-8") as stream:
                 stream.write(str(self._random_uuid()))
                 stream.flush()
-                os.fsync(stream.fileno())
+                sync(stream.fileno())
             os.replace(draft, file)
             sync_directory(path)
         return f"{file.read_text()} {socket.gethostname()}:{path}"

@@ -23,7 +23,7 @@ from coordination.replica_activity import ReplicaAddress
 from engine.background import Task
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
-from engine.tables.options import InsertOptions
+from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
 from parts.errors import PandoError, UnavailableError
@@ -65,6 +65,9 @@ class StepPool:
         if task in self.tasks:
             self.tasks.remove(task)
 
+    def stop(self) -> None:
+        self.tasks.clear()
+
 
 class Colony:
     """Some replicas of one table. ``now`` is the time everybody sees."""
@@ -104,8 +107,26 @@ class Colony:
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
 
+    def services(self, pool: StepPool, writers: ThreadPoolExecutor) -> TableServices:
+        """What a server of the colony lives on."""
+        return TableServices(
+            lambda: self.now,
+            pool,  # type: ignore[arg-type]
+            pool,  # type: ignore[arg-type]
+            writers,
+            monotonic=lambda: self.now,
+            wait=self.wait,
+            wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
+            random=self.services_random,
+            failpoint=self.failpoint,
+            queue_wait_seconds=self.queue_wait_seconds,
+        )
+
+    def make_node(self, name: str) -> Node:
+        return Node(self, name)
+
     def add_node(self, name: str) -> Node:
-        node = self.nodes[name] = Node(self, name)
+        node = self.nodes[name] = self.make_node(name)
         node.start(is_new=True)
         return node
 
@@ -149,6 +170,12 @@ class Colony:
         """The sessions of crashed processes time out."""
         while self.zombies:
             self.ensemble.end_session(self.zombies.pop())
+
+    def end(self) -> None:
+        """Lets go of what the nodes hold."""
+        for node in self:
+            if node.is_up:
+                node.crash()
 
     # -- healing -------------------------------------------------------------------------------------------------
 
@@ -234,18 +261,7 @@ class Node:
             self.keeper.disconnect()
         self.pool = StepPool()
         self.writers = ThreadPoolExecutor(1)
-        services = TableServices(
-            lambda: self.colony.now,
-            self.pool,  # type: ignore[arg-type]
-            self.pool,  # type: ignore[arg-type]
-            self.writers,
-            monotonic=lambda: self.colony.now,
-            wait=self.colony.wait,
-            wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
-            random=self.colony.services_random,
-            failpoint=self.colony.failpoint,
-            queue_wait_seconds=self.colony.queue_wait_seconds,
-        )
+        services = self.colony.services(self.pool, self.writers)
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
         self.replication = Replication(self.keeper, self, address, {})
         self.replication.force_restore_all = self.force_restore_all
@@ -358,6 +374,12 @@ class Node:
             },
             schema=SCHEMA.arrow,
         )
+
+    def truncate(self) -> None:
+        self.call(lambda table: table.truncate())
+
+    def optimize(self) -> None:
+        self.call(lambda table: table.optimize(OptimizeOptions(final=True)))
 
     def call(self, action: Callable[[ReplicatedTable], object]) -> object:
         with self.acting():

@@ -15,12 +15,11 @@ from enum import Enum
 
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault
-from engine.tables.options import OptimizeOptions
+from engine.simulator.colony import Colony, Crash, Node
+from engine.simulator.rules import watch_rules
 from parts.errors import CancelledError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from recovery import flags
-from tests.coordination.rules import watch_rules
-from tests.replication.colony import Colony, Crash, Node
 
 
 class Expected(Enum):
@@ -216,7 +215,7 @@ class Simulation:
         attempts = {id(block): block.attempts for block in before}
         self._promise_nothing()  # already while it runs: others read meanwhile
         self._truncates_under_way += 1
-        answer = self._guarded(node, lambda: node.call(lambda table: table.truncate()))
+        answer = self._guarded(node, node.truncate)
         self._truncates_under_way -= 1
         self.counts[f"truncate {answer}"] += 1
         for block in self.blocks:
@@ -236,7 +235,7 @@ class Simulation:
     def _do_optimize(self) -> None:
         if nodes := self._up():
             node = self.random.choice(nodes)
-            answer = self._guarded(node, lambda: node.call(lambda table: table.optimize(OptimizeOptions(final=True))))
+            answer = self._guarded(node, node.optimize)
             self.counts[f"optimize {answer}"] += 1
 
     def _do_read(self) -> None:

@@ -1,0 +1,6 @@
+"""Whole servers in one thread: SQL in, ZooKeeper and the network in memory, time by hand, everything from one seed.
+
+:mod:`colony` holds the nodes, :mod:`servers` makes whole servers of them, :mod:`simulation` does random work and random
+faults on them and checks every promise, :mod:`trace` writes down what happened. ``pando simulate`` runs it.
+Source of the idea: FoundationDB's and TigerBeetle's deterministic simulation.
+"""

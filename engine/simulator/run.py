@@ -1,0 +1,59 @@
+"""One run from one seed: three servers, random work, random faults, and every promise checked after each healing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from engine.simulator.disk import Disk, recording
+from engine.simulator.servers import Servers
+from engine.simulator.simulation import Simulation
+from engine.simulator.trace import Trace
+
+TABLE_SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
+"""Short periods, so that what is rare in a real cluster's day happens in a run."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A round is so many ``steps`` of chaos, then healing and checking."""
+
+    replicas: int = 3
+    rounds: int = 2
+    steps: int = 120
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``failure`` is the broken promise, ``""`` for a good run; ``last`` the trace's last lines."""
+
+    seed: int
+    digest: str
+    lines: int
+    requests: int
+    counts: Counter[str]
+    failure: str
+    last: tuple[str, ...]
+
+
+def simulate(seed: int, scale: Scale = Scale(), file: TextIO | None = None) -> Outcome:
+    """Runs in a directory of its own, which is removed. ``file`` gets the trace."""
+    trace = Trace(file)
+    disks: dict[Path, Disk] = {}
+    options = {"selects_merges": True, "queue_wait_seconds": 30.0, **TABLE_SETTINGS}
+    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks):
+        servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
+        simulation = Simulation(servers)
+        failure = ""
+        try:
+            simulation.run(scale.rounds, scale.steps)
+        except AssertionError as error:
+            failure = str(error) or repr(error)
+        finally:
+            servers.end()
+    return Outcome(
+        seed, trace.digest, trace.count, servers.ensemble.requests, simulation.counts, failure, tuple(trace.last)
+    )

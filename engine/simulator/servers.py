@@ -1,0 +1,194 @@
+"""A colony of whole servers: each has an :class:`Engine`, and is asked in SQL only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from coordination.memory_keeper import Fault
+from coordination.replica_activity import ReplicaAddress
+from engine.config import Config
+from engine.engine import Engine
+from engine.replication import Replication
+from engine.session import QueryResult, Session
+from engine.simulator.colony import Colony, Crash, Node, StepPool
+from engine.simulator.disk import Disk, Tree, read_tree, write_tree
+from engine.simulator.trace import Trace
+from engine.tables.replicated.table import ReplicatedTable
+from engine.world import World
+from parts.errors import PandoError
+from parts.part_name import PartName
+from sql.grammar.tokens import quote_string
+
+_TABLE = """
+CREATE TABLE t (p UInt8, k UInt64, v String)
+ENGINE = ReplicatedMergeTree('/tables/t', '{replica}') PARTITION BY p ORDER BY k
+"""
+
+
+class Server(Node):
+    """One server of the colony; its only table is ``default.t``."""
+
+    colony: Servers
+    found: Tree | None = None
+    """While it is down: what the next start finds on its disk."""
+
+    def start(self, *, is_new: bool = False, keeper_is_away: bool = False) -> None:
+        assert not self.is_up
+        self.keeper = self.colony.ensemble.connect()
+        if keeper_is_away:
+            self.keeper.disconnect()
+        self.pool = StepPool()
+        self.writers = ThreadPoolExecutor(1)
+        services = self.colony.services(self.pool, self.writers)
+        world = World(lambda config: services, self._connect, _no_lock, has_watchdog=False)
+        config = Config(
+            path=self.path,
+            http_port=None,
+            interserver_http_port=None,
+            macros={"replica": self.name},
+            merge_tree=self.colony.table_settings,
+        )
+        self.engine = Engine(config, world)
+        self._running = set()
+        self.is_up = True
+        write_tree(self.path, self.found or {})
+        self.colony.disks[self.path] = Disk(self.path)
+        self.colony.trace.add(f"{self.name} starts")
+        try:
+            with self.acting():
+                self.engine.start()
+                if self.engine.catalog.find("default", "t") is None:
+                    self.sql(_TABLE)
+        except BaseException:
+            if not self.is_up:  # what a start undoes when it fails, a process that is gone does not
+                raise Crash(self.name) from None
+            self.crash()
+            raise
+        self.table.merge_steps.are_allowed = self.colony.selects_merges
+
+    def _connect(self, config: Config, path: Path) -> Replication:
+        address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
+        self.replication = Replication(self.keeper, self, address, dict(config.macros))
+        self.replication.force_restore_all = self.force_restore_all
+        return self.replication
+
+    @property
+    def table(self) -> ReplicatedTable:  # type: ignore[override]
+        table = self.engine.catalog.table("default", "t")
+        assert isinstance(table, ReplicatedTable)
+        return table
+
+    def stop(self) -> None:
+        with self.acting():
+            self.engine.stop()
+        self.crash()
+
+    def crash(self) -> None:
+        """What its unwinding frames still do to the disk did not happen."""
+        super().crash()
+        disk = self.colony.disks.pop(self.path)
+        is_cut = self.colony.random.random() < self.colony.power_cut_rate
+        self.found = disk.after_power_cut() if is_cut else read_tree(self.path)
+        disk.close()
+        self.colony.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
+
+    def wipe(self) -> None:
+        assert not self.is_up
+        self.found = {}
+
+    def fetch_part(
+        self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
+    ) -> None:
+        """Fsynced, as the real exchange does."""
+        super().fetch_part(base_url, endpoint, part, directory, is_cancelled)
+        for file in sorted(directory.iterdir()):
+            self.colony.disks[self.path].sync(file)
+        self.colony.disks[self.path].sync(directory)
+
+    # -- what a client does --------------------------------------------------------------------------------------
+
+    def sql(self, statement: str) -> tuple[QueryResult, list[tuple[object, ...]]]:
+        """One statement and its rows. The trace gets both, or the error's code."""
+        text = " ".join(statement.split())
+        try:
+            with self.acting():
+                result = self.engine.execute(statement, Session())
+                rows = [row for batch in result.batches for row in zip(*batch.to_pydict().values(), strict=True)]
+                result.on_close()
+        except PandoError as error:
+            self.colony.trace.add(f"{self.name} {text} -- error {error.code}")
+            raise
+        except Crash:
+            self.colony.trace.add(f"{self.name} {text} -- no answer")
+            raise
+        self.colony.trace.add(f"{self.name} {text} -- {rows}")
+        return result, rows
+
+    def insert(self, partition: int | list[int], keys: list[int], **options: object) -> int:
+        partitions = [partition] * len(keys) if isinstance(partition, int) else partition
+        values = ", ".join(f"({p}, {key}, 'value {key}')" for p, key in zip(partitions, keys, strict=True))
+        settings = ", ".join(f"{name} = {_setting(value)}" for name, value in _settings(options).items())
+        result, _ = self.sql(f"INSERT INTO t SETTINGS {settings} VALUES {values}")
+        return result.statistics.written_rows
+
+    def keys(self, *, sequential: bool = False) -> list[int]:
+        _, rows = self.sql(f"SELECT k FROM t ORDER BY k SETTINGS select_sequential_consistency = {int(sequential)}")
+        return [key for (key,) in rows]  # type: ignore[misc]
+
+    def truncate(self) -> None:
+        self.sql("TRUNCATE TABLE t")
+
+    def optimize(self) -> None:
+        self.sql("OPTIMIZE TABLE t FINAL")
+
+
+def _no_lock(_: Path) -> Callable[[], None]:
+    return lambda: None
+
+
+def _settings(options: dict[str, object]) -> dict[str, object]:
+    """The SETTINGS of an INSERT with these :class:`InsertOptions`."""
+    given = dict(options)
+    seconds = given.pop("quorum_timeout_seconds", 600.0)
+    assert isinstance(seconds, float)
+    return {
+        "insert_quorum": given.pop("quorum", 0),
+        "insert_quorum_parallel": int(bool(given.pop("quorum_parallel", True))),
+        "insert_quorum_timeout": int(seconds * 1000),
+        "insert_deduplication_token": given.pop("deduplication_token", ""),
+        **given,
+    }
+
+
+def _setting(value: object) -> str:
+    return quote_string(value) if isinstance(value, str) else str(value)
+
+
+class Servers(Colony):
+    """A colony whose nodes are servers; ``trace`` gets what happens in it. Made and used while ``disks`` record."""
+
+    def __init__(
+        self, root: Path, replicas: int, seed: int, trace: Trace, disks: dict[Path, Disk], **settings: object
+    ) -> None:
+        self.trace = trace
+        self.disks = disks
+        self.power_cut_rate = 0.5
+        """Of the crashes: the others leave what the operating system holds."""
+        options = {name: settings.pop(name) for name in ("selects_merges", "queue_wait_seconds") if name in settings}
+        self.table_settings = settings
+        super().__init__(root, replicas, seed, **options)  # type: ignore[arg-type]
+
+    def make_node(self, name: str) -> Node:
+        return Server(self, name)
+
+    def _on_request(self, session: int, kind: str, path: str) -> Fault | None:
+        fault = super()._on_request(session, kind, path)
+        self.trace.add(f"{self.now:.3f} session {session} {kind} {path}{f' -- {fault.name}' if fault else ''}")
+        return fault
+
+    def failpoint(self, name: str) -> None:
+        if self.stack:
+            self.trace.add(f"{self.stack[-1].name} passes {name}")
+        super().failpoint(name)

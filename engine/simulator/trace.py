@@ -1,0 +1,31 @@
+"""What happened in a simulation, line by line: the same seed gives the same bytes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TextIO
+
+import xxhash
+
+_LAST_LINES = 40
+
+
+class Trace:
+    """``digest`` is of all lines; ``file``, if given, gets them."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+        self._hasher = xxhash.xxh3_128()
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+        self.count = 0
+
+    def add(self, line: str) -> None:
+        self.count += 1
+        self.last.append(line)
+        self._hasher.update(line.encode() + b"\n")
+        if self._file is not None:
+            self._file.write(line + "\n")
+
+    @property
+    def digest(self) -> str:
+        return self._hasher.hexdigest()

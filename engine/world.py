@@ -1,0 +1,61 @@
+"""What a server takes from outside itself: its services (time, chance, threads, failpoints), ZooKeeper with the
+exchange of parts, and the lock on its directory. fsync has a seam of its own, in :mod:`parts.disk`.
+
+The real world is ``World()``. The simulator (``engine.simulator``) makes one in which several servers live in one
+thread, with a clock moved by hand and everything random drawn from one seed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.background import BackgroundPool
+from engine.config import Config
+from engine.replication import Replication
+from engine.tables.services import TableServices
+from parts.errors import UserError
+
+_HOUSEKEEPING_THREADS = 4
+
+
+def real_services(config: Config) -> TableServices:
+    """The system's clock, and threads."""
+    return TableServices(
+        clock=time.time,
+        housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
+        workers=BackgroundPool("worker", config.background_pool_size),
+        writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
+    )
+
+
+def lock_directory(path: Path) -> Callable[[], None]:
+    """Two servers on one directory would each think they own the parts. Returns what gives the lock back.
+
+    Raises 76 (CANNOT_OPEN_FILE) when another process has it.
+    """
+    lock = open(path / "status", "a+")  # noqa: SIM115
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise UserError(
+            "CANNOT_OPEN_FILE", f"The directory {path} is in use by another Pando process; stop it first"
+        ) from None
+    return lock.close
+
+
+@dataclass(frozen=True)
+class World:
+    """``has_watchdog``: a thread looks after time and memory of the running statements."""
+
+    make_services: Callable[[Config], TableServices] = real_services
+    connect: Callable[[Config, Path], Replication] = Replication.from_config
+    """ZooKeeper, this server's address, and the exchange of parts."""
+    lock: Callable[[Path], Callable[[], None]] = lock_directory
+    has_watchdog: bool = True
