@@ -100,3 +100,6 @@ SELECT hasAny([1, NULL], [NULL]), hasAll([1.5], [1.5, nan]), hasAny([nan], [nan]
 
 -- The logarithm of NULL
 SELECT log(if(number = 1, NULL, number)), log2(if(number = 1, NULL, number)), log10(if(number = 1, NULL, toInt32(number))) FROM numbers(3)
+
+-- Control characters in what is aggregated
+SELECT max('a\x01b\x02c') AS greatest, length(min('a\x01b')) AS bytes, groupArray('\x02') AS all, countIf(s != '\x01') AS others FROM (SELECT '\x01' AS s UNION ALL SELECT 'x')
