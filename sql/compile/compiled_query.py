@@ -35,4 +35,5 @@ class Scan:
 
     @property
     def placeholder(self) -> str:
-        return f"<scan {self.source.number}>"
+        """With both kinds of quotes: in a literal and in an identifier one of them stands twice, so none is like it."""
+        return f"<'\"scan {self.source.number}\"'>"

@@ -2,7 +2,7 @@
 
 A SELECT becomes up to four nested stages, each only if needed: rows (FROM, array joins, WHERE), groups (GROUP BY),
 result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT). Columns of the result are ``c0, c1,
-…``. The text of a scan is the placeholder ``<scan n>`` until all columns that are read are known."""
+…``. The text of a scan is a placeholder until all columns that are read are known."""
 
 from __future__ import annotations
 

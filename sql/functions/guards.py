@@ -27,11 +27,14 @@ from parts.query_status import QueryStatus
 NAME = "pando_room"
 RUN = "/*run*/"
 """Stands for the number of the running query."""
+_CALL = f"{NAME}('{RUN};"
+"""A text of the user's has no quote that stands alone, so that none is taken for this."""
 _COPIES = 6
 """How often a vector may be in memory at once: made, grown, copied, turned to Arrow and to text."""
 _ALWAYS_BYTES = 256 << 20
 """What may be made where no query is known: in the expressions of a table."""
-_WATCH_BEGIN, _WATCH_END = "/*watch*/", "/*watched*/"
+_WATCH_BEGIN, _WATCH_END = "/*'\"watch\"'*/", "/*'\"watched\"'*/"
+"""With both kinds of quotes: in a literal and in an identifier one of them stands twice."""
 
 
 class Most(NamedTuple):
@@ -56,7 +59,7 @@ def room(size: str, weight: str = "1", most: Most | None = None) -> str:
     if most is not None and most not in _mosts:
         _mosts.append(most)
     bound = _mosts.index(most) if most is not None else ""
-    return f"{NAME}('{RUN};{bound}', {size}, {weight})"
+    return f"{_CALL}{bound}', {size}, {weight})"
 
 
 def is_guarded(sql: str) -> bool:
@@ -74,7 +77,7 @@ def watched(body: str, is_watched: bool) -> str:
 
 
 _WATCH = "watch"
-_BEGIN = f"(CASE WHEN {NAME}('{RUN};{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ("
+_BEGIN = f"(CASE WHEN {_CALL}{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ("
 _END = ") END)"
 
 
@@ -88,7 +91,7 @@ def running(sql: str, status: QueryStatus) -> Iterator[str]:
     with _lock:
         _running[number] = status
     try:
-        yield sql.replace(RUN, number)
+        yield sql.replace(_CALL, _CALL.replace(RUN, number))
     finally:
         with _lock:
             _running.pop(number, None)

@@ -35,6 +35,23 @@ def rows(query: str, **options: object) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(
+    "mark",
+    [
+        "<scan 1>", """<\'"scan 1"\'>""", """<\'\'"scan 1"\'\'>""", "/*run*/", "pando_room(\'/*run*/;", "/*watch*/",
+        """/*\'"watch"\'*/""", """/*\'"watched"\'*/""", "\x01\x02",
+    ],
+)  # fmt: skip
+def test_no_text_of_the_user_is_taken_for_a_mark_of_the_compilers(mark: str) -> None:
+    literal = "'" + mark.replace("'", "\\'") + "'"
+    twice = f"arrayMap(x -> repeat({literal}, x), [materialize(2)])[1]"
+    source = f"(SELECT a AS `{mark}` FROM t)"
+    assert rows(
+        f"SELECT {literal}, max({literal}), {twice} FROM {source} WHERE `{mark}` = 1 AND {literal} = {literal}"
+    ) == [(mark, mark, mark * 2)]
+    assert rows(f"SELECT arrayMap(x -> x + `{mark}`, [1]) FROM {source} WHERE `{mark}` = 2") == [([3],)]
+
+
+@pytest.mark.parametrize(
     ("query", "code", "words"),
     [
         ("SELECT", 62, "position"), ("SELECT a FROM", 62, "Expected"), ("SELECT (1", 62, "position 10"),
