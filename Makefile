@@ -47,17 +47,19 @@ test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and l
 sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (an hour or more, 10 GB)
 	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/functions
 
-test-long: check-tools $(VENV)/.dev ## Replicated tables under random faults, 200 seeds of each scenario (some minutes)
+test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
+	$(BIN)/pando simulate --seeds 200
 
 fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests; FUZZ=100000 for more of each kind
 	$(BIN)/python -m tests.fuzz all $(FUZZ) $(FUZZ_SEED)
 
-lint: check-tools $(VENV)/.dev ## ruff, mypy and the layering contracts
+lint: check-tools $(VENV)/.dev ## ruff, mypy, the layering contracts, the size of modules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@find $(PACKAGES) -name '*.py' -exec wc -l {} + | awk '$$2 != "total" && $$1 > 400 { print $$2 ": " $$1 " lines: a module has one idea, and 400 lines at most"; bad = 1 } END { exit bad }'
 
 format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff check --fix .

@@ -10,23 +10,23 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
-from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.replica_activity import ReplicaAddress
 from engine.background import Task
 from engine.replication import Replication
+from engine.simulator.steps import Crash, StepPool
 from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
-from parts.errors import PandoError, UnavailableError
+from parts.errors import UnavailableError
 from parts.part_name import PartName
 from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.store import PartState
@@ -38,35 +38,6 @@ SCHEMA = TableSchema(
     (Column("p", parse_type("UInt8")), Column("k", parse_type("UInt64")), Column("v", parse_type("String")))
 )
 _MAX_DEPTH = 3
-
-
-class Crash(BaseException):
-    """The node's process is gone."""
-
-
-class StepPool:
-    """Stands in for ``BackgroundPool``: holds tasks, runs none by itself."""
-
-    def __init__(self) -> None:
-        self.tasks: list[Task] = []
-
-    def add(self, task: Task, delay_seconds: float = 0.0) -> Task:
-        task.pool = self  # type: ignore[assignment]
-        self.tasks.append(task)
-        return task
-
-    def wake(self, task: Task, delay_seconds: float = 0.0) -> None:
-        return
-
-    def wake_one(self, tasks: Sequence[Task]) -> None:
-        return
-
-    def remove(self, task: Task, timeout_seconds: float = 0.0) -> None:
-        if task in self.tasks:
-            self.tasks.remove(task)
-
-    def stop(self) -> None:
-        self.tasks.clear()
 
 
 class Colony:
@@ -183,12 +154,11 @@ class Colony:
         """Runs every task of every live replica until there is nothing left to do."""
         quiet = 0
         for _ in range(rounds):
-            before = self.ensemble.zxid
             for node in self:
                 if node.is_up:
                     self.now += 7.0
                     node.step_all()
-            quiet = quiet + 1 if self._is_idle() and self._parts_moved(before) == 0 else 0
+            quiet = quiet + 1 if self._is_idle() and not self._parts_moved() else 0
             if quiet >= 3:
                 return
         raise AssertionError(f"the queues do not drain: {[node.explain() for node in self]}")
@@ -203,11 +173,11 @@ class Colony:
             for table in live
         )
 
-    def _parts_moved(self, _: int) -> int:
+    def _parts_moved(self) -> bool:
         state = [sorted(node.parts().items()) for node in self if node.is_up]
         moved = state != getattr(self, "_last_state", None)
         self._last_state = state
-        return int(moved)
+        return moved
 
     def heal(self) -> None:
         """No more faults; everything that was cut, stopped or crashed comes back."""
@@ -428,17 +398,3 @@ class Node:
 
     def close(self) -> None:
         return
-
-
-def crash_at(colony: Colony, name: str, node: Node | None = None) -> None:
-    """The next node (or just this one) that passes the failpoint dies there."""
-
-    def at(passing: Node, failpoint: str) -> None:
-        if failpoint == name and (node is None or passing is node):
-            colony.on_failpoint = lambda *_: None
-            passing.die()
-
-    colony.on_failpoint = at
-
-
-__all__ = ["SCHEMA", "Colony", "Crash", "Node", "PandoError", "SessionState", "crash_at"]

@@ -12,8 +12,9 @@ from engine.config import Config
 from engine.engine import Engine
 from engine.replication import Replication
 from engine.session import QueryResult, Session
-from engine.simulator.colony import Colony, Crash, Node, StepPool
+from engine.simulator.colony import Colony, Node
 from engine.simulator.disk import Disk, Tree, read_tree, write_tree
+from engine.simulator.steps import Crash, StepPool
 from engine.simulator.trace import Trace
 from engine.tables.replicated.table import ReplicatedTable
 from engine.world import World

@@ -15,8 +15,9 @@ from enum import Enum
 
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault
-from engine.simulator.colony import Colony, Crash, Node
+from engine.simulator.colony import Colony, Node
 from engine.simulator.rules import watch_rules
+from engine.simulator.steps import Crash
 from parts.errors import CancelledError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from recovery import flags

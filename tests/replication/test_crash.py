@@ -7,10 +7,24 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.simulator.colony import Colony, Crash, crash_at
+from engine.simulator.colony import Colony, Node
+from engine.simulator.steps import Crash
 from parts.errors import PandoError
 
 MakeColony = Callable[..., Colony]
+
+
+def crash_at(colony: Colony, name: str, node: Node | None = None) -> None:
+    """The next node (or just this one) that passes the failpoint dies there."""
+
+    def at(passing: Node, failpoint: str) -> None:
+        if failpoint == name and (node is None or passing is node):
+            colony.on_failpoint = lambda *_: None
+            passing.die()
+
+    colony.on_failpoint = at
+
+
 INSERT_PLACES = ["insert.after_temporary_part", "insert.after_rename", "insert.before_commit", "insert.after_commit"]
 PRODUCE_PLACES = ["fetch.after_temporary_part", "produced.after_rename", "produced.after_commit"]
 MERGE_PLACES = ["merge.after_temporary_part", "produced.after_rename", "produced.after_commit"]

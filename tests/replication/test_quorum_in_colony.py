@@ -13,7 +13,8 @@ from coordination.drop_range import drop_all_partitions
 from coordination.memory_keeper import Fault
 from coordination.quorum import pending_parts
 from coordination.quorum_failure import failure_ops
-from engine.simulator.colony import Colony, Crash, Node
+from engine.simulator.colony import Colony, Node
+from engine.simulator.steps import Crash
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from parts.errors import PandoError, UnknownOutcomeError
