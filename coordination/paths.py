@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N leader_election temp
+    <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations alter_partition_version lost_part_count replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
@@ -80,14 +80,6 @@ class TablePaths:
 
     def block_number_prefix(self, partition_id: str) -> str:
         return f"{self.root}/block_numbers/{partition_id}/block-"
-
-    @property
-    def leader_election(self) -> str:
-        return f"{self.root}/leader_election"
-
-    @property
-    def temp(self) -> str:
-        return f"{self.root}/temp"
 
     @property
     def quorum(self) -> str:

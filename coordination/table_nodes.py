@@ -128,8 +128,6 @@ def _table_ops(table: TablePaths, definition: SharedDefinition) -> list[Op]:
         (table.log, b""),
         (table.blocks, b""),
         (table.block_numbers, b""),
-        (table.leader_election, b""),
-        (table.temp, b""),
         (table.quorum, b""),
         (table.quorum_last_part, b""),
         (table.quorum_failed_parts, b""),

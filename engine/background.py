@@ -25,8 +25,6 @@ from parts.errors import CancelledError
 
 logger = logging.getLogger(__name__)
 
-IDLE_SECONDS = 3600.0
-"""What a task returns that only wants to be woken."""
 _FAILURE_SECONDS = 5.0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import click
 
 from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
+from engine.commands.startup import leave_out_pandas, start_engine
 
 
 @click.command("local", context_settings=CONTEXT)
@@ -57,8 +57,6 @@ def _run(
 ) -> int:
     import logging
 
-    from engine.commands.startup import leave_out_pandas
-
     leave_out_pandas()
     from engine.client.backend import LocalBackend
     from engine.client.runner import Options, Runner
@@ -69,13 +67,7 @@ def _run(
     logging.getLogger().setLevel(logging.CRITICAL)
     directory = path or Path(running.enter_context(local_engine_path()))
     engine = Engine(Config.local(directory))
-    try:
-        engine.start()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            engine.stop()
-        raise
-    running.callback(engine.stop)
+    start_engine(engine, running)
     runner = Runner(LocalBackend(engine, settings, parameters), options)
     if interactive:
         from engine.client.repl import Repl

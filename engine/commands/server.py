@@ -7,7 +7,6 @@ it in the opposite order; a second signal ends it at once.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from engine.commands.startup import leave_out_pandas, start_engine
 
 if TYPE_CHECKING:
     from engine.config import Config
@@ -29,7 +30,6 @@ _WAKE_SECONDS = 0.25
 @click.option("--config", "-C", "file", required=True, type=click.Path(path_type=Path), help="YAML configuration.")
 def command(file: Path) -> None:
     """Run one server with the configuration FILE until SIGTERM or SIGINT."""
-    from engine.commands.startup import leave_out_pandas
     from engine.config import Config, ConfigError
     from engine.log import configure_logging
 
@@ -81,13 +81,7 @@ def _start(config: Config, running: ExitStack) -> int:
     from engine.engine import Engine
 
     engine = Engine(config)
-    try:
-        engine.start()
-    except BaseException:
-        with contextlib.suppress(Exception):
-            engine.stop()
-        raise
-    running.callback(engine.stop)
+    start_engine(engine, running)
     if http is None:
         return 0
     # The end runs backwards: HTTP first, so that running queries still find their engine.

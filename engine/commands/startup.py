@@ -1,12 +1,17 @@
-"""Keeps processes of the engine light."""
+"""Starts an engine in a process that is kept light."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -22,3 +27,14 @@ def leave_out_pandas() -> None:
     """pyarrow imports pandas, if installed, to see whether a list is a DataFrame: 0.4 s and 40 MB for nothing."""
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _WithoutPandas())
+
+
+def start_engine(engine: Engine, running: contextlib.ExitStack) -> None:
+    """Its end is pushed on ``running``; what a failed start began is ended at once."""
+    try:
+        engine.start()
+    except BaseException:
+        with contextlib.suppress(Exception):
+            engine.stop()
+        raise
+    running.callback(engine.stop)

@@ -18,9 +18,7 @@ DELTA = 0x10
 DOUBLE_DELTA = 0x20
 NARROW = 0x40
 NARROW_END = 0x68
-CHAIN_BYTES = 8
 _TOO_SMALL_TO_ENCODE = 64
-_LZ4_LEVELS = (3, 12)
 _local = threading.local()
 Stored = Any
 """An Arrow buffer or a NumPy array: whatever has the buffer protocol."""

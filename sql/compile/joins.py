@@ -17,8 +17,6 @@ from sql.typing.defaults import default_sql
 from sql.typing.inference import supertype
 from sql.typing.typed import Typed
 
-_INEQUALITIES = frozenset({"less", "lessOrEquals", "greater", "greaterOrEquals"})
-
 
 def compile_join(clause: FromCompiling, node: Join) -> str:
     left_sql = clause.compile(node.left)

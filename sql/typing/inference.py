@@ -70,11 +70,6 @@ def decimal_width(precision: int) -> int:
     return next(width for width in (9, 18, 38) if precision <= width)
 
 
-def decimal_pair(left: DataType, right: DataType) -> tuple[DecimalType, DecimalType]:
-    """Both sides as decimals; an integer has scale 0."""
-    return _as_decimal(left), _as_decimal(right)
-
-
 def _as_decimal(type_: DataType) -> DecimalType:
     if isinstance(type_, DecimalType):
         return type_

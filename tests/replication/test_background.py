@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.background import IDLE_SECONDS, BackgroundPool, Task, wake_one
+from engine.background import BackgroundPool, Task, wake_one
 from parts.errors import CancelledError
+
+IDLE_SECONDS = 3600.0
+"""What a task returns that only wants to be woken."""
 
 WAIT_SECONDS = 30.0
 
