@@ -47,21 +47,24 @@ class Deduplicated(MergeMode):
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         seen = _SeenRows()
         for block in self.mode.reduce_one_key(blocks):
-            columns = self.by or block.column_names
-            distinct = drop_duplicates(block, columns)
-            yield distinct.filter(pa.array(seen.add(*_row_hashes(distinct, columns))))
+            hashes = _row_hashes(block, self.by or block.column_names)
+            is_new = _first_of_each(hashes)
+            is_new[is_new] = seen.add(*(half[is_new] for half in hashes))
+            yield block.filter(pa.array(is_new))
 
 
 def drop_duplicates(block: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The block without rows that equal an earlier one in all ``columns``; the first of each stays in its place."""
     if block.num_rows < 2:
         return block
-    words = _column_words(block, columns, _codes)
+    first = _first_of_each(_column_words(block, columns, _codes))
+    return block if first.all() else block.filter(pa.array(first))
+
+
+def _first_of_each(words: Sequence[np.ndarray]) -> np.ndarray:
+    """True for the rows whose words are not all those of an earlier row."""
     frame = pl.DataFrame({str(i): word for i, word in enumerate(words)})
-    first = frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
-    if first.all():
-        return block
-    return block.filter(pa.array(first.to_numpy()))
+    return np.array(frame.select(pl.struct(pl.all()).is_first_distinct()).to_series())
 
 
 class _SeenRows:
