@@ -34,9 +34,10 @@ _MOST_NESTED = 200
 _MOST_NESTED_TYPES = 16
 _MOST_TOKENS = 10_000
 _STEPS_PER_TOKEN = 10
-_SPACE = r"(?:\s|;|--[^\n]*(?:\n|\Z)|#[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+_SPACE = r"(?>\s|;|--[^\n]*(?:\n|\Z)|#[^\n]*(?:\n|\Z)|/\*.*?\*/)*+"
+"""Possessive: a comment ends at its first end, whatever follows."""
 _FIRST_WORD = re.compile(rf"{_SPACE}(\(|\w+)", re.DOTALL)
-_EXPLAINED = re.compile(r"[^(]*?EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bFROM\b|\()", re.DOTALL | re.IGNORECASE)
+_EXPLAINED = re.compile(rf"{_SPACE}EXPLAIN\b[\w\s=,]*?(?=\bSELECT\b|\bWITH\b|\bFROM\b|\()", re.DOTALL | re.IGNORECASE)
 _FORMAT = re.compile(r"\sFORMAT\s+(\w+)[\s;]*\Z", re.IGNORECASE)
 _QUERIES = ("SELECT", "WITH", "FROM", "(", "EXPLAIN")
 _OWN_GRAMMAR = ("", "SET", "USE")

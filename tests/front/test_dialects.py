@@ -152,7 +152,8 @@ def _one(query: str) -> str:
             "SELECT toYear(d), min(a) FROM dialects GROUP BY 1 ORDER BY 1",
         ),
         ("spark", "WITH q AS (SELECT a FROM dialects) SELECT sum(a) FROM q FORMAT TSV", "SELECT 6"),
-        ("spark", "EXPLAIN SELECT `a` FROM dialects", "EXPLAIN SELECT a FROM dialects"),
+        ("spark", "/* 1 */ EXPLAIN SELECT `a` FROM dialects", "EXPLAIN SELECT a FROM dialects"),
+        ("spark", "/* 1 */ SELECT explain FROM (SELECT a explain FROM dialects) q -- 2", "SELECT a FROM dialects"),
     ],
 )
 def test_clauses(table: HttpClient, dialect: str, query: str, own: str) -> None:
@@ -241,7 +242,8 @@ HOSTILE = {
     "joins": "SELECT 1 FROM a" + " JOIN a" * 1500 + " ON 1" * 1500,
     "text": "SELECT '" + "x" * 300_000 + "'",
     "casts": "SELECT 1" + "::int" * 3000,
-    "unions": "SELECT 1" + " UNION ALL SELECT 1" * 2400,
+    "unions": "SELECT 1" + " UNION ALL SELECT 1" * 500,
+    "comments": "/**/" * 5000 + "!",
     "zero": "SELECT '\0', \0",
 }
 
