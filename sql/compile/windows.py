@@ -41,10 +41,15 @@ def compile_window(compiler: Compiling, node: Function) -> Typed:
     if name in _SHARES:
         return Typed(f"{_SHARES[name]}(){over}", FLOAT64)
     if name == "ntile":
+        if len(args) != 1:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"ntile takes 1 argument, not {len(args)}")
         return Typed(cast(f"ntile({args[0].sql}){over}", UINT64), UINT64)
     if name in _SHIFTS:
         return _shift(compiler, node, args, spec, over)
     if name in _PICKS:
+        wanted = 2 if name == "nth_value" else 1
+        if len(args) != wanted:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} takes {wanted} arguments, not {len(args)}")
         # ClickHouse's are any and anyLast, which pass over NULL; nth_value counts it.
         beside = f", {args[1].sql}" if name == "nth_value" else " IGNORE NULLS" if args[0].type.is_nullable else ""
         return _with_default(Typed(f"{name}({args[0].sql}{beside}){over}", strip_low(args[0])))

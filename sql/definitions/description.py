@@ -17,7 +17,17 @@ from parts.errors import UserError
 from parts.merge.modes import mode_of_engine
 from parts.safe_names import check_identifier
 from parts.schema import Column, Key, TableDescription, TableSchema
-from parts.types import ArrayType, DataType, FloatType, MapType, NothingType, TupleType, parse_type
+from parts.types import (
+    ArrayType,
+    DataType,
+    FloatType,
+    LowCardinalityType,
+    MapType,
+    NothingType,
+    NullableType,
+    TupleType,
+    parse_type,
+)
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.formats.cast_arrays import cast_array
@@ -69,8 +79,8 @@ def build_columns(clauses: Sequence[ColumnClause]) -> list[Column]:
     for clause in clauses:
         check_identifier("column", clause.name)
         type_ = inferred[clause.name]
-        if isinstance(type_, NothingType):
-            raise UserError("BAD_ARGUMENTS", f"Column {clause.name!r} would have type Nothing; name its type")
+        if _has_nothing(type_):
+            raise _unusable(clause.name, type_)
         if clause.codec:
             _check_codec(clause, type_)
         columns.append(
@@ -113,13 +123,35 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
 
 def _check_constant(name: str, default: CompiledExpression, type_: DataType | None) -> None:
     """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
-    if type_ is None or isinstance(type_, NothingType) or default.columns:
+    if type_ is None or default.columns:
         return
+    if _has_nothing(type_):
+        raise _unusable(name, type_)
     values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
     try:
         cast_array(values, default.type, type_, FormatOptions())
     except BadValueError as error:
         raise UserError(error.name, f"{error.detail} (in the default of column {name!r})") from None
+
+
+def _has_nothing(type_: DataType) -> bool:
+    match type_:
+        case NothingType():
+            return True
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return _has_nothing(inner)
+        case MapType(key, value):
+            return _has_nothing(key) or _has_nothing(value)
+        case TupleType(elements):
+            return any(_has_nothing(inner) for _, inner in elements)
+    return False
+
+
+def _unusable(name: str, type_: DataType) -> UserError:
+    return UserError(
+        "DATA_TYPE_CANNOT_BE_USED_IN_TABLES",
+        f"Data type {type_} of column {name!r} cannot be used in tables; name another",
+    )
 
 
 def _check_codec(clause: ColumnClause, type_: DataType) -> None:

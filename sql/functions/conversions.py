@@ -194,9 +194,16 @@ def to_unix_timestamp(call: Call) -> Typed:
     return Typed(cast_to(value, UINT32, zone), UINT32)
 
 
+def _decimal_type(call: Call, width: int) -> DecimalType:
+    scale = call.constant_int(1)
+    if not 0 <= scale <= width:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {scale} of {call.name} is out of bounds: it is 0 to {width}")
+    return DecimalType(width, scale)
+
+
 def _decimal(width: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        target = DecimalType(width, call.constant_int(1))
+        target = _decimal_type(call, width)
         value = call.args[0]
         if value.is_literal and call.node is not None:
             value = _written_decimal(call, value)
@@ -207,7 +214,7 @@ def _decimal(width: int) -> Callable[[Call], Typed]:
 
 def _decimal_or(width: int, kind: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        return _or(DecimalType(width, call.constant_int(1)), kind)(call)
+        return _or(_decimal_type(call, width), kind)(call)
 
     return build
 

@@ -57,6 +57,8 @@ def test_no_text_of_the_user_is_taken_for_a_mark_of_the_compilers(mark: str) -> 
         ("SELECT", 62, "position"), ("SELECT a FROM", 62, "Expected"), ("SELECT (1", 62, "position 10"),
         ("SELECT 1 1", 62, ""), ("SELECT 1e400", 62, "1e400"),
         ("SELECT -1::UInt8", 72, "-1"), ("SELECT 1.5::Int32", 6, "1.5"), ("SELECT toUInt8('')", 32, "UInt8"),
+        ("SELECT toDecimal32(1, 50)", 69, "50"), ("SELECT toDecimal64OrNull('1', 19)", 69, "19"),
+        ("SELECT nth_value(a) OVER () FROM t", 42, "nth_value"), ("SELECT ntile() OVER () FROM t", 42, "ntile"),
         ("SELECT accurateCast(300, 'UInt8')", 70, "UInt8"), ("SELECT CAST(5 AS Enum8('a' = 1))", 691, "5"),
         ("SELECT toHour(toDate('2020-01-01'))", 43, "time of day"), ("SELECT toDateTime('12345')", 41, "12345"),
         ("SELECT a FROM t WHERE", 62, ""), ("SELECT nope FROM t", 47, "nope"), ("SELECT nope(1)", 46, "nope"),

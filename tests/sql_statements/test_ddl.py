@@ -160,3 +160,10 @@ def test_inferred_types_are_written_out() -> None:
     typed = with_column_types(statement, build_description(statement).schema)
     assert [column.type for column in typed.columns] == ["Int32", "Int64"]
     assert build_description(typed) == build_description(statement)
+
+
+@pytest.mark.parametrize("column", ["Nothing", "Nullable(Nothing)", "Array(Nothing)", "Nullable(Nothing) ALIAS 'x'"])
+def test_a_column_of_nothing_is_refused(column: str) -> None:
+    with pytest.raises(UserError) as caught:
+        describe(f"CREATE TABLE t (a Int64, d {column}) ENGINE = MergeTree ORDER BY a")
+    assert caught.value.code == 370
