@@ -17,14 +17,14 @@ from sql.grammar.tokens import TokenStream, skip_space, unquote_string
 T = TableRef(None, "t")
 
 STATEMENTS: list[tuple[str, s.Statement]] = [
-    ("SELECT 1", s.Select("SELECT 1")),
-    ("select a from t settings max_threads = 4, x='y'", s.Select("select a from t", {"max_threads": 4, "x": "y"})),
+    ("SELECT 1", s.SelectQuery("SELECT 1")),
+    ("select a from t settings max_threads = 4, x='y'", s.SelectQuery("select a from t", {"max_threads": 4, "x": "y"})),
     ("WITH x AS (SELECT 1 SETTINGS a = 1) SELECT * FROM x",
-     s.Select("WITH x AS (SELECT 1 SETTINGS a = 1) SELECT * FROM x")),
-    ("(SELECT 1) UNION ALL (SELECT 2)", s.Select("(SELECT 1) UNION ALL (SELECT 2)")),
-    ("SELECT format, settings FROM t", s.Select("SELECT format, settings FROM t")),
-    ("SELECT format('{}', 1)", s.Select("SELECT format('{}', 1)")),
-    ("/* c */ SELECT 1 -- end\n", s.Select("SELECT 1")),
+     s.SelectQuery("WITH x AS (SELECT 1 SETTINGS a = 1) SELECT * FROM x")),
+    ("(SELECT 1) UNION ALL (SELECT 2)", s.SelectQuery("(SELECT 1) UNION ALL (SELECT 2)")),
+    ("SELECT format, settings FROM t", s.SelectQuery("SELECT format, settings FROM t")),
+    ("SELECT format('{}', 1)", s.SelectQuery("SELECT format('{}', 1)")),
+    ("/* c */ SELECT 1 -- end\n", s.SelectQuery("SELECT 1")),
     ("EXPLAIN SELECT 1", s.Explain("PLAN", {}, "SELECT 1")),
     ("EXPLAIN indexes = 1, actions=0 SELECT 1", s.Explain("PLAN", {"indexes": 1, "actions": 0}, "SELECT 1")),
     ("EXPLAIN QUERY TREE run_passes = 0 SELECT 1", s.Explain("QUERY TREE", {"run_passes": 0}, "SELECT 1")),
@@ -162,7 +162,7 @@ def test_several_statements() -> None:
     parsed = parse_statements(
         "USE a; ; INSERT INTO t VALUES (1, 'a;b');SELECT ';' ;\nINSERT INTO t FORMAT CSV\n1;\n2;\n"
     )
-    assert [type(item.statement).__name__ for item in parsed] == ["Use", "Insert", "Select", "Insert"]
+    assert [type(item.statement).__name__ for item in parsed] == ["Use", "Insert", "SelectQuery", "Insert"]
     last = parsed[-1].statement
     assert isinstance(last, s.Insert)
     assert last.inline_data == b"1;\n2;\n"

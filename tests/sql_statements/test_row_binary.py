@@ -13,7 +13,8 @@ import pytest
 from parts.errors import UserError
 from parts.schema import Column
 from parts.types import parse_type
-from sql.formats.registry import read_blocks, row_binary_read, write_blocks
+from sql.formats import row_binary_read
+from sql.formats.registry import read_blocks, write_blocks
 from tests.sql_statements.oracle import Oracle, columns_of, read
 from tests.sql_statements.test_formats_oracle import QUERY, ROWS, TYPES
 
