@@ -45,6 +45,7 @@ from sql.grammar.escapes import shorten
 _NUMERIC = (IntegerType, FloatType, DecimalType, BoolType)
 _DATES = (DateType, Date32Type)
 _TIMES = (DateTimeType, DateTime64Type)
+_INT32 = (-(1 << 31), (1 << 31) - 1)
 
 
 def cast_array(
@@ -207,7 +208,10 @@ def _to_date(array: pa.Array, source: DataType, target: DataType, options: Forma
         days = pc.cast(array, pa.int64())
         # A number beyond the last day is seconds since the epoch, as in ClickHouse.
         seconds = pc.cast(pc.floor(pc.divide(days, 86400)), pa.int64())
-        return from_wire(pc.cast(pc.if_else(pc.greater(days, 65535), seconds, days), pa.int32()), target, options)
+        days = pc.if_else(pc.greater(days, 65535), seconds, days)
+        least, most = (pa.scalar(bound, pa.int64()) for bound in _INT32)
+        days = pc.min_element_wise(pc.max_element_wise(days, least, skip_nulls=False), most, skip_nulls=False)
+        return from_wire(pc.cast(days, pa.int32()), target, options)
     raise _mismatch(source, target)
 
 

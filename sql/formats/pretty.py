@@ -11,6 +11,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +36,7 @@ _NUMBERS = (IntegerType, FloatType, DecimalType)
 _VERTICAL_MIN_COLUMNS, _VERTICAL_MIN_WIDTH, _VERTICAL_MAX_ROWS = 5, 250, 10
 
 
-@dataclass(slots=True)
+@dataclass
 class _Grid:
     """The shown rows as texts. ``gap`` is the index of the first row behind the left-out ones, or -1."""
 
@@ -48,8 +49,9 @@ class _Grid:
     def number(self, index: int) -> int:
         return index + 1 if self.gap < 0 or index < self.gap else self.total - len(self.rows) + index + 1
 
-    @property
+    @cached_property
     def right(self) -> list[bool]:
+        """By column: whether its values stand at the right."""
         return [isinstance(strip_nullable(type_), _NUMBERS) for type_ in self.types]
 
 

@@ -75,8 +75,8 @@ class Server:
         catalog = self.engine.catalog
         found = {}
         for database in catalog.databases():
-            for name in self.engine.table_names(database):
-                table = catalog.table(database, name)
+            for table in catalog.tables(database):
+                name = table.definition.name
                 rows = sum(part.rows for part in table.store.active())
                 found[name if database == "default" else f"{database}.{name}"] = (id(table), rows)
         return found
