@@ -288,7 +288,7 @@ def _check_text(text: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            shown = text.encode("utf-8", "replace").decode()
             raise UserError("INCORRECT_DATA", f"Invalid UTF-8 in the statement: {shown[:100]}") from None
 
 

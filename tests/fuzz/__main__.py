@@ -26,7 +26,7 @@ def main() -> int:
         for seed in range(options.seed, end, _AT_ONCE):
             for finding in findings(kind, seed, min(_AT_ONCE, end - seed)):
                 found += 1
-                print(f"{kind}: {finding}\n", flush=True)
+                print(f"{kind}: {finding}\n".encode(errors="backslashreplace").decode(), flush=True)
             done = min(seed + _AT_ONCE, end) - options.seed
             seconds = time.monotonic() - started
             print(f"{kind}: {done} cases from seed {options.seed} in {seconds:.0f} s, {found} findings", flush=True)

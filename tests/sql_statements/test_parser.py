@@ -11,6 +11,7 @@ from parts.query_status import QueryStatus
 from sql.grammar import statements as s
 from sql.grammar.limits import Guard
 from sql.grammar.parser import parse_statement, parse_statements
+from sql.grammar.queries import parse_query
 from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
 from sql.grammar.tokens import TokenStream, skip_space, unquote_string
 
@@ -284,3 +285,10 @@ def test_names_and_literals_are_text(text: bytes) -> None:
 def test_comments_need_not_be_text() -> None:
     parsed = parse_statement(b"DROP TABLE t -- \xff".decode("utf-8", "surrogateescape"))
     assert parsed == parse_statement("DROP TABLE t")
+
+
+@pytest.mark.parametrize("text", ["SELECT '2024\udbc4'", "SELECT `\udcff`", "SELECT '\ud800\udcff'"])
+def test_a_text_that_is_not_unicode_is_refused(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_query(text)
+    assert caught.value.code == 117
