@@ -27,23 +27,25 @@ def command(seed: int, seeds: int, replicas: int, rounds: int, steps: int, trace
     so does the order of all background work: the same seed gives the same trace, byte for byte. After each healing no
     acknowledged row may be missing or doubled, and all replicas must hold the same parts.
     """
+    if not __debug__:
+        raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging
 
     from engine.simulator.run import Scale, simulate
 
     logging.disable(logging.ERROR)  # faults are asked for here
     failed = 0
-    for number in range(seed, seed + seeds):
-        began = time.monotonic()
-        with open(trace or os.devnull, "w") as file:
+    with open(trace or os.devnull, "w") as file:
+        for number in range(seed, seed + seeds):
+            began = time.monotonic()
             outcome = simulate(number, Scale(replicas, rounds, steps), file)
-        failed += bool(outcome.failure)
-        click.echo(
-            f"seed {number}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "
-            f"{outcome.lines} lines of trace {outcome.digest}, {time.monotonic() - began:.1f} s"
-        )
-        if outcome.failure:
-            click.echo("\n".join(outcome.last))
-            click.echo(outcome.failure)
+            failed += bool(outcome.failure)
+            click.echo(
+                f"seed {number}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "
+                f"{outcome.lines} lines of trace {outcome.digest}, {time.monotonic() - began:.1f} s"
+            )
+            if outcome.failure:
+                click.echo("\n".join(outcome.last))
+                click.echo(outcome.failure)
     if failed:
         raise click.ClickException(f"{failed} of {seeds} seeds broke a promise")

@@ -55,3 +55,10 @@ def test_a_rename_that_is_not_made_durable_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(store, "sync_directory", lambda path: None)
     failures = [simulate(seed).failure for seed in range(8)]
     assert any(failures)
+
+
+def test_without_its_checks_it_refuses_to_run() -> None:
+    command = [sys.executable, "-O", "-m", "engine.cli", "simulate", "--seed", "7"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "leave out the checks" in result.stderr
