@@ -18,7 +18,6 @@ The replica must be active before, so that the log it will pull is not trimmed u
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,7 +62,7 @@ def clone_replica(
     replica: ReplicaPaths,
     local_parts: Mapping[PartName, str],
     *,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float],
 ) -> CloneResult:
     """Fills this replica's queue. ``local_parts``: the active parts on disk and their content hashes ("" if unknown).
 

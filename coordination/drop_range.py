@@ -17,7 +17,6 @@ n's own lock keeps merges from reaching over n until the drop is in the log.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -55,7 +54,7 @@ def drop_partition(
     partition_id: str,
     *,
     detach: bool = False,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float],
 ) -> int | None:
     """Logs the drop of every block of the partition so far. Returns the log index, ``None`` if it never had one."""
     if keeper.exists(table.partition(partition_id)) is None:
@@ -77,7 +76,7 @@ def drop_all_partitions(
     replica_name: str,
     *,
     detach: bool = False,
-    clock: Callable[[], float] = time.time,
+    clock: Callable[[], float],
 ) -> list[int]:
     """TRUNCATE TABLE: tokens that were claimed before it are free. Returns the log indices."""
     claims = read_claims(keeper, table)

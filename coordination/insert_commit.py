@@ -19,7 +19,6 @@ Invariants:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -140,8 +139,8 @@ def commit_insert(
     request: InsertRequest,
     *,
     resolve_seconds: float = 10.0,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
 ) -> InsertResult:
     """Commits the block. An exception means that it was not committed and never will be.
 
@@ -189,8 +188,8 @@ def resolve_insert(
     request: InsertRequest,
     *,
     resolve_seconds: float = 10.0,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
 ) -> InsertResult:
     """What became of a commit whose answer was lost: COMMITTED, RETRY (fenced), or UNKNOWN while ZooKeeper is away.
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -62,7 +61,7 @@ FaultSource = Callable[[int, str, str], Fault | None]
 class MemoryEnsemble:
     """The server side. ``clock`` returns seconds and stamps the nodes."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.faults: FaultSource | None = None
         self.requests = 0

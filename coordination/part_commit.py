@@ -15,7 +15,6 @@ for the entry, and must find the part.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -76,8 +75,8 @@ def commit_produced_part(
     *,
     agreement: Agreement | None = None,
     resolve_seconds: float = 10.0,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
 ) -> ProducedStatus:
     """Commits ``part`` for the queue entry ``name``.
 

@@ -17,7 +17,6 @@ the entry has left ZooKeeper), ``fail`` or ``postpone``. All methods may be call
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,7 +41,7 @@ class ReplicationQueue:
     """Entries are kept in the order of their queue nodes, which is the order of the log."""
 
     def __init__(
-        self, replica_name: str, clock: Callable[[], float] = time.time, *, recheck_seconds: float = _RECHECK_SECONDS
+        self, replica_name: str, clock: Callable[[], float], *, recheck_seconds: float = _RECHECK_SECONDS
     ) -> None:
         """``recheck_seconds``: when a waiting entry is looked at though nothing was heard of what it waits for."""
         self.replica_name = replica_name

@@ -8,7 +8,6 @@ A time-out deletes nothing: the part may still reach its quorum.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from enum import Enum
 
@@ -44,8 +43,8 @@ def wait_for_quorum(
     *,
     is_parallel: bool,
     timeout_seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+    clock: Callable[[], float],
+    wait: Callable[[threading.Event, float], object],
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
     """Returns when the part has its quorum. Raises ``UnknownOutcomeError`` 319 otherwise; deletes nothing.

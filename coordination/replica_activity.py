@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -93,7 +92,8 @@ def activate(
     *,
     wait_seconds: float = 60.0,
     is_stopping: Callable[[], bool] = lambda: False,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float],
+    wait: Callable[[threading.Event, float], object],
     takes_over: bool = False,
 ) -> Activation:
     """Makes the replica active. Repeating it in one session is fine.
@@ -131,7 +131,7 @@ def activate(
         if takes_over and clock() < deadline:
             _remove_former(keeper, replica, identity)
             continue
-        if not _wait_gone(keeper, replica.is_active, deadline - clock(), is_stopping):
+        if not _wait_gone(keeper, replica.is_active, deadline, clock, wait, is_stopping):
             raise UnavailableError(
                 "REPLICA_ALREADY_EXISTS",
                 f"The former session of this replica still holds {replica.is_active}; it ends by its time-out, retry",
@@ -176,16 +176,22 @@ def _describe(host: bytes) -> str:
         return "unknown address"
 
 
-def _wait_gone(keeper: Keeper, path: str, seconds: float, is_stopping: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
+def _wait_gone(
+    keeper: Keeper,
+    path: str,
+    deadline: float,
+    clock: Callable[[], float],
+    wait: Callable[[threading.Event, float], object],
+    is_stopping: Callable[[], bool],
+) -> bool:
     while not is_stopping():
         changed = threading.Event()
         if keeper.exists(path, lambda _, event=changed: event.set()) is None:  # type: ignore[misc]
             return True
-        left = deadline - time.monotonic()
+        left = deadline - clock()
         if left <= 0:
             return False
-        changed.wait(min(left, 0.5))
+        wait(changed, min(left, 0.5))
     return False
 
 

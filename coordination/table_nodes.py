@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -32,6 +33,9 @@ from coordination.keeper import (
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.sweep import Swept, sweep
 from parts.errors import ConflictError, UnavailableError, UserError
+
+Wait = Callable[[threading.Event, float], object]
+"""As ``threading.Event.wait``."""
 
 _ATTEMPTS = 20
 _SWEEP_SECONDS = 1.0
@@ -55,7 +59,12 @@ class SharedDefinition:
 
 
 def create_table_or_replica(
-    keeper: Keeper, table: TablePaths, replica_name: str, definition: SharedDefinition
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    definition: SharedDefinition,
+    *,
+    wait: Wait,
 ) -> CreateOutcome:
     """Makes the table if need be and registers the replica.
 
@@ -66,12 +75,12 @@ def create_table_or_replica(
         try:
             existing = _read_definition(keeper, table)
             if existing is None:
-                _sweep_dropped_table(keeper, table)
+                _sweep_dropped_table(keeper, table, wait)
                 keeper.create_parents(table.parents)
                 keeper.multi(_table_ops(table, definition) + _replica_ops(replica, definition, is_first=True))
                 return CreateOutcome.FIRST_REPLICA
             compare_definitions(existing, definition, table.root)
-            outcome = _register(keeper, replica, definition)
+            outcome = _register(keeper, replica, definition, wait)
             if outcome is not None:
                 return outcome
         except MultiFailed as error:
@@ -101,7 +110,7 @@ def _read_definition(keeper: Keeper, table: TablePaths) -> SharedDefinition | No
     return SharedDefinition(metadata[0].decode(), columns[0].decode())
 
 
-def _sweep_dropped_table(keeper: Keeper, table: TablePaths) -> None:
+def _sweep_dropped_table(keeper: Keeper, table: TablePaths, wait: Wait) -> None:
     """Finishes a drop that was cut short: such a root has no ``replicas``."""
     root, replicas = keeper.exists_many([table.root, table.replicas])
     if root is not None and replicas is None:
@@ -109,15 +118,15 @@ def _sweep_dropped_table(keeper: Keeper, table: TablePaths) -> None:
             known = {"metadata", "columns", "blocks", "block_numbers", "quorum", "mutations", "temp", "dropped"}
             if not known & set(keeper.children(table.root)):
                 raise UserError("TABLE_ALREADY_EXISTS", f"{table.root} exists in ZooKeeper and is not a table of Pando")
-        _wait_for_sweeper(keeper, sweep(keeper, table.root, table.replicas, table.dropped), table.dropped)
+        _wait_for_sweeper(keeper, sweep(keeper, table.root, table.replicas, table.dropped), table.dropped, wait)
 
 
-def _wait_for_sweeper(keeper: Keeper, outcome: Swept, lock: str) -> None:
+def _wait_for_sweeper(keeper: Keeper, outcome: Swept, lock: str, wait: Wait) -> None:
     """Another server still removes what it dropped; if it dies, its lock goes with its session."""
     if outcome is Swept.BUSY:
         changed = threading.Event()
         if keeper.exists(lock, lambda _: changed.set()) is not None:
-            changed.wait(_SWEEP_SECONDS)
+            wait(changed, _SWEEP_SECONDS)
 
 
 def _table_ops(table: TablePaths, definition: SharedDefinition) -> list[Op]:
@@ -159,7 +168,7 @@ def _replica_ops(replica: ReplicaPaths, definition: SharedDefinition, *, is_firs
     return [Create(path, data) for path, data in nodes]
 
 
-def _register(keeper: Keeper, replica: ReplicaPaths, definition: SharedDefinition) -> CreateOutcome | None:
+def _register(keeper: Keeper, replica: ReplicaPaths, definition: SharedDefinition, wait: Wait) -> CreateOutcome | None:
     """``None``: the replica's nodes were left half-dropped and are swept now; try again."""
     root, host, active = keeper.exists_many([replica.root, replica.host, replica.is_active])
     if active is not None:
@@ -171,7 +180,7 @@ def _register(keeper: Keeper, replica: ReplicaPaths, definition: SharedDefinitio
         keeper.multi([SetData(replica.table.replicas, b""), *_replica_ops(replica, definition, is_first=False)])
         return CreateOutcome.NEW_REPLICA
     if host is None:
-        _wait_for_sweeper(keeper, sweep(keeper, replica.root, replica.host, replica.dropped), replica.dropped)
+        _wait_for_sweeper(keeper, sweep(keeper, replica.root, replica.host, replica.dropped), replica.dropped, wait)
         return None
     return CreateOutcome.ADOPTED
 

@@ -70,7 +70,9 @@ class Engine:
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
         self.catalog = Catalog(self.path, self._make_table, settings)
         self._processes = ProcessList(
-            MemoryTracker("total", config.memory_limit_bytes), on_add=lambda: self._watchdog.wake()
+            self.services.monotonic,
+            MemoryTracker("total", config.memory_limit_bytes),
+            on_add=lambda: self._watchdog.wake(),
         )
         self._watchdog = Watchdog(self._processes)
         self._on_stop = ExitStack()
@@ -84,12 +86,12 @@ class Engine:
         try:
             make_directories(self.path)
             self._on_stop.callback(self.world.lock(self.path))
-            self.uuid = server_uuid(self.path, self.services.random)
+            self.uuid = server_uuid(self.path, self.services.new_uuid)
             database.spill_to(database.Spill(spill_directory(self.config), self.config.max_temporary_data_on_disk_size))
             if self.world.has_watchdog:
                 self._watchdog.start()
                 self._on_stop.callback(self._watchdog.stop)
-            self.replication = self.world.connect(self.config, self.path)
+            self.replication = self.world.connect(self.config, self.path, self.services.failpoint)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
             self.catalog.load()
@@ -141,7 +143,7 @@ class Engine:
 
     def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
         status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
-        process, end = self._begin(session.new_query_id(), text, session, QueryStatistics(), status)
+        process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
         try:
             on_start(process)
             return parse_statements(text, status)
@@ -149,6 +151,9 @@ class Engine:
             raise process.translate(error) from error
         finally:
             end()
+
+    def _query_id(self, session: Session) -> str:
+        return session.query_id or str(self.services.new_uuid())
 
     def _begin(
         self, query_id: str, text: str, session: Session, statistics: QueryStatistics, status: QueryStatus
@@ -175,7 +180,7 @@ class Engine:
         defaults = {"max_memory_usage": self.config.default_max_memory_usage, **foreign_defaults(dialect)}
         settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
         status = self._processes.new_status(session.user, settings)
-        context = Context(self, session, settings, session.new_query_id(), body, parameters or {}, status=status)
+        context = Context(self, session, settings, self._query_id(session), body, parameters or {}, status=status)
         context.statistics.memory = status.memory
         process, end = self._begin(context.query_id, text, session, context.statistics, status)
         try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -24,7 +23,12 @@ def output_settings(config: Config, session: Session, parsed: ParsedStatement, e
 
 
 def encode(
-    result: QueryResult, format: str, settings: Settings, *, client_protocol_version: int = 0
+    result: QueryResult,
+    format: str,
+    settings: Settings,
+    monotonic: Callable[[], float],
+    *,
+    client_protocol_version: int = 0,
 ) -> Iterator[bytes]:
     """The rows in the format, as they arrive. Raises 73 (UNKNOWN_FORMAT).
 
@@ -33,7 +37,7 @@ def encode(
     counts = Statistics()
     limit = min(settings.max_block_size, _MOST_ROWS)
     is_limited = limit != DEFAULT_SETTINGS.max_block_size
-    started = time.perf_counter()
+    started = monotonic()
 
     def counted() -> Iterator[pa.RecordBatch]:
         rows = 0
@@ -44,7 +48,7 @@ def encode(
                 yield from (batch.slice(start, limit) for start in range(0, batch.num_rows, limit))
             else:
                 yield batch
-        counts.elapsed_seconds = time.perf_counter() - started
+        counts.elapsed_seconds = monotonic() - started
         counts.rows_read = result.statistics.read_rows
         counts.bytes_read = result.statistics.read_bytes
 

@@ -6,7 +6,6 @@ Memory is counted on three levels: a query's tracker under its user's, and that 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -22,7 +21,8 @@ class Process:
     query: str
     user: str
     statistics: QueryStatistics
-    started: float = field(default_factory=time.time)
+    started: float
+    """Seconds since 1970."""
     refresh: Callable[[], None] = lambda: None
     """Brings ``statistics`` up to date."""
     status: QueryStatus = field(default_factory=QueryStatus)
@@ -44,9 +44,15 @@ class Process:
 
 
 class ProcessList:
-    """Thread-safe registry of processes. ``memory`` is the server's."""
+    """Thread-safe registry of processes. ``monotonic`` measures their time; ``memory`` is the server's."""
 
-    def __init__(self, memory: MemoryTracker | None = None, on_add: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        memory: MemoryTracker | None = None,
+        on_add: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._monotonic = monotonic
         self.memory = memory if memory is not None else MemoryTracker("total")
         self._on_add = on_add
         self._lock = threading.Lock()
@@ -63,7 +69,7 @@ class ProcessList:
             tracker = self._users.setdefault(user, MemoryTracker("for user", parent=self.memory))
         tracker.limit_bytes = settings.max_memory_usage_for_user
         memory = MemoryTracker("for query", settings.max_memory_usage, parent=tracker)
-        return QueryStatus(memory, settings.max_execution_time)
+        return QueryStatus(memory, settings.max_execution_time, self._monotonic)
 
     def of_users(self) -> list[tuple[MemoryTracker, list[Process]]]:
         """Every user's tracker with the processes it counts."""

@@ -72,7 +72,7 @@ class Replication:
             self._stops.append(keeper.close)
 
     @classmethod
-    def from_config(cls, config: Config, path: Path) -> Replication:
+    def from_config(cls, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         """Connects and listens. ZooKeeper that is away does not stop the start."""
         credentials = None
         if config.interserver_http_credentials is not None:
@@ -84,7 +84,7 @@ class Replication:
             if not keeper.wait_connected(_CONNECT_SECONDS):
                 logger.warning("ZooKeeper %s does not answer; replicated tables start read-only", zookeeper.hosts)
         address = ReplicaAddress(config.interserver_host, 0, config.http_port or 0)
-        replication = cls(keeper, InterserverClient(credentials), address, dict(config.macros))
+        replication = cls(keeper, InterserverClient(credentials, failpoint), address, dict(config.macros))
         replication.default_path = config.default_replica_path
         replication.default_name = config.default_replica_name
         replication.force_restore_all = flags.take_file(path / "flags" / "force_restore_data")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 from engine.table_files import write_durably
 
 
-def server_uuid(path: Path, random: Random) -> str:
+def server_uuid(path: Path, new_uuid: Callable[[], uuid.UUID]) -> str:
     file = path / "uuid"
     try:
         return str(uuid.UUID(file.read_text().strip()))
     except (FileNotFoundError, ValueError):
-        made = str(uuid.UUID(int=random.getrandbits(128), version=4))
+        made = str(new_uuid())
         write_durably(file, made + "\n")
         return made

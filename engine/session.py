@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ class Session:
     settings: dict[str, SettingValue] = field(default_factory=dict)
     user: str = "default"
     query_id: str = ""
+    """Of the next statement; ``""`` for one of the server's making."""
     external_tables: Mapping[str, ArrowRelation] = field(default_factory=dict)
     """Tables that the statement's request brings along."""
     profile: str = "default"
@@ -38,10 +38,6 @@ class Session:
                 self.settings.pop(name, None)
             else:
                 self.settings[name] = value
-
-    def new_query_id(self) -> str:
-        """Gives the next statement an id unless the caller named one."""
-        return self.query_id or str(uuid.uuid4())
 
 
 @dataclass

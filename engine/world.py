@@ -1,5 +1,7 @@
 """What a server takes from outside itself: its services (time, chance, threads, failpoints), ZooKeeper with the
-exchange of parts, and the lock on its directory. fsync has a seam of its own, in :mod:`parts.disk`.
+exchange of parts, and the lock on its directory. fsync and the threads that work for parts are the process's and have
+seams of their own, in :mod:`parts.disk` and :mod:`parts.pool`. ``make lint`` refuses the system's own in any module
+that is not named for it in ``pyproject.toml``.
 
 The real world is ``World()``. The simulator (``engine.simulator``) makes one in which several servers live in one
 thread, with a clock moved by hand and everything random drawn from one seed.
@@ -9,16 +11,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from random import SystemRandom
 
 from engine.background import BackgroundPool
 from engine.config import Config
+from engine.failpoints import failpoint
 from engine.replication import Replication
 from engine.tables.services import TableServices
+from parts import pool
 from parts.errors import UserError
 
 _HOUSEKEEPING_THREADS = 4
@@ -28,9 +33,14 @@ def real_services(config: Config) -> TableServices:
     """The system's clock, and threads."""
     return TableServices(
         clock=time.time,
+        monotonic=time.monotonic,
+        wait=threading.Event.wait,
+        wait_for=threading.Condition.wait_for,
+        random=SystemRandom(),
+        failpoint=failpoint,
         housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
         workers=BackgroundPool("worker", config.background_pool_size),
-        writers=ThreadPoolExecutor(os.cpu_count() or 2, thread_name_prefix="writer"),
+        writers=pool.threads(os.cpu_count() or 2, "writer"),
     )
 
 
@@ -55,7 +65,7 @@ class World:
     """``has_watchdog``: a thread looks after time and memory of the running statements."""
 
     make_services: Callable[[Config], TableServices] = real_services
-    connect: Callable[[Config, Path], Replication] = Replication.from_config
-    """ZooKeeper, this server's address, and the exchange of parts."""
+    connect: Callable[[Config, Path, Callable[[str], None]], Replication] = Replication.from_config
+    """ZooKeeper, this server's address, and the exchange of parts, which passes the failpoints given last."""
     lock: Callable[[Path], Callable[[], None]] = lock_directory
     has_watchdog: bool = True

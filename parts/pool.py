@@ -1,5 +1,8 @@
 """The threads that parse, compress, hash, decompress and write: one pool for the process.
 
+Jobs that wait for jobs of the pool get threads of their own (:func:`threads`). A simulation has neither
+(:func:`working_inline`).
+
 Invariant: a job of this pool never waits for another job of it, so the pool cannot starve itself. Everything heavy in a
 job (parsers, codecs, hashes, NumPy, file writes) releases the GIL.
 """
@@ -7,15 +10,49 @@ job (parsers, codecs, hashes, NumPy, file writes) releases the GIL.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
 THREADS = max(2, os.cpu_count() or 1)
-_pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="parts")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+class Inline(Executor):
+    """Runs every job at once, in the thread that brings it."""
+
+    def submit(
+        self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Result]:
+        done: Future[Result] = Future()
+        try:
+            done.set_result(function(*args, **kwargs))
+        except BaseException as error:  # as a thread does: it is raised where the result is asked for
+            done.set_exception(error)
+        return done
+
+
+_pool: Executor = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="parts")
+
+
+def threads(count: int, name: str) -> Executor:
+    """So many threads of one's own. To be shut down."""
+    return Inline() if isinstance(_pool, Inline) else ThreadPoolExecutor(count, thread_name_prefix=name)
+
+
+@contextmanager
+def working_inline() -> Iterator[None]:
+    """No thread works for parts meanwhile."""
+    global _pool
+    former, _pool = _pool, Inline()
+    try:
+        yield
+    finally:
+        _pool = former
 
 
 def submit(function: Callable[[], Result]) -> Future[Result]:

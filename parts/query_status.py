@@ -16,7 +16,6 @@ Source: ClickHouse's ``QueryStatus`` and ``MemoryTracker``.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -104,14 +103,18 @@ class MemoryTracker:
         )
 
 
+def _no_clock() -> float:
+    raise AssertionError("a limit of time needs a clock")
+
+
 class QueryStatus:
-    """One running statement. ``deadline`` is in seconds of ``clock``; ``None`` is none."""
+    """One running statement. A limit of time, 0 for none, needs a ``clock`` of seconds."""
 
     def __init__(
         self,
         memory: MemoryTracker | None = None,
         max_execution_seconds: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = _no_clock,
     ) -> None:
         self.memory = memory if memory is not None else MemoryTracker("for query")
         self.max_execution_seconds = max_execution_seconds

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -49,10 +48,18 @@ _DELETING = "delete_tmp_"
 class PartStore(StoredParts):
     """The parts of one table in directory ``path``."""
 
-    def __init__(self, path: Path, description: TableDescription, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        description: TableDescription,
+        clock: Callable[[], float],
+        new_uuid: Callable[[], uuid.UUID],
+    ) -> None:
+        """``clock`` tells seconds since 1970; ``new_uuid`` makes the names of temporary directories."""
         super().__init__(clock)
         self.path = Path(path)
         self.description = description
+        self._new_uuid = new_uuid
         self._temporary: set[str] = set()
         self._reserved: set[PartName] = set()
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
@@ -103,7 +110,7 @@ class PartStore(StoredParts):
     def create_temporary(self, prefix: str) -> Path:
         """A new directory ``<prefix><random>``; the prefix starts with ``tmp_``."""
         assert prefix.startswith("tmp_"), prefix
-        directory = self.path / f"{prefix}{'' if prefix.endswith('_') else '_'}{uuid.uuid4().hex}"
+        directory = self.path / f"{prefix}{'' if prefix.endswith('_') else '_'}{self._new_uuid().hex}"
         with self.lock:
             self._temporary.add(directory.name)
         directory.mkdir()
@@ -162,7 +169,7 @@ class PartStore(StoredParts):
         """Makes a pre-active part that was certainly not committed temporary again; returns its directory."""
         with self.lock:
             self._entry(part.name, PartState.PRE_ACTIVE)
-            directory = self.path / f"tmp_insert_{uuid.uuid4().hex}"
+            directory = self.path / f"tmp_insert_{self._new_uuid().hex}"
             self._temporary.add(directory.name)
             part.move(directory)
             del self._entries[part.name]
@@ -302,6 +309,6 @@ class PartStore(StoredParts):
         """Takes the part out of the set under a name that a restart drops; the caller removes the directory."""
         entry = self._entries.pop(name)
         entry.state = PartState.DELETING
-        doomed = self.path / f"{_DELETING}{name}_{uuid.uuid4().hex[:8]}"
+        doomed = self.path / f"{_DELETING}{name}_{self._new_uuid().hex[:8]}"
         os.rename(entry.part.path, doomed)
         return doomed

@@ -180,7 +180,7 @@ class LocalBackend:
                 return
             settings = output_settings(self._engine.config, self.session, parsed, query.settings)
             name = result.format or query.format
-            chunks = encode(result, name, settings)
+            chunks = encode(result, name, settings, self._engine.services.monotonic)
             yield _LocalAnswer(iter(chunks), name, result.statistics)
         finally:
             result.close()

@@ -14,8 +14,6 @@ from __future__ import annotations
 import io
 import json
 import threading
-import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -68,7 +66,7 @@ class Exchange:
         self._request = request
         self._user = user
         self._body = body
-        self._started = time.perf_counter_ns()
+        self._started = engine.services.monotonic()
         self._process: Process | None = None
         self._result: QueryResult | None = None
         self._kept: Session | None = None
@@ -76,7 +74,7 @@ class Exchange:
         self._source: Iterator[bytes] = self._chunks
         self._is_cancelled = False
         self._lock = threading.Lock()
-        self.query_id = request.query_id or str(uuid.uuid4())
+        self.query_id = request.query_id or str(engine.services.new_uuid())
         self.format = ""
         self.content_type = "text/plain; charset=UTF-8"
         self.content_encoding = ""
@@ -168,7 +166,7 @@ class Exchange:
         source = self._result or self._process
         statistics = source.statistics if source is not None else None
         counts = {name: getattr(statistics, name, 0) for name in names}
-        counts["elapsed_ns"] = time.perf_counter_ns() - self._started
+        counts["elapsed_ns"] = int((self._engine.services.monotonic() - self._started) * 1e9)
         return counts
 
     @property
@@ -263,7 +261,13 @@ class Exchange:
         name = result.format or self._request.format or settings.default_format or "TabSeparated"
         self.format = find_format(name).name
         self.content_type = content_type(name)
-        chunks = encode(result, name, settings, client_protocol_version=self._request.client_protocol_version)
+        chunks = encode(
+            result,
+            name,
+            settings,
+            self._engine.services.monotonic,
+            client_protocol_version=self._request.client_protocol_version,
+        )
         accepted = self._request.accept_encoding if settings.enable_http_compression else ""
         compressor = choose_compressor(
             accepted, settings.http_zlib_compression_level, in_blocks=self._request.compresses_blocks

@@ -64,7 +64,7 @@ class Scans:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._users = Users(engine.config.users)
-        self._leases = LeaseBook()
+        self._leases = LeaseBook(engine.services.monotonic, engine.services.new_uuid)
         self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
         engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)

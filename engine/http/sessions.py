@@ -8,7 +8,6 @@ Invariants:
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,7 +25,7 @@ class _Held:
 class SessionStore:
     """Thread-safe. Keys are (user, session id): nobody enters another user's session."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], _Held] = {}

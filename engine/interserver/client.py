@@ -13,7 +13,6 @@ from urllib.parse import urlencode, urlsplit
 
 import xxhash
 
-from engine.failpoints import failpoint
 from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from parts.disk import sync
 from parts.errors import CancelledError, CorruptionError, UnavailableError, error_from_code
@@ -31,7 +30,10 @@ _MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 class InterserverClient:
     """Keeps a few connections to other replicas open; from any thread."""
 
-    def __init__(self, credentials: tuple[str, str] | None) -> None:
+    def __init__(
+        self, credentials: tuple[str, str] | None, failpoint: Callable[[str], None] = lambda name: None
+    ) -> None:
+        self._failpoint = failpoint
         self._headers = {"User-Agent": "pando"}
         if credentials is not None:
             self._headers["Authorization"] = basic_authorization(credentials)
@@ -58,6 +60,12 @@ class InterserverClient:
         Raises ``UnavailableError`` 210 (NETWORK_ERROR) when the other side does not answer or breaks off,
         ``CorruptionError`` when what came does not match its checksums, and the other side's error (232: no such part).
         """
+
+        def on_piece() -> None:
+            if is_cancelled():
+                raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
+            self._failpoint("fetch.piece")
+
         target = "/part?" + urlencode({"endpoint": endpoint, "part": str(part)})
         try:
             connection = self._take(base_url)
@@ -65,7 +73,7 @@ class InterserverClient:
                 with self._ask(connection, target) as answer:
                     if answer.status >= 400:
                         raise _error(answer)
-                    hashes = _receive(answer, directory, is_cancelled)
+                    hashes = _receive(answer, directory, on_piece)
             except BaseException:
                 connection.close()
                 raise
@@ -73,7 +81,7 @@ class InterserverClient:
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: {error!r}") from error
         self._keep(connection)
         _check(directory, part, hashes)
-        failpoint("fetch.after_temporary_part")
+        self._failpoint("fetch.after_temporary_part")
 
     def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
         """A kept connection that has died is made anew."""
@@ -124,7 +132,7 @@ def _error(answer: HTTPResponse) -> Exception:
     return error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
 
 
-def _receive(answer: HTTPResponse, directory: Path, is_cancelled: Callable[[], bool]) -> dict[str, tuple[int, str]]:
+def _receive(answer: HTTPResponse, directory: Path, on_piece: Callable[[], None]) -> dict[str, tuple[int, str]]:
     """Writes the files of an answer, fsynced; returns size and XXH3-128 of each."""
     line = answer.readline(_MAX_MANIFEST_BYTES)
     if not line.endswith(b"\n"):
@@ -139,7 +147,7 @@ def _receive(answer: HTTPResponse, directory: Path, is_cancelled: Callable[[], b
         for name, size in files:
             file = open(directory / name, "wb", buffering=0)  # noqa: SIM115 (closed by _sync)
             try:
-                received[name] = (size, _receive_file(answer, file, size, buffer, is_cancelled))
+                received[name] = (size, _receive_file(answer, file, size, buffer, on_piece))
             finally:
                 syncs.append(submit(partial(_sync, file)))  # while the next file is received
     finally:
@@ -150,7 +158,7 @@ def _receive(answer: HTTPResponse, directory: Path, is_cancelled: Callable[[], b
 
 
 def _receive_file(
-    answer: HTTPResponse, file: FileIO, size: int, buffer: memoryview, is_cancelled: Callable[[], bool]
+    answer: HTTPResponse, file: FileIO, size: int, buffer: memoryview, on_piece: Callable[[], None]
 ) -> str:
     digest = xxhash.xxh3_128()
     while size:
@@ -161,9 +169,7 @@ def _receive_file(
         digest.update(piece)
         while piece:
             piece = piece[file.write(piece) :]
-        if is_cancelled():
-            raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
-        failpoint("fetch.piece")
+        on_piece()
     return digest.hexdigest()
 
 

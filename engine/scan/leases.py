@@ -14,7 +14,6 @@ Thread-safe. The caller runs :meth:`LeaseBook.expire` now and then.
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +50,8 @@ class Lease:
 class LeaseBook:
     """The leases of one server."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, limit: int = MAX_LEASES) -> None:
+    def __init__(self, clock: Callable[[], float], new_uuid: Callable[[], uuid.UUID], limit: int = MAX_LEASES) -> None:
+        self._new_uuid = new_uuid
         self._clock = clock
         self._limit = limit
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class LeaseBook:
                 "ARGUMENT_OUT_OF_BOUND",
                 f"lease_seconds must be more than 0 and at most {MAX_SECONDS:g}, got {seconds:g}",
             )
-        lease = Lease(uuid.uuid4().hex, table, snapshot, seconds, set(range(tasks)), self._clock() + seconds)
+        lease = Lease(self._new_uuid().hex, table, snapshot, seconds, set(range(tasks)), self._clock() + seconds)
         with self._lock:
             ended = self._make_room()
             self._leases[lease.id] = lease

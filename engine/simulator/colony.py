@@ -11,7 +11,6 @@ import random
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
 from parts.errors import UnavailableError
 from parts.part_name import PartName
+from parts.pool import Inline
 from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.store import PartState
 from parts.types import parse_type
@@ -78,13 +78,13 @@ class Colony:
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
 
-    def services(self, pool: StepPool, writers: ThreadPoolExecutor) -> TableServices:
+    def services(self, pool: StepPool) -> TableServices:
         """What a server of the colony lives on."""
         return TableServices(
-            lambda: self.now,
-            pool,  # type: ignore[arg-type]
-            pool,  # type: ignore[arg-type]
-            writers,
+            clock=lambda: self.now,
+            housekeeping=pool,  # type: ignore[arg-type]
+            workers=pool,  # type: ignore[arg-type]
+            writers=Inline(),
             monotonic=lambda: self.now,
             wait=self.wait,
             wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
@@ -230,8 +230,7 @@ class Node:
         if keeper_is_away:
             self.keeper.disconnect()
         self.pool = StepPool()
-        self.writers = ThreadPoolExecutor(1)
-        services = self.colony.services(self.pool, self.writers)
+        services = self.colony.services(self.pool)
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
         self.replication = Replication(self.keeper, self, address, {})
         self.replication.force_restore_all = self.force_restore_all
@@ -273,7 +272,6 @@ class Node:
             self.colony.zombies.append(self.keeper.session_id)
         self.keeper._closed = True  # no request gets out any more, and no watch comes in
         self.keeper._data_watches, self.keeper._child_watches = {}, {}
-        self.writers.shutdown()
 
     def die(self) -> None:
         """To be called from this node's own code: crashes and unwinds."""

@@ -12,6 +12,7 @@ from engine.simulator.disk import Disk, recording
 from engine.simulator.servers import Servers
 from engine.simulator.simulation import Simulation
 from engine.simulator.trace import Trace
+from parts.pool import working_inline
 
 TABLE_SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
 """Short periods, so that what is rare in a real cluster's day happens in a run."""
@@ -44,7 +45,7 @@ def simulate(seed: int, scale: Scale = Scale(), file: TextIO | None = None) -> O
     trace = Trace(file)
     disks: dict[Path, Disk] = {}
     options = {"selects_merges": True, "queue_wait_seconds": 30.0, **TABLE_SETTINGS}
-    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks):
+    with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks), working_inline():
         servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
         simulation = Simulation(servers)
         failure = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from coordination.memory_keeper import Fault
@@ -41,8 +40,7 @@ class Server(Node):
         if keeper_is_away:
             self.keeper.disconnect()
         self.pool = StepPool()
-        self.writers = ThreadPoolExecutor(1)
-        services = self.colony.services(self.pool, self.writers)
+        services = self.colony.services(self.pool)
         world = World(lambda config: services, self._connect, _no_lock, has_watchdog=False)
         config = Config(
             path=self.path,
@@ -69,7 +67,7 @@ class Server(Node):
             raise
         self.table.merge_steps.are_allowed = self.colony.selects_merges
 
-    def _connect(self, config: Config, path: Path) -> Replication:
+    def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
         self.replication = Replication(self.keeper, self, address, dict(config.macros))
         self.replication.force_restore_all = self.force_restore_all

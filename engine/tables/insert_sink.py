@@ -26,8 +26,6 @@ from parts.writer import PartitionBlock, sort_block, split_by_partition, write_p
 logger = logging.getLogger(__name__)
 
 _MAX_WRITES_IN_FLIGHT = 2
-_WRITE_INLINE_ROWS = 10_000
-"""Below this a hand-over to another thread costs more than it gains."""
 _WRITE_COPIES = 2
 """A piece is in memory as it came and sorted."""
 
@@ -70,10 +68,11 @@ class InsertSink(ABC):
         self._blocks += 1
         pieces = split_by_partition(block, self.table.description)
         self._check_partitions(len(pieces))
+        is_small = block.num_rows <= self.table.services.write_inline_rows
         for piece in pieces:
             self.options.status.check()
             index = self._blocks - 1
-            if block.num_rows <= _WRITE_INLINE_ROWS or _WRITE_COPIES * piece.block.nbytes > self._room_bytes:
+            if is_small or _WRITE_COPIES * piece.block.nbytes > self._room_bytes:
                 self._writes.append(self._write_piece(piece, index))
                 continue
             self._wait_for_room(piece.block.nbytes)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from random import Random, SystemRandom
+from random import Random
+from uuid import UUID
 
 from engine.background import BackgroundPool
-from engine.failpoints import failpoint
 
 
 @dataclass
@@ -29,22 +28,31 @@ class RunningMerge:
 
 @dataclass
 class TableServices:
+    """Time, chance, threads and failpoints: nothing here or below takes them from elsewhere."""
+
     clock: Callable[[], float]
+    """Seconds since 1970: what is written down."""
+    monotonic: Callable[[], float]
+    """Seconds that never go back: what is waited for."""
+    wait: Callable[[threading.Event, float], object]
+    """As ``Event.wait``. Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
+    wait_for: Callable[[threading.Condition, Callable[[], bool], float], bool]
+    """Waits for the predicate at most so many seconds, and says whether it came true."""
+    random: Random
+    """Makes names, orders sources, spreads load in time."""
+    failpoint: Callable[[str], None]
+    """Passed at each named place where a test may make the process die or fail."""
     housekeeping: BackgroundPool
     """For short steps: pulling, selecting, cleaning."""
     workers: BackgroundPool
     """For long steps: merging and fetching."""
-    writers: ThreadPoolExecutor
+    writers: Executor
     """Compresses and writes the blocks of INSERTs."""
     merges: list[RunningMerge] = field(default_factory=list)
-    monotonic: Callable[[], float] = time.monotonic
-    wait: Callable[[threading.Event, float], object] = threading.Event.wait
-    """Every wait of a table goes through here, so that a simulator can let others work meanwhile."""
-    wait_for: Callable[[threading.Condition, Callable[[], bool], float], bool] = threading.Condition.wait_for
-    """Waits for the predicate at most so many seconds, and says whether it came true."""
-    random: Random = field(default_factory=SystemRandom)
-    """Names replicas, orders sources, spreads load in time."""
-    failpoint: Callable[[str], None] = failpoint
-    """Passed at each named place where a test may make the process die or fail."""
     queue_wait_seconds: float = 600.0
     """How long OPTIMIZE and TRUNCATE wait until a replica's queue is carried out."""
+    write_inline_rows: int = 10_000
+    """The thread that brings a block of at most so many rows writes it: a hand-over costs more than it gains."""
+
+    def new_uuid(self) -> UUID:
+        return UUID(bytes=self.random.randbytes(16), version=4)

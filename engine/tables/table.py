@@ -40,7 +40,7 @@ class Table(ABC):
     def __init__(self, definition: TableDefinition, services: TableServices) -> None:
         self.definition = definition
         self.services = services
-        self.store = PartStore(definition.data_path, definition.description, clock=services.clock)
+        self.store = PartStore(definition.data_path, definition.description, services.clock, services.new_uuid)
         self.is_stopping = threading.Event()
         self._tasks: list[tuple[BackgroundPool, Task]] = []
 

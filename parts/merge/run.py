@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
+from parts import pool
 from parts.blocks import sort_by_key
 from parts.errors import CancelledError, UnavailableError
 from parts.merge.slices import Slice, plan_slices
@@ -148,7 +149,7 @@ class _MergeRun:
     def blocks(self, target_rows: int) -> Iterator[pa.Table]:
         """In key order."""
         plan = plan_slices(self._sources, self._key, target_rows)
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="merge") as threads:
+        with pool.threads(_THREADS, "merge") as threads:
             waiting: deque[tuple[Slice, Future[pa.Table] | None]] = deque()
             try:
                 for item in plan:

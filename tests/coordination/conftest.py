@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +20,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 
 @pytest.fixture
 def ensemble() -> MemoryEnsemble:
-    return MemoryEnsemble()
+    return MemoryEnsemble(time.time)
 
 
 @pytest.fixture

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from coordination import queue_io
 from coordination.block_numbers import BlockLock
-from coordination.clone import clone_replica, finish_clone, is_lost
+from coordination.clone import finish_clone, is_lost
 from coordination.drop_range import clear_leftovers
-from coordination.insert_commit import (
-    InsertRequest,
-    InsertResult,
-    InsertStatus,
-    begin_insert,
-    commit_insert,
-)
+from coordination.insert_commit import InsertRequest, InsertResult, InsertStatus, begin_insert
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_commit import ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan
-from coordination.replica_activity import Activation, ReplicaAddress, activate
-from coordination.table_nodes import SharedDefinition, create_table_or_replica
+from coordination.replica_activity import Activation, ReplicaAddress
+from coordination.table_nodes import SharedDefinition
 from parts.part_name import PartName
 from tests.coordination.holders import find_holder
+from tests.coordination.real_time import (
+    activate,
+    clone_replica,
+    commit_insert,
+    commit_produced_part,
+    create_table_or_replica,
+)
 
 TABLE = TablePaths("/clickhouse/tables/01/hits")
 DEFINITION = SharedDefinition('{"sorting_key":"a","partition_key":"p"}', "a UInt8\nb String")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordination.block_numbers import DuplicateBlock
-from coordination.insert_commit import InsertRequest, InsertStatus, begin_insert, commit_insert
+from coordination.insert_commit import InsertRequest, InsertStatus, begin_insert
 from coordination.quorum import plan_quorum
 from coordination.quorum_wait import wait_for_quorum
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
+from tests.coordination.real_time import commit_insert
 from tests.coordination.simulated_replica import PARTITIONS, TABLE, Replica, Waiter
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def wait(world: World, replica: Replica) -> None:
                 is_parallel=waiter.is_parallel,
                 timeout_seconds=0,
                 clock=world.clock,
+                wait=lambda event, seconds: None,
             )
         except UnknownOutcomeError as error:
             if "Timeout" in error.message and world.random.random() < 0.9:

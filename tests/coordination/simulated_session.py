@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordination import queue_io
-from coordination.clone import clone_replica, finish_clone, is_lost
-from coordination.insert_commit import InsertStatus, resolve_insert
+from coordination.clone import finish_clone, is_lost
+from coordination.insert_commit import InsertStatus
 from coordination.keeper import SessionState
 from coordination.part_set import PartSet
 from coordination.quorum import confirm_own_parts
 from coordination.quorum_failure import forget_failed_parts, take_back_failed_parts
-from coordination.replica_activity import ReplicaAddress, activate
+from coordination.replica_activity import ReplicaAddress
 from parts.errors import UnavailableError
 from parts.part_name import PartName
+from tests.coordination.real_time import activate, clone_replica, resolve_insert
 from tests.coordination.simulated_replica import Replica
 
 if TYPE_CHECKING:

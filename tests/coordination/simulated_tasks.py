@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from coordination import queue_io
 from coordination.cleanup import clean_once
-from coordination.drop_range import clear_leftovers, drop_partition
+from coordination.drop_range import clear_leftovers
 from coordination.keeper import KeeperConnectionLoss, KeeperError
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
-from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_commit import ProducedStatus
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum_failure import fail_unreachable_part
 from parts.errors import PandoError
 from parts.part_name import PartName
 from tests.coordination.holders import find_holder
+from tests.coordination.real_time import commit_produced_part, drop_partition
 from tests.coordination.simulated_replica import PARTITIONS, TABLE, Crash, Replica, Rows
 from tests.coordination.simulated_session import settle
 

@@ -17,10 +17,10 @@ from coordination.cleanup import CleanupSettings
 from coordination.keeper import MultiFailed, SessionState
 from coordination.log_entry import LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
-from coordination.table_nodes import create_table_or_replica
 from engine.simulator.rules import watch_rules
 from parts.errors import PandoError
 from parts.part_name import PartName
+from tests.coordination.real_time import create_table_or_replica
 from tests.coordination.simulated_inserts import insert, wait
 from tests.coordination.simulated_replica import DEFINITION, TABLE, Crash, History, Replica
 from tests.coordination.simulated_session import recover

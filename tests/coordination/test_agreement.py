@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.part_commit import Agreement, ProducedStatus, commit_produced_part
+from coordination.part_commit import Agreement, ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.queue_rules import Action, Limits
 from coordination.quorum import QuorumPlan
 from parts.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once
+from tests.coordination.real_time import commit_produced_part
 
 
 def _fetching(members: list[Member], quorum: QuorumPlan | None = None) -> tuple[Action, PartName, Agreement]:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
-import coordination.table_nodes as table_nodes
 from coordination.keeper import KeeperConnectionLoss
 from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.table_nodes import CreateOutcome, create_table_or_replica, drop_dead_replica, drop_replica
+from coordination.table_nodes import CreateOutcome, drop_dead_replica, drop_replica
 from parts.errors import ConflictError
 from tests.coordination.members import DEFINITION, TABLE, Member
+from tests.coordination.real_time import create_table_or_replica
 
 REQUESTS = range(1, 40)
-
-
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_nodes, "_SWEEP_SECONDS", 0.0)
 
 
 def at_request(ensemble: MemoryEnsemble, member: Member, number: int, action: Callable[[], object]) -> None:
@@ -40,7 +36,7 @@ def nodes(ensemble: MemoryEnsemble, below: str) -> set[str]:
 
 def complete(ensemble: MemoryEnsemble) -> set[str]:
     """The nodes of a new table with one replica, r1."""
-    other = MemoryEnsemble()
+    other = MemoryEnsemble(time.time)
     create_table_or_replica(other.connect(), TABLE, "r1", DEFINITION)
     return nodes(other, TABLE.root)
 

@@ -13,8 +13,8 @@ import pytest
 
 from coordination import queue_io
 from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import clone_replica, finish_clone, is_lost
-from coordination.insert_commit import InsertStatus, resolve_insert
+from coordination.clone import finish_clone, is_lost
+from coordination.insert_commit import InsertStatus
 from coordination.keeper import MultiFailed
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_predicate import build_predicate
@@ -23,6 +23,7 @@ from coordination.quorum_failure import fail_unreachable_part, take_back_failed_
 from parts.errors import PandoError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
+from tests.coordination.real_time import clone_replica, resolve_insert
 
 
 def at_request(ensemble: MemoryEnsemble, member: Member, number: int, action: Callable[[], object]) -> list[int]:

@@ -6,19 +6,15 @@ import pytest
 
 from coordination.block_numbers import BlockLock, DuplicateBlock, allocate_block, committing_blocks
 from coordination.clone import is_lost
-from coordination.drop_range import drop_partition
-from coordination.insert_commit import (
-    InsertStatus,
-    begin_insert,
-    resolve_insert,
-)
+from coordination.insert_commit import InsertStatus, begin_insert
 from coordination.keeper import KeeperUnavailable
 from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.replica_activity import ReplicaAddress, activate
-from coordination.table_nodes import CreateOutcome, SharedDefinition, create_table_or_replica, drop_replica
+from coordination.replica_activity import ReplicaAddress
+from coordination.table_nodes import CreateOutcome, SharedDefinition, drop_replica
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from tests.coordination.members import DEFINITION, TABLE, Member, fault_once
+from tests.coordination.real_time import activate, create_table_or_replica, drop_partition, resolve_insert
 
 
 def test_an_insert_takes_two_round_trips(ensemble: MemoryEnsemble, members: list[Member]) -> None:

@@ -26,21 +26,22 @@ from coordination.keeper import (
 )
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.paths import TablePaths
-from coordination.replica_activity import ReplicaAddress, activate
+from coordination.replica_activity import ReplicaAddress
 from tests.coordination.keeper_contract import Connect, KeeperContract
 from tests.coordination.members import fault_once
+from tests.coordination.real_time import activate
 
 
 class TestMemoryKeeper(KeeperContract):
     @pytest.fixture
     def connect(self) -> Connect:
-        return MemoryEnsemble().connect
+        return MemoryEnsemble(time.time).connect
 
 
 class TestMemoryKeeperInChroot(KeeperContract):
     @pytest.fixture
     def connect(self) -> Connect:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         return lambda: ensemble.connect("/some/root")
 
 
@@ -49,7 +50,7 @@ class TestActiveKeeper(KeeperContract):
 
     @pytest.fixture
     def connect(self) -> Connect:
-        ensemble, numbers = MemoryEnsemble(), itertools.count()
+        ensemble, numbers = MemoryEnsemble(time.time), itertools.count()
 
         def connect() -> Keeper:
             keeper, replica = ensemble.connect(), TablePaths(f"/tables/{next(numbers)}").replica("r")
@@ -87,7 +88,7 @@ class TestKazooKeeperInChroot(_Kazoo):
 
 class TestMemoryFaults:
     def test_lost_request_and_lost_answer_look_alike_to_the_caller(self) -> None:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         keeper, other = ensemble.connect(), ensemble.connect()
         for fault, name, applied in ((Fault.LOSE_REQUEST, "a", False), (Fault.LOSE_ANSWER, "b", True)):
             ensemble.faults = lambda session, kind, path, fault=fault: fault if kind == "create" else None
@@ -99,7 +100,7 @@ class TestMemoryFaults:
             assert (other.exists(f"/{name}") is not None) is applied
 
     def test_disconnected_calls_fail_definitely_and_the_session_survives(self) -> None:
-        keeper = MemoryEnsemble().connect()
+        keeper = MemoryEnsemble(time.time).connect()
         session = keeper.session_id
         keeper.create("/e", ephemeral=True)
         keeper.disconnect()
@@ -110,7 +111,7 @@ class TestMemoryFaults:
         assert keeper.exists("/e") is not None
 
     def test_expiry_takes_ephemerals_and_fires_watches(self) -> None:
-        keeper = MemoryEnsemble().connect()
+        keeper = MemoryEnsemble(time.time).connect()
         states: list[SessionState] = []
         fired: list[str] = []
         keeper.add_listener(states.append)
@@ -126,7 +127,7 @@ class TestMemoryFaults:
         assert states == [SessionState.EXPIRED, SessionState.CONNECTED]
 
     def test_lagging_server_shows_the_past_until_sync(self) -> None:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         keeper, other = ensemble.connect(), ensemble.connect()
         keeper.lag()
         other.create("/new")
@@ -135,7 +136,7 @@ class TestMemoryFaults:
         assert keeper.exists("/new") is not None
 
     def test_lagging_server_catches_up_at_an_answered_write(self) -> None:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         keeper, other = ensemble.connect(), ensemble.connect()
         for write in (lambda: keeper.create("/mine"), lambda: keeper.create("/mine"), lambda: keeper.delete("/none")):
             keeper.lag()
@@ -146,7 +147,7 @@ class TestMemoryFaults:
             assert keeper.children("/") == other.children("/")
 
     def test_watch_on_the_past_fires_when_the_server_catches_up(self) -> None:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         keeper, other = ensemble.connect(), ensemble.connect()
         keeper.lag()
         other.create("/new")
@@ -158,7 +159,7 @@ class TestMemoryFaults:
         assert sorted(seen) == ["/", "/new"]
 
     def test_next_server_may_not_have_seen_the_write_whose_answer_was_lost(self) -> None:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         keeper = ensemble.connect()
         fault_once(ensemble, Fault.LOSE_ANSWER, "create")
         with pytest.raises(KeeperConnectionLoss):
@@ -169,7 +170,7 @@ class TestMemoryFaults:
         assert keeper.exists("/mine") is not None
 
     def test_closed_session_expires_a_request(self) -> None:
-        ensemble = MemoryEnsemble()
+        ensemble = MemoryEnsemble(time.time)
         keeper = ensemble.connect()
         ensemble.faults = lambda session, kind, path: Fault.EXPIRE
         with pytest.raises(KeeperSessionExpired):

@@ -6,8 +6,7 @@ import pytest
 
 from coordination import queue_io
 from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import clone_replica, finish_clone
-from coordination.drop_range import drop_all_partitions, drop_partition
+from coordination.clone import finish_clone
 from coordination.insert_commit import (
     InsertStatus,
 )
@@ -16,13 +15,14 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
-from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_commit import ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import ActionKind, Limits
 from parts.errors import ConflictError, PandoError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
+from tests.coordination.real_time import clone_replica, commit_produced_part, drop_all_partitions, drop_partition
 
 
 def test_two_leaders_a_merge_chosen_before_a_drop_is_not_assigned_after_it(members: list[Member]) -> None:

@@ -7,7 +7,6 @@ import pytest
 from coordination import queue_io
 from coordination.block_numbers import DuplicateBlock, committing_blocks
 from coordination.cleanup import CleanupSettings, clean_once
-from coordination.drop_range import drop_partition
 from coordination.insert_commit import (
     InsertStatus,
     begin_insert,
@@ -15,7 +14,7 @@ from coordination.insert_commit import (
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
-from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_commit import ProducedStatus
 from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
 from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
@@ -24,6 +23,7 @@ from coordination.sequential_reads import sequential_hidden_parts
 from parts.errors import UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once
+from tests.coordination.real_time import commit_produced_part, drop_partition
 
 
 def plan(member: Member, setting: int | str = 2, *, is_parallel: bool = True) -> QuorumPlan:
@@ -34,7 +34,14 @@ def plan(member: Member, setting: int | str = 2, *, is_parallel: bool = True) ->
 
 def wait(member: Member, part: PartName, *, is_parallel: bool = True) -> None:
     wait_for_quorum(
-        member.keeper, TABLE, part, member.activation, is_parallel=is_parallel, timeout_seconds=0, clock=lambda: 0.0
+        member.keeper,
+        TABLE,
+        part,
+        member.activation,
+        is_parallel=is_parallel,
+        timeout_seconds=0,
+        clock=lambda: 0.0,
+        wait=lambda event, seconds: None,
     )
 
 

@@ -11,12 +11,13 @@ from coordination import queue_io
 from coordination.keeper import MultiFailed
 from coordination.log_entry import LogEntry
 from coordination.memory_keeper import MemoryEnsemble
-from coordination.part_commit import ProducedStatus, commit_produced_part
+from coordination.part_commit import ProducedStatus
 from coordination.queue_rules import Limits
 from coordination.quorum import QuorumPlan
 from coordination.quorum_failure import fail_unreachable_part
 from parts.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member
+from tests.coordination.real_time import commit_produced_part
 
 QUORUM = QuorumPlan(3, is_parallel=True)
 

@@ -10,9 +10,8 @@ import pytest
 from coordination import clone, drop_range, packets, queue_io
 from coordination.block_numbers import committing_blocks
 from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import clone_replica, finish_clone
-from coordination.drop_range import drop_partition
-from coordination.insert_commit import InsertStatus, resolve_insert
+from coordination.clone import finish_clone
+from coordination.insert_commit import InsertStatus
 from coordination.keeper import Op
 from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
@@ -20,10 +19,11 @@ from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
 from coordination.queue_rules import ActionKind
 from coordination.quorum import QuorumPlan
-from coordination.replica_activity import ReplicaAddress, activate
+from coordination.replica_activity import ReplicaAddress
 from parts.errors import ConflictError, PandoError, UnavailableError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
+from tests.coordination.real_time import activate, clone_replica, drop_partition, resolve_insert
 
 KEEP_TWO_BLOCKS = CleanupSettings(replicated_deduplication_window=2)
 

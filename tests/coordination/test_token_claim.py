@@ -9,10 +9,10 @@ import pytest
 
 from coordination.block_ids import read_claims
 from coordination.cleanup import CleanupSettings, clean_once
-from coordination.drop_range import drop_all_partitions, drop_partition
 from coordination.token_claim import TokenClaim, claim_alone, claim_rows, close_job
 from parts.errors import ConflictError
 from tests.coordination.members import TABLE, Member
+from tests.coordination.real_time import drop_all_partitions, drop_partition
 
 Blocks = tuple[str, ...]
 """What one task writes; a letter is a row."""

@@ -81,7 +81,7 @@ def test_a_failed_write_leaves_no_files(
     local: Local, monkeypatch: pytest.MonkeyPatch, call: int, in_threads: bool
 ) -> None:
     local.run(CREATE)
-    monkeypatch.setattr(insert_sink, "_WRITE_INLINE_ROWS", 0 if in_threads else 10_000)
+    local.engine.services.write_inline_rows = 0 if in_threads else 10_000
     monkeypatch.setattr(insert_sink, "write_part", failing_at(call, insert_sink.write_part))
     with pytest.raises(UnavailableError, match="No space"):
         local.run(INSERT)

@@ -109,13 +109,13 @@ def test_processes_tell_their_memory(engine: Engine) -> None:
 
 def process(processes: ProcessList, name: str, **settings: object) -> Process:
     status = processes.new_status("u", settings_of(settings))
-    made = Process(name, "", "u", QueryStatistics(), status=status)
+    made = Process(name, "", "u", QueryStatistics(), time.time(), status=status)
     processes.add(made)
     return made
 
 
 def test_growth_is_shared_out_among_those_that_work() -> None:
-    processes = ProcessList()
+    processes = ProcessList(time.monotonic)
     a, b = process(processes, "a"), process(processes, "b")
     share_out(100, [a, b])
     assert [p.status.memory.measured_bytes for p in (a, b)] == [50, 50]
@@ -128,7 +128,7 @@ def test_growth_is_shared_out_among_those_that_work() -> None:
 
 def test_who_holds_most_is_stopped_for_the_server() -> None:
     held = [1000]
-    processes = ProcessList(MemoryTracker("total", 5000))
+    processes = ProcessList(time.monotonic, MemoryTracker("total", 5000))
     watchdog = Watchdog(processes, lambda: held[0])
     big, small = process(processes, "big"), process(processes, "small")
     small.is_working = False
@@ -147,11 +147,11 @@ def test_who_holds_most_is_stopped_for_the_server() -> None:
 
 def test_what_a_query_left_behind_is_not_the_growth_of_the_next() -> None:
     held = [0]
-    processes = ProcessList(MemoryTracker("total"), on_add=lambda: watchdog.wake())
+    processes = ProcessList(time.monotonic, MemoryTracker("total"), on_add=lambda: watchdog.wake())
     watchdog = Watchdog(processes, lambda: held[0])
     held[0] = 1000  # of one that has just ended
     status = QueryStatus(MemoryTracker("for query", 500))
-    processes.add(Process("q", "", "u", QueryStatistics(), status=status))
+    processes.add(Process("q", "", "u", QueryStatistics(), time.time(), status=status))
     watchdog.run_once()
     assert (status.memory.total_bytes, status.is_stopped) == (0, False)
     held[0] = 1600
@@ -160,8 +160,8 @@ def test_what_a_query_left_behind_is_not_the_growth_of_the_next() -> None:
 
 
 def test_buffers_are_given_back_only_while_nothing_runs() -> None:
-    processes, done = ProcessList(), []
-    end = processes.add(Process("q", "", "u", QueryStatistics()))
+    processes, done = ProcessList(time.monotonic), []
+    end = processes.add(Process("q", "", "u", QueryStatistics(), time.time()))
     processes.while_idle(lambda: done.append("beside a query"))
     end()
     processes.while_idle(lambda: done.append("alone"))
@@ -170,7 +170,7 @@ def test_buffers_are_given_back_only_while_nothing_runs() -> None:
 
 def test_an_interrupt_that_was_lost_is_repeated() -> None:
     calls = []
-    processes = ProcessList()
+    processes = ProcessList(time.monotonic)
     one = process(processes, "one")
     one.status.interrupting(lambda: calls.append(1))
     one.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Server(Local):
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     running = Server(tmp_path / "data")
-    running.ensemble = MemoryEnsemble()
+    running.ensemble = MemoryEnsemble(time.time)
     running.connect()
     yield running
     running.engine.stop()
@@ -104,7 +105,7 @@ def test_forced_restore_is_for_the_start_of_the_server_only(tmp_path: Path) -> N
     server = Server(tmp_path / "data")
     try:
         assert not flag.exists()
-        server.ensemble = MemoryEnsemble()
+        server.ensemble = MemoryEnsemble(time.time)
         server.connect()
         server.run(create("t"))
         server.run("INSERT INTO t VALUES (1)")

@@ -13,6 +13,7 @@ import lzma
 import random
 import resource
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -207,7 +208,7 @@ def opened() -> Iterator[Callable[[int], None]]:
 
 def _run(seed: int) -> None:
     format_name, columns, body = _case(seed)
-    status = QueryStatus(MemoryTracker("for query", _LIMIT_BYTES), _LIMIT_SECONDS)
+    status = QueryStatus(MemoryTracker("for query", _LIMIT_BYTES), _LIMIT_SECONDS, time.monotonic)
     settings = _settings(seed)
     rows = 0
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Server:
         self.engine.start()
         macros = {"shard": "s1", "replica": "r1"}
         address = ReplicaAddress("127.0.0.1", 1, 1)
-        self.replication = Replication(MemoryEnsemble().connect(), InterserverClient(None), address, macros)
+        self.replication = Replication(MemoryEnsemble(time.time).connect(), InterserverClient(None), address, macros)
         self.engine.replication = self.replication
         self._body = _all_types()
         self._makers = _makers()

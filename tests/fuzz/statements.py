@@ -122,7 +122,8 @@ def _read(server: Server, case: Case) -> bool:
     try:
         size = 0
         if result.columns:
-            for piece in encode(result, result.format or case.format, settings_of(session.settings)):
+            settings, monotonic = settings_of(session.settings), server.engine.services.monotonic
+            for piece in encode(result, result.format or case.format, settings, monotonic):
                 size += len(piece)
                 if size > _MOST_BYTES:
                     break

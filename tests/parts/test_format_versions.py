@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
+import uuid
 from dataclasses import replace
 
 import pytest
@@ -57,11 +59,11 @@ def rows_of(part: Part) -> list[tuple[object, ...]]:
 def test_files_of_a_newer_minor_version_are_kept_and_checked(
     description: TableDescription, tmp_path: pathlib.Path
 ) -> None:
-    store = PartStore(tmp_path / "table", description)
+    store = PartStore(tmp_path / "table", description, time.time, uuid.uuid4)
     directory = store.create_temporary("tmp_fetch_")
     by_a_newer_server(description, directory)
     store.commit(store.add_preactive(directory, PartName.parse(NAME)))
-    store = PartStore(tmp_path / "table", description)
+    store = PartStore(tmp_path / "table", description, time.time, uuid.uuid4)
     report = store.load()
     assert (len(report.parts), report.broken) == (1, [])
     part = report.parts[0]
@@ -84,7 +86,7 @@ def test_files_of_a_newer_minor_version_are_kept_and_checked(
 
 
 def test_files_of_a_newer_minor_version_are_sent_on(description: TableDescription, tmp_path: pathlib.Path) -> None:
-    store = PartStore(tmp_path / "table", description)
+    store = PartStore(tmp_path / "table", description, time.time, uuid.uuid4)
     directory = store.create_temporary("tmp_insert_")
     by_a_newer_server(description, directory)
     part = store.add_preactive(directory, PartName.parse(NAME))
@@ -103,7 +105,7 @@ def test_files_of_a_newer_minor_version_are_sent_on(description: TableDescriptio
 
 
 def test_a_newer_major_version_is_refused_by_name(description: TableDescription, tmp_path: pathlib.Path) -> None:
-    store = PartStore(tmp_path / "table", description)
+    store = PartStore(tmp_path / "table", description, time.time, uuid.uuid4)
     directory = tmp_path / "table" / NAME
     write_part(directory, block_of(description, ROWS), description, ())
     packed = directory / META_FILE

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 
 import hypothesis.strategies as st
 import pytest
@@ -37,7 +38,7 @@ class Clock:
 
 
 def new_store(path: pathlib.Path, clock: Clock | None = None) -> PartStore:
-    return PartStore(path, DESCRIPTION, clock or Clock())
+    return PartStore(path, DESCRIPTION, clock or Clock(), uuid.uuid4)
 
 
 def add(store: PartStore, name: str, rows: int = 3) -> Part:
@@ -108,7 +109,7 @@ def test_rollback_rename_and_conflicts(tmp_path: pathlib.Path) -> None:
 def test_a_name_that_is_not_durable_is_given_back(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows the part, so a restart must not find it."""
     description = description_of([("k", "Int64")], ("k",))
-    store = PartStore(tmp_path, description)
+    store = PartStore(tmp_path, description, Clock(), uuid.uuid4)
     tmp_dir = store.create_temporary("tmp_insert_")
     write_part(tmp_dir, block_of(description, [(1,)]), description, ())
 

@@ -6,6 +6,8 @@ import contextlib
 import os
 import socket
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,7 +39,7 @@ class Owner:
         key = column_key(SCHEMA, ["k"])
         partition, none = column_key(SCHEMA, ["p"]), column_key(SCHEMA, [])
         description = TableDescription(SCHEMA, key, key, partition, none, MergeTreeSettings(**settings))  # type: ignore[arg-type]
-        self.store = PartStore(root, description)
+        self.store = PartStore(root, description, time.time, uuid.uuid4)
         block = pa.table(
             {"p": [1] * rows, "k": range(rows), "v": [os.urandom(20).hex() for _ in range(rows)]}, schema=SCHEMA.arrow
         )

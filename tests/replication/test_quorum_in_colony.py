@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import engine.tables.replicated.queue_steps as queue_steps
-from coordination.drop_range import drop_all_partitions
 from coordination.memory_keeper import Fault
 from coordination.quorum import pending_parts
 from coordination.quorum_failure import failure_ops
@@ -21,6 +20,7 @@ from parts.errors import PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
+from tests.coordination.real_time import drop_all_partitions
 
 MakeColony = Callable[..., Colony]
 ANYHOW = pytest.mark.parametrize("is_parallel", [True, False])

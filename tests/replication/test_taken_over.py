@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-import engine.tables.replicated.session as session
 from coordination.keeper import Keeper
-from coordination.replica_activity import ReplicaAddress, activate
+from coordination.replica_activity import ReplicaAddress
 from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
 from parts.errors import PandoError
+from tests.coordination.real_time import activate
 
 MakeColony = Callable[..., Colony]
 
@@ -56,11 +56,8 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("place", "name"), PLACES)
-def test_server_that_was_taken_over_commits_nothing(
-    make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch, place: str, name: str
-) -> None:
+def test_server_that_was_taken_over_commits_nothing(make_colony: MakeColony, place: str, name: str) -> None:
     """``place``: the failpoint that the action has come to when the other server appears; "" before it begins."""
-    monkeypatch.setattr(session, "_ACTIVATE_SECONDS", 0.01)
     colony = make_colony(2, queue_wait_seconds=0.1)
     one, two = colony
     for key in range(3):

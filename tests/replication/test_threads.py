@@ -38,7 +38,17 @@ class Server:
         self.keeper = ensemble.connect()
         self.pools = [BackgroundPool("housekeeping", 2), BackgroundPool("worker", 3)]
         self.writers = ThreadPoolExecutor(2)
-        services = TableServices(time.time, self.pools[0], self.pools[1], self.writers)
+        services = TableServices(
+            clock=time.time,
+            monotonic=time.monotonic,
+            wait=threading.Event.wait,
+            wait_for=threading.Condition.wait_for,
+            random=random.SystemRandom(),
+            failpoint=lambda name: None,
+            housekeeping=self.pools[0],
+            workers=self.pools[1],
+            writers=self.writers,
+        )
         self.replication = Replication(self.keeper, InterserverClient(None), ReplicaAddress("127.0.0.1", 0), {})
         self.interserver = InterserverServer("127.0.0.1", 0, None, self.replication.lend_part)
         self.interserver.start()
@@ -86,7 +96,7 @@ class Server:
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[list[Server]]:
-    ensemble = MemoryEnsemble()
+    ensemble = MemoryEnsemble(time.time)
     started = [Server(tmp_path, ensemble, f"r{number}") for number in (1, 2, 3)]
     yield started
     ensemble.faults = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -180,7 +181,7 @@ class FakeSnapshot:
 
 def test_leases_end_by_time_by_reading_and_by_pressure() -> None:
     now = [0.0]
-    book = LeaseBook(clock=lambda: now[0], limit=3)
+    book = LeaseBook(lambda: now[0], uuid.uuid4, limit=3)
     snapshots = [FakeSnapshot() for _ in range(6)]
     timed = book.open(None, snapshots[0], 10, 1)  # type: ignore[arg-type]
     now[0] = 9
@@ -215,7 +216,7 @@ def test_leases_end_by_time_by_reading_and_by_pressure() -> None:
 
 
 def test_busy_leases_are_not_taken_away() -> None:
-    book = LeaseBook(limit=1)
+    book = LeaseBook(lambda: 0.0, uuid.uuid4, limit=1)
     lease = book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]
     with book.reading(lease.id, None), pytest.raises(UserError) as raised:
         book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ import logging
 import os
 import socket
 import threading
-import uuid
 from collections.abc import Callable
 
 from coordination.active_keeper import ActiveKeeper
@@ -85,6 +84,7 @@ class ReplicaSession:
             state.paths,
             state.replica.name,
             shared_definition(state.description),
+            wait=state.services.wait,
         )
 
     def drop_replica(self) -> None:
@@ -198,6 +198,7 @@ class ReplicaSession:
             wait_seconds=_ACTIVATE_SECONDS,
             is_stopping=state.is_stopping.is_set,
             clock=state.services.monotonic,
+            wait=state.services.wait,
             takes_over=session != self._last_session,
         )
         self._last_session = activation.session_id
@@ -227,17 +228,14 @@ class ReplicaSession:
         file = path / "replica_identity"
         if not file.exists():
             path.mkdir(parents=True, exist_ok=True)
-            draft = path / f"tmp_replica_identity_{self._random_uuid().hex}"
+            draft = path / f"tmp_replica_identity_{self._state.services.new_uuid().hex}"
             with open(draft, "w", encoding="utf-8") as stream:
-                stream.write(str(self._random_uuid()))
+                stream.write(str(self._state.services.new_uuid()))
                 stream.flush()
                 sync(stream.fileno())
             os.replace(draft, file)
             sync_directory(path)
         return f"{file.read_text()} {socket.gethostname()}:{path}"
-
-    def _random_uuid(self) -> uuid.UUID:
-        return uuid.UUID(bytes=self._state.services.random.randbytes(16), version=4)
 
     # -- steps --------------------------------------------------------------------------------------------------
 
