@@ -20,23 +20,17 @@ from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.replica_activity import ReplicaAddress
 from engine.background import Task
 from engine.replication import Replication
+from engine.simulator.definition import SCHEMA, definition
 from engine.simulator.steps import Crash, StepPool
-from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
 from parts.errors import UnavailableError
 from parts.part_name import PartName
 from parts.pool import Inline
-from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.store import PartState
-from parts.types import parse_type
-from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
 from sql.settings.table_settings import MergeTreeSettings
 
-SCHEMA = TableSchema(
-    (Column("p", parse_type("UInt8")), Column("k", parse_type("UInt64")), Column("v", parse_type("String")))
-)
 _MAX_DEPTH = 3
 
 
@@ -180,6 +174,10 @@ class Colony:
         return moved
 
     def heal(self) -> None:
+        self.calm()
+        self.settle()
+
+    def calm(self) -> None:
         """No more faults; everything that was cut, stopped or crashed comes back."""
         self.on_failpoint = lambda node, name: None
         self.on_request = lambda node, kind, path: None
@@ -190,7 +188,6 @@ class Colony:
             if not node.is_up:
                 node.start()
             node.keeper.reconnect()
-        self.settle()
 
     def check_equal(self) -> None:
         """Invariant 2 and what hangs on it: equal parts, ZooKeeper's list is the disk, nothing is left over."""
@@ -234,7 +231,7 @@ class Node:
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
         self.replication = Replication(self.keeper, self, address, {})
         self.replication.force_restore_all = self.force_restore_all
-        self.table = ReplicatedTable(self._definition(), services, self.replication)
+        self.table = ReplicatedTable(definition(self.name, self.path, self.colony.settings), services, self.replication)
         self.table.merge_steps.are_allowed = self.colony.selects_merges
         self._running: set[Task] = set()
         self.is_up = True
@@ -242,18 +239,6 @@ class Node:
             if is_new:
                 self.table.create()
             self.table.start()
-
-    def _definition(self) -> TableDefinition:
-        create = CreateTable(
-            TableRef("db", "t"),
-            tuple(ColumnClause(column.name, str(column.type)) for column in SCHEMA.columns),
-            EngineClause("ReplicatedMergeTree", ("'/tables/t'", f"'{self.name}'")),
-        )
-        key = column_key(SCHEMA, ["k"])
-        description = TableDescription(
-            SCHEMA, key, key, column_key(SCHEMA, ["p"]), column_key(SCHEMA, []), self.colony.settings
-        )
-        return TableDefinition("db", "t", create, description, self.path)
 
     @contextmanager
     def acting(self) -> Iterator[None]:
@@ -264,14 +249,15 @@ class Node:
         finally:
             self.colony.stack.pop()
 
-    def crash(self) -> None:
-        """The process is gone; the disk stays, the session too for a while."""
+    def crash(self) -> str:
+        """The process is gone; the disk stays, the session too for a while. Returns what happened, in a word."""
         self.is_up = False
         self.pool.tasks.clear()
         if self.keeper.session_id:
             self.colony.zombies.append(self.keeper.session_id)
         self.keeper._closed = True  # no request gets out any more, and no watch comes in
         self.keeper._data_watches, self.keeper._child_watches = {}, {}
+        return "crash"
 
     def die(self) -> None:
         """To be called from this node's own code: crashes and unwinds."""

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from engine.simulator.disk import Disk, recording
 from engine.simulator.servers import Servers
-from engine.simulator.simulation import Simulation
+from engine.simulator.statements import Statements, StatementWeights
 from engine.simulator.trace import Trace
 from parts.pool import working_inline
 
-TABLE_SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
+_TABLE_SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
 """Short periods, so that what is rare in a real cluster's day happens in a run."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``settings`` are the table's, beside the usual ones; ``quorum`` what an INSERT draws from."""
+
+    name: str
+    weights: StatementWeights = field(default_factory=StatementWeights)
+    quorum: tuple[int | str, ...] = (0, 0, 0, 2, "auto")
+    settings: dict[str, object] = field(default_factory=dict)
+
+
+_LOSSES = StatementWeights(wipe=1, drop=0.5, restart=6, end_zombies=2, truncate=0.1)
+SCENARIOS = (
+    Scenario("everything but the loss of a disk"),
+    Scenario("one disk a round is lost", _LOSSES, (2, 2, "auto")),
+    Scenario(
+        "a short log, from which replicas are lost",
+        StatementWeights(crash=2, restart=1),
+        (0,),
+        {"max_replicated_logs_to_keep": 5, "cleanup_delay_period": 1},
+    ),
+)
+"""In turn: a seed runs the one at its remainder."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +68,12 @@ def simulate(seed: int, scale: Scale = Scale(), file: TextIO | None = None) -> O
     """Runs in a directory of its own, which is removed. ``file`` gets the trace."""
     trace = Trace(file)
     disks: dict[Path, Disk] = {}
-    options = {"selects_merges": True, "queue_wait_seconds": 30.0, **TABLE_SETTINGS}
+    scenario = SCENARIOS[seed % len(SCENARIOS)]
+    trace.add(scenario.name)
+    options = {"selects_merges": True, "queue_wait_seconds": 30.0, **_TABLE_SETTINGS, **scenario.settings}
     with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks), working_inline():
         servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
-        simulation = Simulation(servers)
+        simulation = Statements(servers, scenario.weights, quorum=scenario.quorum)
         failure = ""
         try:
             simulation.run(scale.rounds, scale.steps)

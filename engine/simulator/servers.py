@@ -12,6 +12,7 @@ from engine.engine import Engine
 from engine.replication import Replication
 from engine.session import QueryResult, Session
 from engine.simulator.colony import Colony, Node
+from engine.simulator.definition import TABLE
 from engine.simulator.disk import Disk, Tree, read_tree, write_tree
 from engine.simulator.steps import Crash, StepPool
 from engine.simulator.trace import Trace
@@ -21,10 +22,11 @@ from parts.errors import PandoError
 from parts.part_name import PartName
 from sql.grammar.tokens import quote_string
 
-_TABLE = """
+_CREATE = f"""
 CREATE TABLE t (p UInt8, k UInt64, v String)
-ENGINE = ReplicatedMergeTree('/tables/t', '{replica}') PARTITION BY p ORDER BY k
+ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{replica}}') PARTITION BY p ORDER BY k
 """
+_SYNC_SECONDS = 5
 
 
 class Server(Node):
@@ -58,8 +60,8 @@ class Server(Node):
         try:
             with self.acting():
                 self.engine.start()
-                if self.engine.catalog.find("default", "t") is None:
-                    self.sql(_TABLE)
+                if not self.has_table:
+                    self.create()
         except BaseException:
             if not self.is_up:  # what a start undoes when it fails, a process that is gone does not
                 raise Crash(self.name) from None
@@ -74,6 +76,10 @@ class Server(Node):
         return self.replication
 
     @property
+    def has_table(self) -> bool:
+        return self.engine.catalog.find("default", "t") is not None
+
+    @property
     def table(self) -> ReplicatedTable:  # type: ignore[override]
         table = self.engine.catalog.table("default", "t")
         assert isinstance(table, ReplicatedTable)
@@ -84,14 +90,15 @@ class Server(Node):
             self.engine.stop()
         self.crash()
 
-    def crash(self) -> None:
+    def crash(self) -> str:
         """What its unwinding frames still do to the disk did not happen."""
-        super().crash()
+        how = super().crash()
         disk = self.colony.disks.pop(self.path)
         is_cut = self.colony.random.random() < self.colony.power_cut_rate
         self.found = disk.after_power_cut() if is_cut else read_tree(self.path)
         disk.close()
         self.colony.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
+        return "power cut" if is_cut else how
 
     def wipe(self) -> None:
         assert not self.is_up
@@ -113,7 +120,7 @@ class Server(Node):
         text = " ".join(statement.split())
         try:
             with self.acting():
-                result = self.engine.execute(statement, Session())
+                result = self.engine.execute(statement, Session(settings={"receive_timeout": _SYNC_SECONDS}))
                 rows = [row for batch in result.batches for row in zip(*batch.to_pydict().values(), strict=True)]
                 result.on_close()
         except PandoError as error:
@@ -140,7 +147,29 @@ class Server(Node):
         self.sql("TRUNCATE TABLE t")
 
     def optimize(self) -> None:
-        self.sql("OPTIMIZE TABLE t FINAL")
+        what = self.colony.random.choice(["FINAL", "PARTITION 1 FINAL", "PARTITION 2", "FINAL DEDUPLICATE"])
+        self.sql(f"OPTIMIZE TABLE t {what}")
+
+    def create(self) -> None:
+        self.sql(_CREATE)
+
+    def drop(self) -> None:
+        self.sql("DROP TABLE t SYNC")
+
+    def reattach(self) -> None:
+        self.sql("DETACH TABLE t")
+        self.sql("ATTACH TABLE t")
+
+    def begin_anew(self) -> None:
+        self.sql("SYSTEM RESTART REPLICA t")
+
+    def sync(self) -> None:
+        self.sql("SYSTEM SYNC REPLICA t")
+
+    def check(self) -> list[tuple[object, ...]]:
+        """The parts that are not what was written."""
+        _, rows = self.sql("CHECK TABLE t")
+        return [row for row in rows if not row[1]]
 
 
 def _no_lock(_: Path) -> Callable[[], None]:

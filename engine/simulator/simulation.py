@@ -16,6 +16,7 @@ from enum import Enum
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault
 from engine.simulator.colony import Colony, Node
+from engine.simulator.definition import TABLE
 from engine.simulator.rules import watch_rules
 from engine.simulator.steps import Crash
 from parts.errors import CancelledError, PandoError, UnknownOutcomeError
@@ -178,8 +179,7 @@ class Simulation:
     def _do_crash(self) -> None:
         nodes = [node for node in self._up() if node not in self.colony.stack]
         if nodes:
-            self.random.choice(nodes).crash()
-            self.counts["crash"] += 1
+            self.counts[self.random.choice(nodes).crash()] += 1
 
     def _do_detach(self) -> None:
         """DETACH TABLE, or a graceful stop; :meth:`_do_restart` attaches it."""
@@ -269,8 +269,8 @@ class Simulation:
         if depth <= 2 and self.random.random() < 0.02:
             self._other_work(node)
         if self.random.random() < self.crash_rate / 3:
-            self.counts["crash"] += 1
-            node.die()
+            self.counts[node.crash()] += 1
+            raise Crash(node.name)
         is_deletion = kind == "multi" and "/parts/" in path
         if self.random.random() < self.fault_rate * (10 if is_deletion else 1):
             fault = self.random.choice(list(Fault))
@@ -282,8 +282,8 @@ class Simulation:
 
     def _perhaps_crash(self, node: Node, name: str) -> None:
         if self.random.random() < self.crash_rate * 5:
-            self.counts[f"crash {name}"] += 1
-            node.die()
+            self.counts[f"{node.crash()} {name}"] += 1
+            raise Crash(node.name)
 
     def _other_work(self, node: Node) -> None:
         others = [other for other in self._up() if other not in self.colony.stack]
@@ -323,7 +323,7 @@ class Simulation:
         self.colony.on_copy = lambda part, node: None
         if self._wiped is not None:
             # A small table may lose most of its rows with the unacknowledged ones of one disk: the operator insists.
-            flags.raise_flag(self.colony.ensemble.connect(), self._wiped.table.replica)
+            flags.raise_flag(self.colony.ensemble.connect(), TABLE.replica(self._wiped.name))
             self._wiped = None
         self.colony.heal()
         self.colony.settle()

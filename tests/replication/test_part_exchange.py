@@ -18,7 +18,7 @@ import pytest
 from engine.interserver.client import InterserverClient
 from engine.interserver.protocol import Manifest
 from engine.interserver.server import InterserverServer, _Handler
-from engine.simulator.colony import SCHEMA
+from engine.simulator.definition import SCHEMA
 from parts.disk import sync_directory
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName

@@ -18,7 +18,7 @@ from engine.background import BackgroundPool
 from engine.interserver.client import InterserverClient
 from engine.interserver.server import InterserverServer
 from engine.replication import Replication
-from engine.simulator.colony import SCHEMA
+from engine.simulator.definition import SCHEMA
 from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable

@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import parts.store as store
 from engine.simulator.run import Scale, simulate
+from engine.tables.replicated.log_pull import LogPull
 
 SMALL = Scale(rounds=1, steps=80)
 
@@ -44,10 +46,21 @@ def test_promises_hold(seed: int) -> None:
     assert not outcome.failure, "\n".join([*outcome.last, outcome.failure])
 
 
+KINDS = {
+    "insert ok", "insert unknown", "optimize ok", "truncate ok", "read ok", "check ok", "sync ok", "begin anew ok",
+    "reattach ok", "drop ok", "restart", "crash", "power cut", "wipe", "LOSE_ANSWER", "LOSE_REQUEST", "EXPIRE", "LAG",
+    "logged GET_PART", "logged MERGE_PARTS", "logged DROP_RANGE", "a replica was marked as lost",
+    "a replica was cloned", "a quorum part was given up", "a former activation was stopped",
+}  # fmt: skip
+
+
 def test_statements_and_faults_of_every_kind_happen() -> None:
-    counts = simulate(7).counts + simulate(20).counts
-    for kind in ("insert ok", "insert unknown", "restart", "crash", "read ok", "LOSE_ANSWER", "EXPIRE"):
-        assert counts[kind], (kind, counts)
+    counts: Counter[str] = Counter()
+    for seed in range(30):
+        counts += simulate(seed).counts
+        if counts.keys() >= KINDS:
+            return
+    raise AssertionError(f"never happened: {KINDS - counts.keys()}; {counts}")
 
 
 def test_a_rename_that_is_not_made_durable_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +68,12 @@ def test_a_rename_that_is_not_made_durable_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(store, "sync_directory", lambda path: None)
     failures = [simulate(seed).failure for seed in range(8)]
     assert any(failures)
+
+
+def test_a_replica_that_says_it_is_in_sync_and_is_not_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogPull, "sync", lambda log, seconds, status: None)
+    failures = [simulate(seed).failure for seed in range(0, 18, 3)]
+    assert any("is in sync and lacks" in failure for failure in failures)
 
 
 def test_without_its_checks_it_refuses_to_run() -> None:

@@ -1,0 +1,99 @@
+"""Random work on whole servers: what only statements can ask, beside the work of :mod:`engine.simulator.simulation`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import cast
+
+from engine.simulator.servers import Server
+from engine.simulator.simulation import Expected, Simulation, Weights
+
+
+@dataclass
+class StatementWeights(Weights):
+    check: float = 0.2
+    sync: float = 0.3
+    begin_anew: float = 0.2
+    reattach: float = 0.2
+    drop: float = 0
+
+
+@dataclass
+class Statements(Simulation):
+    """The nodes are servers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._dropped: Server | None = None
+        self._must_drop = False
+
+    def _idle(self) -> Server | None:
+        """One that is up and in the middle of nothing."""
+        servers = [cast(Server, node) for node in self._up() if node not in self.colony.stack]
+        return self.random.choice(servers) if servers else None
+
+    def _do_check(self) -> None:
+        """What was written stays as it was."""
+        if server := self._idle():
+            broken: list[tuple[object, ...]] = []
+            answer = self._guarded(server, lambda: broken.extend(server.check()))
+            self.counts[f"check {answer}"] += 1
+            assert not broken, f"{server.name} has broken parts: {broken}"
+
+    def _do_sync(self) -> None:
+        """Whoever has caught up with the log has every row that was acknowledged before."""
+        if server := self._idle():
+            known = [block for block in self.blocks if block.expected is Expected.ONCE and not block.attempts_under_way]
+            answer = self._guarded(server, server.sync)
+            self.counts[f"sync {answer}"] += 1
+            keys: list[int] = []
+            if answer != "ok" or self._guarded(server, lambda: keys.extend(server.keys())) != "ok":
+                return
+            found = Counter(keys)
+            for block in known:
+                if block.expected is Expected.ONCE and not block.is_truncated:
+                    assert all(found[key] == 1 for key in block.keys), f"{server.name} is in sync and lacks {block}"
+
+    def _do_begin_anew(self) -> None:
+        if server := self._idle():
+            self.counts[f"begin anew {self._guarded(server, server.begin_anew)}"] += 1
+
+    def _do_reattach(self) -> None:
+        if server := self._idle():
+            answer = self._guarded(server, server.reattach)
+            self.counts[f"reattach {answer}"] += 1
+            if server.is_up and not server.has_table:
+                server.crash()  # the next start attaches it
+
+    def _do_drop(self) -> None:
+        """DROP and CREATE: as the loss of a disk, which a quorum of two survives once a round."""
+        server = self._idle()
+        if server is None or self._wiped is not None or self._dropped is not None:
+            return
+        self._dropped = server
+        answer = self._guarded(server, server.drop)
+        self.counts[f"drop {answer}"] += 1
+        self._must_drop = answer != "ok"
+        if answer == "ok":
+            self._guarded(server, server.create)
+        if server.is_up and not server.has_table:
+            server.crash()  # the next start creates it
+
+    def _do_wipe(self) -> None:
+        if self._dropped is None:
+            super()._do_wipe()
+
+    def heal(self) -> None:
+        if self._dropped is not None:
+            self.colony.calm()
+            self._finish_drop(self._dropped)
+        super().heal()
+        self._dropped = None
+
+    def _finish_drop(self, server: Server) -> None:
+        """A DROP that was cut short may have left a table that is not in ZooKeeper any more: it is repeated."""
+        if self._must_drop and server.has_table:
+            server.drop()
+        if not server.has_table:
+            server.create()
