@@ -134,7 +134,9 @@ class Config(_Section):
     """Settings by profile. Sessions start with those of ``default``, or of their user's profile."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
     background_pool_size: Annotated[int, Field(ge=1)] = 4
-    background_fetches_pool_size: Annotated[int, Field(ge=1)] = 4
+    """Threads for merges and fetches."""
+    background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
+    """Parts fetched from other replicas at a time, of all tables; never more than there are threads for."""
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
     """Bytes the process may hold; 0: what ``max_server_memory_usage_to_ram_ratio`` says."""

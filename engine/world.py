@@ -22,7 +22,7 @@ from engine.background import BackgroundPool
 from engine.config import Config
 from engine.failpoints import failpoint
 from engine.replication import Replication
-from engine.tables.services import TableServices
+from engine.tables.services import Slots, TableServices
 from parts import pool
 from parts.errors import UserError
 
@@ -41,6 +41,7 @@ def real_services(config: Config) -> TableServices:
         housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
         workers=BackgroundPool("worker", config.background_pool_size),
         writers=pool.threads(os.cpu_count() or 2, "writer"),
+        fetches=Slots(config.background_fetches_pool_size),
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
@@ -24,6 +25,30 @@ class RunningMerge:
     total_rows: int
     progress: float = 0.0
     rows_written: int = 0
+
+
+class Slots:
+    """At most ``most`` of something at a time, in the whole server. From any thread."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._lock = threading.Lock()
+
+    @property
+    def free(self) -> int:
+        return self._free
+
+    @contextmanager
+    def taking(self) -> Iterator[bool]:
+        """``False`` when none is free: do without. Never blocks."""
+        with self._lock:
+            is_taken = self._free > 0
+            self._free -= is_taken
+        try:
+            yield is_taken
+        finally:
+            with self._lock:
+                self._free += is_taken
 
 
 @dataclass
@@ -49,6 +74,8 @@ class TableServices:
     writers: Executor
     """Compresses and writes the blocks of INSERTs."""
     merges: list[RunningMerge] = field(default_factory=list)
+    fetches: Slots = field(default_factory=lambda: Slots(16))
+    """Parts that come from other replicas now."""
     queue_wait_seconds: float = 600.0
     """How long OPTIMIZE and TRUNCATE wait until a replica's queue is carried out."""
     write_inline_rows: int = 10_000

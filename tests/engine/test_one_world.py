@@ -8,6 +8,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.config import Config
+from engine.world import real_services
+
 ROOT = Path(__file__).parents[2]
 WAITS = {"wait", "wait_for"}
 OF_THE_WORLD = ("services", "state")
@@ -36,6 +39,16 @@ def _spelled_out(pattern: str) -> list[str]:
     head, _, rest = pattern.partition("{")
     choices, _, tail = rest.partition("}")
     return [f"{head}{choice}{tail}" for choice in choices.split(",")]
+
+
+def test_the_real_world_fetches_as_many_parts_as_the_configuration_says(tmp_path: Path) -> None:
+    services = real_services(Config(path=tmp_path, background_fetches_pool_size=3))
+    with services.fetches.taking() as is_taken:
+        assert is_taken
+        assert services.fetches.free == 2
+    assert services.fetches.free == 3
+    for pool in (services.housekeeping, services.workers):
+        pool.stop()
 
 
 def test_servers_wait_by_their_world() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.simulator.colony import Colony
+import pytest
+
+from engine.simulator.colony import Colony, Node
+from engine.tables.services import Slots
+from parts.part_name import PartName
 
 
 def test_inserts_through_all_replicas_converge(tmp_path: Path) -> None:
@@ -29,3 +33,28 @@ def test_repeated_block_is_dropped_on_every_replica(tmp_path: Path) -> None:
     assert two.insert(1, [1, 2], deduplicate=False) == 2
     colony.settle()
     assert one.keys() == two.keys() == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_more_fetches_at_a_time_than_the_server_may_make(tmp_path: Path, most: int) -> None:
+    colony = Colony(tmp_path, 2)
+    one, two = colony
+    two.is_frozen = True
+    two.table.services.fetches = Slots(most)
+    for key in range(3):
+        one.insert(1, [key])
+    two.step(two.task("pull log"))
+    at_a_time: list[int] = []
+
+    def on_copy(part: PartName, source: Node) -> None:
+        at_a_time.append(len(list(two.path.glob("tmp_fetch_*"))))
+        for number in (1, 2):
+            two.step(two.task(f"execute queue {number}"))
+
+    colony.on_copy = on_copy
+    two.step(two.task("execute queue 0"))
+    assert max(at_a_time) == most
+    assert two.table.services.fetches.free == most
+    two.is_frozen = False
+    colony.settle()
+    colony.check_equal()

@@ -57,18 +57,27 @@ class Fetcher:
         return [Source(name, known[name].interserver_url) for name in names if name in known]
 
     def fetch(self, keeper: Keeper, name: PartName, is_cancelled: Callable[[], bool]) -> Path:
-        """As :meth:`fetch_from`, from whoever has the part. Raises 234 (NO_REPLICA_HAS_PART) when nobody does."""
+        """As :meth:`fetch_from`, from whoever has the part.
+
+        Raises 234 (NO_REPLICA_HAS_PART) when nobody does, 236 (ABORTED) when no fetch of the server's is free.
+        """
         sources = self.holders(keeper, name)
         if not sources:
             raise UnavailableError(
                 "NO_REPLICA_HAS_PART", f"No active replica has part {name} of {self._state.definition.full_name}"
             )
-        return self.fetch_from(name, sources, is_cancelled)[0]
+        with self._state.services.fetches.taking() as is_taken:
+            if not is_taken:
+                raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
+            return self.fetch_from(name, sources, is_cancelled)[0]
 
     def fetch_from(
         self, name: PartName, sources: list[Source], is_cancelled: Callable[[], bool]
     ) -> tuple[Path, Source]:
-        """A temporary directory with the part, from the first source that gives it; else raises what the last said."""
+        """A temporary directory with the part, from the first source that gives it; else raises what the last said.
+
+        The caller has one of the server's fetches.
+        """
         failure: PandoError | None = None
         for source in sources:
             directory = self._state.store.create_temporary("tmp_fetch_")

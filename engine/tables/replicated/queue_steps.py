@@ -107,7 +107,11 @@ class QueueSteps:
         elif action.kind is ActionKind.MERGE:
             self._merge(keeper, action, name)
         else:
-            self._fetch(keeper, action, name)
+            with state.services.fetches.taking() as is_taken:
+                if is_taken:
+                    self._fetch(keeper, action, name)
+                else:  # another table has just taken the last one
+                    state.queue.postpone(action.name, "All fetches of this server are taken", pause_seconds=0.1)
 
     def _merge(self, keeper: Keeper, action: Action, result: PartName) -> None:
         state = self._state
@@ -272,7 +276,7 @@ class QueueSteps:
         free = max(0, merge_slots - merging)
         return Limits(
             free_merge_slots=free if self.are_merges_allowed else 0,
-            free_fetch_slots=self.slots if self.are_fetches_allowed else 0,
+            free_fetch_slots=self._state.services.fetches.free if self.are_fetches_allowed else 0,
             # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
             # idle pool nothing is too large.
             max_merge_bytes=sys.maxsize
