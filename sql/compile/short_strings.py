@@ -56,13 +56,12 @@ def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     longest = int(lengths.max())
     if longest > _MOST_BYTES:
         raise LongStringError
-    if longest == int(lengths.min()):
-        words = np.zeros((len(lengths), 8), np.uint8)
-        for position in range(longest):  # one byte of all rows at a time: NumPy copies short rows one by one
-            words[:, position] = data[position::longest]
-        words[:, 7] = longest
-        return words.view(">u8").ravel().astype(np.uint64)
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    if longest == int(lengths.min()):  # the rows stand at equal distances: no gathering
+        numbers = np.ndarray(len(lengths), ">u8", padded, 0, (longest,)).astype(np.uint64)
+        numbers &= _MASKS[longest]
+        numbers |= np.uint64(longest)
+        return numbers
     unaligned = np.ndarray(len(data) + 1, ">u8", padded, 0, (1,))
     numbers = unaligned.take(offsets[:-1] - offsets[0]).astype(np.uint64)
     numbers &= _MASKS.take(lengths)
