@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from parts.errors import UserError
@@ -103,6 +104,21 @@ def check_inner_settings(changes: Mapping[str, object]) -> None:
 
 def settings_of(changes: Mapping[str, object], server_timezone: str = "UTC") -> Settings:
     """Defaults, and over them what somebody set. Raises as :func:`parse_setting`."""
+    if all(isinstance(value, _PLAIN) for value in changes.values()):
+        return _recent_settings(server_timezone, *itertools.chain.from_iterable(changes.items()))
+    return _new_settings(changes, server_timezone)
+
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+@lru_cache(maxsize=256, typed=True)  # every statement asks several times; typed: 1 is not true
+def _recent_settings(server_timezone: str, *names_and_values: object) -> Settings:
+    pairs = zip(names_and_values[::2], names_and_values[1::2], strict=True)
+    return _new_settings({str(name): value for name, value in pairs}, server_timezone)
+
+
+def _new_settings(changes: Mapping[str, object], server_timezone: str) -> Settings:
     parsed = given_settings(changes)
     honoured = {name: value for name, value in parsed.items() if name in HONOURED}
     if parsed.get("compatibility"):
