@@ -224,7 +224,7 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     if total >= 1 << 31:
         raise LayoutError(f"the lengths sum up to {total}")
     if len(lengths) and total and lengths.min() == lengths.max():  # codes, flags, hashes: ten times as fast as a sum
-        return np.arange(0, total + 1, total // len(lengths), np.int32)
+        return np.arange(0, total + 1, total // len(lengths), dtype=np.int32)
     offsets = np.empty(len(lengths) + 1, np.int32)
     offsets[0] = 0
     np.cumsum(lengths.view(np.int32), out=offsets[1:])  # ten times as fast as from unsigned ones

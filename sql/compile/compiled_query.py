@@ -16,6 +16,8 @@ class CompiledQuery:
 
     sql: str
     columns: tuple[tuple[str, DataType], ...]
+    plain_columns: tuple[str, ...] = ()
+    """The columns of its first source that ``columns`` are, where none of them is anything else."""
 
 
 @dataclass(slots=True)

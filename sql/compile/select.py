@@ -69,7 +69,15 @@ class SelectCompiler:
         if isinstance(current, AfterAggregation):
             rows_sql = self._group_sql(current, rows_sql)
         sql = tail.build(rows_sql, having)
-        return CompiledQuery(sql, tuple((name, value.type) for name, value in zip(names, values, strict=True)))
+        columns = tuple((name, value.type) for name, value in zip(names, values, strict=True))
+        return CompiledQuery(sql, columns, self._plain_columns(values))
+
+    def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
+        if len(self.scope.sources) != 1:
+            return ()
+        named = {column.sql: column.name for column in self.scope.sources[0].columns.values()}
+        plain = tuple(named[value.sql] for value in values if value.sql in named)
+        return plain if len(plain) == len(values) else ()
 
     def _name(self, node: Node) -> str:
         """A qualified column keeps its qualifier where the bare name is another table's column."""

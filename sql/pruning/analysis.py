@@ -207,7 +207,8 @@ def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> RowFilte
     if not testable:
         return None
     used = frozenset().union(*(term.used for term in testable))
-    return RowFilter(Both(testable), {number: columns[number] for number in sorted(used)})
+    by_number = {number: columns[number] for number in sorted(used)}
+    return RowFilter(Both(testable), by_number, is_whole=len(testable) == len(terms))
 
 
 def _has_extremes(type_: object) -> bool:

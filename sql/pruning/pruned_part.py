@@ -15,7 +15,7 @@ from parts.value_file import plain_array
 from sql.pruning.condition import Condition
 from sql.pruning.ranges import point
 
-_MOST_ROWS_LOOKED_AT = 1 << 19
+MOST_ROWS_LOOKED_AT = 1 << 19
 _JOIN_GAP_ROWS = 4096
 
 
@@ -25,14 +25,17 @@ class RowFilter:
 
     condition: Condition
     columns: Mapping[int, tuple[str, DataType]]
+    is_whole: bool = False
+    """Whether that is all of the condition: there is no conjunct on other columns."""
 
     @property
     def names(self) -> list[str]:
         return [name for name, _ in self.columns.values()]
 
-    def matching(self, part: Part, ranges: Sequence[MarkRange]) -> list[RowRange]:
-        """Runs of rows of the granules that hold every row for which the condition can be true."""
-        runs: list[RowRange] = []
+    def matching(self, part: Part, ranges: Sequence[MarkRange]) -> tuple[np.ndarray, bool]:
+        """Numbers of the rows of the granules for which the condition can be true, and whether it is for all these."""
+        rows: list[np.ndarray] = []
+        is_sure = True
         for chosen in rows_of(ranges, part.rows, part.granularity):
             first = chosen.begin
             for batch in part.read_rows(self.names, [chosen]):
@@ -40,10 +43,33 @@ class RowFilter:
                     number: point(plain_array(column, type_))
                     for (number, (_, type_)), column in zip(self.columns.items(), batch.columns, strict=True)
                 }
-                found = np.flatnonzero(self.condition.evaluate(bounds, batch.num_rows)[0])
-                runs.extend(_runs_of(found + first))
+                true, false = self.condition.evaluate(bounds, batch.num_rows)
+                rows.append(np.flatnonzero(true) + first)
+                is_sure = is_sure and not (true & false).any()
                 first += batch.num_rows
-        return runs
+        return np.concatenate(rows) if rows else np.empty(0, np.int64), is_sure
+
+
+@dataclass(frozen=True, slots=True)
+class RowPiece:
+    """Rows that are read together, and the positions among them of those that match (``None``: all)."""
+
+    rows: RowRange
+    matching: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """How many match."""
+        return self.rows.rows if self.matching is None else len(self.matching)
+
+    def first(self, count: int) -> RowPiece:
+        """The first ``count`` (at least one) that match."""
+        if count >= self.count:
+            return self
+        if self.matching is None:
+            return RowPiece(RowRange(self.rows.begin, self.rows.begin + count))
+        matching = self.matching[:count]
+        return RowPiece(RowRange(self.rows.begin, self.rows.begin + int(matching[-1]) + 1), matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +105,7 @@ class PrunedPart:
     @property
     def certain_rows(self) -> int:
         """Rows that match the query's WHERE for sure, whatever is in them."""
-        return self.rows - self._rows(self.uncertain_ranges) if self.is_whole else 0
+        return self.rows - self.uncertain_rows if self.is_whole else 0
 
     def needed_rows(self, names: Sequence[str]) -> list[RowRange]:
         """The rows to read when columns ``names`` are wanted.
@@ -87,13 +113,40 @@ class PrunedPart:
         The key's columns of doubtful granules are looked at first, so that of the other columns only what can match is
         decoded, unless there are so many doubtful granules that little would be gained.
         """
-        doubtful = self._rows(self.uncertain_ranges)
+        doubtful = self.uncertain_rows
         known = self.row_filter
-        if known is None or not doubtful or doubtful > _MOST_ROWS_LOOKED_AT or set(names) <= set(known.names):
+        if known is None or not doubtful or doubtful > MOST_ROWS_LOOKED_AT or set(names) <= set(known.names):
             return rows_of(self.all_ranges, self.part.rows, self.part.granularity)
         limits = rows_of(self.all_ranges, self.part.rows, self.part.granularity)
         certain = rows_of(_without(self.all_ranges, self.uncertain_ranges), self.part.rows, self.part.granularity)
-        return _joined([*certain, *known.matching(self.part, self.uncertain_ranges)], limits)
+        found = self._found(known)[0]
+        return _joined([*certain, *(piece.rows for piece in found)], limits)
+
+    @property
+    def uncertain_rows(self) -> int:
+        return self._rows(self.uncertain_ranges)
+
+    def matching_rows(self) -> list[RowPiece] | None:
+        """The rows that match the query's WHERE, in order. ``None``: the key's columns do not tell."""
+        known, unsure = self.row_filter, self.uncertain_ranges
+        if not self.is_whole:
+            return None
+        certain = rows_of(_without(self.all_ranges, unsure), self.part.rows, self.part.granularity)
+        pieces = [RowPiece(rows) for rows in certain]
+        if unsure:
+            if known is None or not known.is_whole:
+                return None
+            found, is_sure = self._found(known)
+            if not is_sure:
+                return None
+            pieces += found
+        return sorted(pieces, key=lambda piece: piece.rows)
+
+    def _found(self, known: RowFilter) -> tuple[list[RowPiece], bool]:
+        """The rows of doubtful granules that can match, and whether they all do."""
+        rows, is_sure = known.matching(self.part, self.uncertain_ranges)
+        limits = rows_of(self.uncertain_ranges, self.part.rows, self.part.granularity)
+        return _pieces_of(rows, limits), is_sure
 
     def _rows(self, ranges: Sequence[MarkRange]) -> int:
         return sum(item.rows for item in rows_of(ranges, self.part.rows, self.part.granularity))
@@ -127,6 +180,18 @@ def _runs_of(rows: np.ndarray) -> list[RowRange]:
     begins = rows[np.concatenate(([0], cuts + 1))]
     ends = rows[np.concatenate((cuts, [len(rows) - 1]))] + 1
     return [RowRange(int(begin), int(end)) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _pieces_of(found: np.ndarray, limits: Sequence[RowRange]) -> list[RowPiece]:
+    """The runs of sorted row numbers, none beyond one of ``limits``, which hold them all."""
+    pieces = []
+    for limit in limits:
+        begin, end = np.searchsorted(found, (limit.begin, limit.end))
+        inside = found[begin:end]
+        for run in _runs_of(inside):
+            rows = inside[slice(*np.searchsorted(inside, (run.begin, run.end)))]
+            pieces.append(RowPiece(run, None if len(rows) == run.rows else rows - run.begin))
+    return pieces
 
 
 def _joined(runs: Sequence[RowRange], limits: Sequence[RowRange]) -> list[RowRange]:

@@ -33,6 +33,7 @@ from sql.run.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.run.row_count import with_more_rows, without_certain
 from sql.run.scans import ReadStatistics, ScanState, ScanStream
 from sql.run.statement_pool import LeasedStatement, StatementPool
+from sql.run.stored_rows import Found, find_rows, read_rows
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.storage_arrays import storage_batch, storage_schema
 
@@ -224,6 +225,11 @@ class _Run:
             raise CancelledError()
         columns = self.plan.columns
         parts = [self._parts(planned) for planned in self.plan.scans]
+        if self.plan.stored:
+            found = find_rows(parts[0] or [], self.plan.limit, self.state.statistics)
+            if found is not None:
+                yield from self._stored(found, self._batch_rows(parts))
+                return
         if not self.plan.counts_rows:
             yield from (storage_batch(batch, columns) for batch in self._run(parts) if batch.num_rows)
             return
@@ -234,6 +240,14 @@ class _Run:
             yield from (with_more_rows(batch, certain) for batch in batches)
         else:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
+
+    def _stored(self, found: Sequence[Found], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        schema = storage_schema(self.plan.columns)
+        (planned,) = self.plan.scans
+        for arrays in read_rows(planned.scan, self.plan.stored, found, self.state, batch_rows, self._max_threads):
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if self.state.cancelled:
+            raise CancelledError()
 
     def _run(self, parts: Sequence[Sequence[PrunedPart] | None]) -> Iterator[pa.RecordBatch]:
         """The result in DuckDB's types; ``parts`` are those of every scan."""

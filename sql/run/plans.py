@@ -34,6 +34,7 @@ from sql.relation import PartsRelation, RelationCatalog
 from sql.run.block_expressions import EVALUATION
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
+from sql.run.stored_rows import stored_columns
 from sql.typing.mapping import output_cast
 
 _MOST_PLANS = 256
@@ -75,6 +76,10 @@ class Plan:
     counts_rows: bool
     first_rows: int = 0
     """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
+    stored: tuple[str, ...] = ()
+    """The columns whose values the result is (``sql.run.stored_rows``)."""
+    limit: int | None = None
+    """Of such a result."""
 
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
@@ -89,7 +94,9 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
         else:
             planned.append(ScanPlan(scan))
     first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
-    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), first_rows)
+    stored = stored_columns(tree, scans, compiled)
+    limit = _first_rows(tree) if stored and isinstance(tree, Select) and tree.limit is not None else None
+    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), first_rows, stored, limit)
 
 
 def _first_rows(tree: Query) -> int:

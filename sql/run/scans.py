@@ -156,7 +156,7 @@ class ScanStream:
         return pa.RecordBatchReader.from_batches(self.schema, batches).__arrow_c_stream__()
 
     def _record_batches(self) -> Iterator[pa.RecordBatch]:
-        for arrays in _counted(self._batches(), self._state):
+        for arrays in counted(self._batches(), self._state):
             try:
                 coded = [codes(arrays[position]) for position in self._coded]
             except LongStringError:
@@ -248,7 +248,8 @@ def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
 
-def _counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) -> Iterator[list[pa.Array]]:
+def counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) -> Iterator[list[pa.Array]]:
+    """Counts what is read, ends when the query does, and keeps the error for whoever reads through DuckDB."""
     zeros = pa.array(np.zeros(0, np.uint8))
     statistics = state.statistics
     try:

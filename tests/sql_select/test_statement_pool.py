@@ -73,7 +73,7 @@ def test_columns_of_other_types_make_another_statement(pool: StatementPool) -> N
 
 def test_queries_of_one_text_run_at_the_same_time(pool: StatementPool, tmp_path: Path) -> None:
     catalog = MemoryCatalog({"t": part_table(tmp_path, 200_000)})
-    running = [QueryEngine().select("SELECT a, s FROM t", catalog=catalog) for _ in range(3)]
+    running = [QueryEngine().select("SELECT a + 1, s FROM t", catalog=catalog) for _ in range(3)]
     started = [next(iter(result.batches)).num_rows for result in running]
     rows = [
         first + sum(batch.num_rows for batch in result.batches) for first, result in zip(started, running, strict=True)
@@ -94,7 +94,7 @@ def test_an_idle_statement_holds_nothing_of_the_query(
             streams.append(weakref.ref(self))
 
     monkeypatch.setattr(executor, "ScanStream", Watched)
-    for query in ("SELECT s FROM t WHERE a = 77", "SELECT s FROM t LIMIT 3", "SELECT sum(a) FROM t"):
+    for query in ("SELECT s FROM t WHERE a + 1 = 78", "SELECT upper(s) FROM t LIMIT 3", "SELECT sum(a) FROM t"):
         read(query, MemoryCatalog({"t": table}))
         gc.collect()
         assert [stream() for stream in streams] == [None] * len(streams)
@@ -109,19 +109,19 @@ def test_a_failed_or_abandoned_query_leaves_no_statement(pool: StatementPool, tm
             read(query, catalog)
         assert caught.value.code == 395
         assert not pool._idle
-    result = QueryEngine().select("SELECT a, s FROM t", catalog=catalog)
+    result = QueryEngine().select("SELECT a + 1, s FROM t", catalog=catalog)
     next(iter(result.batches))
     result.close()
     assert not pool._idle
-    assert len(read("SELECT a, s FROM t", catalog)) == 200_000
+    assert len(read("SELECT a + 1, s FROM t", catalog)) == 200_000
     assert len(pool._idle) == 1
 
 
 def test_a_late_cancel_does_not_reach_the_next_query(pool: StatementPool, tmp_path: Path) -> None:
     catalog = MemoryCatalog({"t": part_table(tmp_path, 200_000)})
-    first = QueryEngine().select("SELECT a, s FROM t", catalog=catalog)
+    first = QueryEngine().select("SELECT a + 1, s FROM t", catalog=catalog)
     assert sum(batch.num_rows for batch in first.batches) == 200_000
-    second = QueryEngine().select("SELECT a, s FROM t", catalog=catalog)
+    second = QueryEngine().select("SELECT a + 1, s FROM t", catalog=catalog)
     batches = iter(second.batches)
     rows = next(batches).num_rows
     first.cancel()

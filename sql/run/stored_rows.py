@@ -1,0 +1,95 @@
+"""``SELECT columns FROM t [WHERE …]``, where the key's columns tell of every row whether it matches.
+
+Nothing is to be computed, so DuckDB is not asked: to prepare and run a statement takes it longer than reading a row.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from parts.errors import CorruptionError
+from parts.reader import Part
+from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.scope import VIRTUAL_COLUMNS
+from sql.grammar.syntax_tree import Literal, NamedTable, Query, Select
+from sql.pruning.pruned_part import MOST_ROWS_LOOKED_AT, PrunedPart, RowPiece
+from sql.relation import PartsRelation
+from sql.run.scans import ReadStatistics, ScanState, counted
+
+Found = tuple[Part, list[RowPiece]]
+"""The matching rows of a part."""
+
+
+def stored_columns(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[str, ...]:
+    """The columns of the one MergeTree table that the query reads, if its result is their values; else nothing."""
+    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample:
+        return ()
+    rest = replace(query, expressions=(), source=None, prewhere=None, where=None, limit=None)
+    if rest != Select(()) or len(scans) != 1 or not isinstance(query.limit, Literal | None):
+        return ()
+    (scan,) = scans
+    if not isinstance(scan.source.relation, PartsRelation) or not scan.source.prunable:
+        return ()
+    return () if set(compiled.plain_columns) & set(VIRTUAL_COLUMNS) else compiled.plain_columns
+
+
+def find_rows(parts: Sequence[PrunedPart], limit: int | None, statistics: ReadStatistics) -> list[Found] | None:
+    """The rows of every part that are the result, no more than ``limit``. ``None``: the key's columns do not tell, or
+    more of their rows had to be looked at than is gained."""
+    if sum(pruned.uncertain_rows for pruned in parts) > MOST_ROWS_LOOKED_AT:
+        return None
+    found = []
+    left_out = 0
+    left = sys.maxsize if limit is None else limit
+    for pruned in parts:
+        pieces = pruned.matching_rows()
+        if pieces is None:
+            return None
+        left_out += pruned.rows - sum(piece.count for piece in pieces)
+        chosen = []
+        for piece in pieces:
+            if left > 0:
+                chosen.append(piece.first(left))
+                left -= chosen[-1].count
+        found.append((pruned.part, chosen))
+        if left <= 0:
+            break
+    statistics.read_rows += left_out  # rows that were looked at count as read, as in ClickHouse
+    return found
+
+
+def read_rows(
+    scan: Scan, columns: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
+) -> Iterator[list[pa.Array]]:
+    """The values of the columns, in storage types, batch by batch."""
+    assert isinstance(scan.source.relation, PartsRelation)
+    names = list(dict.fromkeys(columns))
+    places = [names.index(name) for name in columns]
+    for part, pieces in found:
+        read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
+        try:
+            for arrays in counted(_matching(read([piece.rows for piece in pieces]), pieces), state):
+                yield [arrays[place] for place in places]
+        except CorruptionError as error:
+            scan.source.relation.report_corruption(error)
+            raise
+
+
+def _matching(batches: Iterator[pa.RecordBatch], pieces: Sequence[RowPiece]) -> Iterator[tuple[list[pa.Array], int]]:
+    """The matching rows of the batches of all pieces. A batch is of one piece."""
+    for piece in pieces:
+        begin = 0
+        while begin < piece.rows.rows:
+            batch = next(batches)
+            end = begin + batch.num_rows
+            if piece.matching is not None:
+                first, last = piece.matching.searchsorted((begin, end))
+                batch = batch.take(pa.array(piece.matching[first:last] - begin))
+            begin = end
+            if batch.num_rows:
+                yield batch.columns, batch.num_rows
