@@ -7,6 +7,7 @@ ZooKeeper: :class:`Crash` unwinds its frames, while its session lives on as a zo
 
 from __future__ import annotations
 
+import logging
 import random
 import shutil
 import threading
@@ -30,6 +31,8 @@ from parts.part_name import PartName
 from parts.pool import Inline
 from parts.store import PartState
 from sql.settings.table_settings import MergeTreeSettings
+
+logger = logging.getLogger(__name__)
 
 _MAX_DEPTH = 3
 
@@ -291,6 +294,8 @@ class Node:
                 task.run_once()
         except Crash:
             assert not self.is_up
+        except OSError:
+            logger.info("task %s failed", task.name, exc_info=True)  # as a pool does: it runs again
         finally:
             self._running.discard(task)
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Union
@@ -39,10 +39,14 @@ def write_tree(path: Path, tree: Tree) -> None:
 
 
 class Disk:
-    """Records what is fsynced below ``root``, which exists. Close it."""
+    """Records what is fsynced below ``root``, which exists. Close it.
 
-    def __init__(self, root: Path) -> None:
+    ``before_sync`` is called with the path, and may fail as an fsync does: nothing is durable then.
+    """
+
+    def __init__(self, root: Path, before_sync: Callable[[Path], None] = lambda path: None) -> None:
         self.root = root
+        self._before_sync = before_sync
         self._files: dict[int, bytes] = {}
         self._directories: dict[int, dict[str, tuple[int, bool]]] = {}
         self._held: dict[int, int] = {}
@@ -55,6 +59,7 @@ class Disk:
 
     def sync(self, path: Path) -> None:
         """``path``, which is ``root`` or below it, is durable as it is now."""
+        self._before_sync(path)
         with self._lock:
             self._note(path)
 

@@ -55,7 +55,7 @@ class Server(Node):
         self._running = set()
         self.is_up = True
         write_tree(self.path, self.found or {})
-        self.colony.disks[self.path] = Disk(self.path)
+        self.colony.disks[self.path] = Disk(self.path, lambda path: self.colony.on_sync(self))
         self.colony.trace.add(f"{self.name} starts")
         try:
             with self.acting():
@@ -204,12 +204,17 @@ class Servers(Colony):
         self.disks = disks
         self.power_cut_rate = 0.5
         """Of the crashes: the others leave what the operating system holds."""
+        self.on_sync: Callable[[Server], None] = lambda server: None
         options = {name: settings.pop(name) for name in ("selects_merges", "queue_wait_seconds") if name in settings}
         self.table_settings = settings
         super().__init__(root, replicas, seed, **options)  # type: ignore[arg-type]
 
     def make_node(self, name: str) -> Node:
         return Server(self, name)
+
+    def calm(self) -> None:
+        self.on_sync = lambda server: None
+        super().calm()
 
     def _on_request(self, session: int, kind: str, path: str) -> Fault | None:
         fault = super()._on_request(session, kind, path)

@@ -19,7 +19,7 @@ from engine.simulator.colony import Colony, Node
 from engine.simulator.definition import TABLE
 from engine.simulator.rules import watch_rules
 from engine.simulator.steps import Crash
-from parts.errors import CancelledError, PandoError, UnknownOutcomeError
+from parts.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from recovery import flags
 
@@ -88,14 +88,17 @@ class Simulation:
 
     def run(self, rounds: int, steps: int) -> None:
         for _ in range(rounds):
-            self.colony.on_request = self._fault
-            self.colony.on_failpoint = self._perhaps_crash
-            self.colony.on_wait = self._while_waiting
-            self.colony.on_copy = self._clean_up_meanwhile
+            self.begin_faults()
             for _ in range(steps):
                 self.act()
             self.heal()
             self.check()
+
+    def begin_faults(self) -> None:
+        self.colony.on_request = self._fault
+        self.colony.on_failpoint = self._perhaps_crash
+        self.colony.on_wait = self._while_waiting
+        self.colony.on_copy = self._copy
 
     # -- chaos ---------------------------------------------------------------------------------------------------
 
@@ -290,8 +293,11 @@ class Simulation:
         if others:
             self.random.choice(others).step_random()
 
-    def _clean_up_meanwhile(self, part: PartName, source: Node) -> None:
-        """The replica that a part is fetched from deletes what is outdated."""
+    def _copy(self, part: PartName, source: Node) -> None:
+        """The connection breaks off, or the replica that a part is fetched from deletes what is outdated."""
+        if self.random.random() < self.fault_rate:
+            self.counts["fetch broken off"] += 1
+            raise UnavailableError("NETWORK_ERROR", f"{source.name} does not answer any more")
         if self.random.random() < 0.2 and source not in self.colony.stack:
             source.step(source.task("clean up"))
             if str(part) in source.outdated():

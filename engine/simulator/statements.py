@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.servers import Server
+from engine.simulator.colony import Node
+from engine.simulator.servers import Server, Servers
 from engine.simulator.simulation import Expected, Simulation, Weights
+from engine.simulator.steps import Crash
 
 
 @dataclass
@@ -27,6 +31,25 @@ class Statements(Simulation):
         super().__post_init__()
         self._dropped: Server | None = None
         self._must_drop = False
+
+    def begin_faults(self) -> None:
+        super().begin_faults()
+        servers = cast(Servers, self.colony)
+        servers.on_sync = self._perhaps_fail_sync
+
+    def _perhaps_fail_sync(self, server: Server) -> None:
+        if self.random.random() < self.crash_rate:
+            self.counts[f"{server.crash()} at an fsync"] += 1
+            raise Crash(server.name)
+        if self.random.random() < self.fault_rate:
+            self.counts["fsync failed"] += 1
+            raise OSError(self.random.choice([errno.EIO, errno.ENOSPC]), "fsync failed")
+
+    def _guarded(self, node: Node, action: Callable[[], object]) -> str:
+        try:
+            return super()._guarded(node, action)
+        except OSError:  # of a start or a stop; a statement's is a PandoError
+            return "failed"
 
     def _idle(self) -> Server | None:
         """One that is up and in the middle of nothing."""

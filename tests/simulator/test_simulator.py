@@ -50,7 +50,8 @@ KINDS = {
     "insert ok", "insert unknown", "optimize ok", "truncate ok", "read ok", "check ok", "sync ok", "begin anew ok",
     "reattach ok", "drop ok", "restart", "crash", "power cut", "wipe", "LOSE_ANSWER", "LOSE_REQUEST", "EXPIRE", "LAG",
     "logged GET_PART", "logged MERGE_PARTS", "logged DROP_RANGE", "a replica was marked as lost",
-    "a replica was cloned", "a quorum part was given up", "a former activation was stopped",
+    "a replica was cloned", "a quorum part was given up", "a former activation was stopped", "fsync failed",
+    "fetch broken off",
 }  # fmt: skip
 
 
