@@ -35,12 +35,16 @@ class DropMarkers:
         return any(dropped.covers(name) for dropped in self._names)
 
     def add(self, names: Iterable[PartName]) -> None:
-        """Durable when this returns."""
+        """Durable when this returns; an error leaves none of them to a restart."""
         new = set(names) - self._names
-        for name in new:
-            self._file(name).touch()
-        if new and self._should_sync:
-            sync_directory(self._path)
+        try:
+            for name in new:
+                self._file(name).touch()
+            if new and self._should_sync:
+                sync_directory(self._path)
+        except BaseException:
+            self._remove(new)
+            raise
         self._names |= new
 
     def admit(self, name: PartName, present: Iterable[PartName]) -> None:

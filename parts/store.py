@@ -282,9 +282,9 @@ class PartStore(StoredParts):
             detached = self._detached.take(entry.part, reason)
             os.rename(tmp_dir, place)
             self._temporary.discard(tmp_dir.name)
-            self._detached.sync()
             copy = open_part(place, table_schema=self.description.schema)
             self._entries[part.name] = StoredPart(copy, PartState.ACTIVE)
+            self._detached.sync()
             return detached
 
     def move_to_detached(self, path: Path, reason: str = "") -> str:

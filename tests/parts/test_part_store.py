@@ -127,6 +127,47 @@ def test_a_name_that_is_not_durable_is_given_back(tmp_path: pathlib.Path, monkey
     assert names(store) == ["all_1_1_0"]
 
 
+def test_a_drop_that_is_not_durable_is_none(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was told that it failed must not lose the rows at the next start."""
+    description = description_of([("k", "Int64")], ("k",))
+    store = PartStore(tmp_path, description, Clock(), uuid.uuid4)
+    for name in ("all_1_1_0", "all_2_2_0"):
+        add_active(store, name)
+
+    def fail(path: pathlib.Path) -> None:
+        raise OSError(5, f"Input/output error: {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parts.drop_markers.sync_directory", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            store.drop_active([part.name for part in store.active()])
+    assert names(store) == ["all_1_1_0", "all_2_2_0"]
+    restarted = PartStore(tmp_path, description, Clock(), uuid.uuid4)
+    restarted.load()
+    assert names(restarted) == ["all_1_1_0", "all_2_2_0"]
+
+
+def test_a_replacement_that_is_not_durable_counts_until_the_next_start(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description = description_of([("k", "Int64")], ("k",))
+    store = PartStore(tmp_path, description, Clock(), uuid.uuid4)
+    part = add_active(store, "all_1_1_0")
+    good = store.create_temporary("tmp_fetch_")
+    write_part(good, block_of(description, [(1,)]), description, ())
+
+    def fail(path: pathlib.Path) -> None:
+        raise OSError(5, f"Input/output error: {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parts.detached.sync_directory", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            store.replace(part, good, "broken")
+    (copy,) = store.active()
+    assert copy.path == tmp_path / "all_1_1_0"
+    assert store.detached() == ["broken_all_1_1_0"]
+
+
 def test_intersecting_part_is_refused_and_overtaken_part_is_outdated(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path)
     add_active(store, "all_1_3_1")
