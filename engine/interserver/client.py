@@ -80,7 +80,7 @@ class InterserverClient:
         except (OSError, EOFError, ValueError, HTTPException) as error:
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: {error!r}") from error
         self._keep(connection)
-        _check(directory, part, hashes)
+        check_received(directory, part, hashes)
         self._failpoint("fetch.after_temporary_part")
 
     def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
@@ -178,8 +178,11 @@ def _sync(file: FileIO) -> None:
         sync(file.fileno())
 
 
-def _check(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:
-    """Opening checks the metadata against itself; every other file must be what the checksums say."""
+def check_received(directory: Path, part: PartName, received: dict[str, tuple[int, str]]) -> None:
+    """``received``: size and XXH3-128 of every file. Raises ``CorruptionError``.
+
+    Opening checks the metadata against itself; every other file must be what the checksums say.
+    """
     expected = open_part(directory, name=part).checksums.files
     for name, checksum in expected.items():
         if name in received and received[name] != (checksum.size, checksum.hash):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import xxhash
+
 from coordination.memory_keeper import Fault
 from coordination.replica_activity import ReplicaAddress
 from engine.config import Config
 from engine.engine import Engine
+from engine.interserver.client import check_received
 from engine.replication import Replication
 from engine.session import QueryResult, Session
 from engine.simulator.colony import Colony, Node
@@ -104,13 +107,25 @@ class Server(Node):
         assert not self.is_up
         self.found = {}
 
+    def rot(self, part: str) -> None:
+        """A bit of its data turns over."""
+        path = self.table.store.path / part / "data.bin"
+        data = bytearray(path.read_bytes())
+        data[self.colony.random.randrange(len(data))] ^= 1 << self.colony.random.randrange(8)
+        path.write_bytes(data)
+        self.colony.trace.add(f"{self.name} has a wrong bit in {part}")
+
     def fetch_part(
         self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
     ) -> None:
-        """Fsynced, as the real exchange does."""
+        """Checked and fsynced, as the real exchange does."""
         super().fetch_part(base_url, endpoint, part, directory, is_cancelled)
+        received: dict[str, tuple[int, str]] = {}
         for file in sorted(directory.iterdir()):
+            data = file.read_bytes()
+            received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
             self.colony.disks[self.path].sync(file)
+        check_received(directory, part, received)
         self.colony.disks[self.path].sync(directory)
 
     # -- what a client does --------------------------------------------------------------------------------------
@@ -211,6 +226,10 @@ class Servers(Colony):
 
     def make_node(self, name: str) -> Node:
         return Server(self, name)
+
+    @property
+    def servers(self) -> list[Server]:
+        return [node for node in self if isinstance(node, Server)]
 
     def calm(self) -> None:
         self.on_sync = lambda server: None

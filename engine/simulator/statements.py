@@ -21,6 +21,7 @@ class StatementWeights(Weights):
     begin_anew: float = 0.2
     reattach: float = 0.2
     drop: float = 0
+    rot: float = 0
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Statements(Simulation):
         super().__post_init__()
         self._dropped: Server | None = None
         self._must_drop = False
+        self._rotten: Server | None = None
 
     def begin_faults(self) -> None:
         super().begin_faults()
@@ -62,7 +64,7 @@ class Statements(Simulation):
             broken: list[tuple[object, ...]] = []
             answer = self._guarded(server, lambda: broken.extend(server.check()))
             self.counts[f"check {answer}"] += 1
-            assert not broken, f"{server.name} has broken parts: {broken}"
+            assert server is self._rotten or not broken, f"{server.name} has broken parts: {broken}"
 
     def _do_sync(self) -> None:
         """Whoever has caught up with the log has every row that was acknowledged before."""
@@ -92,7 +94,7 @@ class Statements(Simulation):
     def _do_drop(self) -> None:
         """DROP and CREATE: as the loss of a disk, which a quorum of two survives once a round."""
         server = self._idle()
-        if server is None or self._wiped is not None or self._dropped is not None:
+        if server is None or self._has_lost:
             return
         self._dropped = server
         answer = self._guarded(server, server.drop)
@@ -104,15 +106,39 @@ class Statements(Simulation):
             server.crash()  # the next start creates it
 
     def _do_wipe(self) -> None:
-        if self._dropped is None:
+        if not self._has_lost:
             super()._do_wipe()
+
+    def _do_rot(self) -> None:
+        """A copy of a part goes bad that another server has too."""
+        server = self._idle()
+        if server is None or self._has_lost or not server.has_table:
+            return
+        others = [node.parts() for node in self._up() if node is not server and cast(Server, node).has_table]
+        if parts := [part for part in server.parts() if any(part in other for other in others)]:
+            self._rotten = server
+            server.rot(self.random.choice(parts))
+            self.counts["rot"] += 1
+
+    @property
+    def _has_lost(self) -> bool:
+        """One server has lost something in this round: the others may not."""
+        return any(server is not None for server in (self._wiped, self._dropped, self._rotten))
 
     def heal(self) -> None:
         if self._dropped is not None:
             self.colony.calm()
             self._finish_drop(self._dropped)
         super().heal()
-        self._dropped = None
+        if self._rotten is not None:
+            self.counts["broken parts found"] += len(self._rotten.check())
+            self.colony.settle()
+        self._dropped = self._rotten = None
+
+    def check(self) -> None:
+        super().check()
+        for server in cast(Servers, self.colony).servers:
+            assert not (broken := server.check()), f"{server.name} has broken parts after healing: {broken}"
 
     def _finish_drop(self, server: Server) -> None:
         """A DROP that was cut short may have left a table that is not in ZooKeeper any more: it is repeated."""

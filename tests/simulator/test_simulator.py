@@ -51,7 +51,7 @@ KINDS = {
     "reattach ok", "drop ok", "restart", "crash", "power cut", "wipe", "LOSE_ANSWER", "LOSE_REQUEST", "EXPIRE", "LAG",
     "logged GET_PART", "logged MERGE_PARTS", "logged DROP_RANGE", "a replica was marked as lost",
     "a replica was cloned", "a quorum part was given up", "a former activation was stopped", "fsync failed",
-    "fetch broken off",
+    "fetch broken off", "rot", "broken parts found",
 }  # fmt: skip
 
 
