@@ -249,14 +249,15 @@ class ConditionBuilder:
     def _set_of_key(self, number: int, key: KeyExpression, left: Node, members: Sequence[Node]) -> Condition | None:
         column = _column(left)
         if left == key.node:
-            return InSet(number, tuple(self._constants.value(member, key.type) for member in members))
+            return InSet(number, tuple(self._constants.value(member, key.type) for member in members), exact=True)
         if column is not None and _columns(key.node) == {column}:
             type_ = self._schema.column(column).type
             values = [self._mapped(key, column, self._constants.value(member, type_), type_) for member in members]
             return InSet(number, tuple(values))
         if growing_argument(left, key.node, self._schema, self._environment.zone) is not None:
             change, type_ = self._change(left, key)
-            return InSet(number, tuple(self._constants.value(member, type_) for member in members), change)
+            values = [self._constants.value(member, type_) for member in members]
+            return InSet(number, tuple(values), change, exact=True)
         return None
 
     def _tuple_set(self, left: Function, members: Sequence[Node]) -> Condition:

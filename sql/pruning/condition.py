@@ -85,22 +85,33 @@ class InRange(Condition):
 
 @dataclass(frozen=True)
 class InSet(Condition):
+    """``exact``: the key, after ``change``, is the very expression that is looked for."""
+
     key: int
     values: tuple[pa.Scalar, ...]
     change: Change | None = None
+    exact: bool = False
     label: str = ""
 
     def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
         if self.key not in keys:
             return np.ones(size, bool), np.ones(size, bool)
         bounds = changed(keys[self.key], self.change)
-        found = np.zeros(size, bool)
-        if len(self.values) > _MANY:
-            ends = pc.min_max(pa.array(self.values, self.values[0].type))
-            return Wanted(ends["min"], ends["max"]).intersects(bounds), ~found
-        for value in self.values:
-            found |= Wanted(value, value).intersects(bounds)
-        return found, np.ones(size, bool)
+        type_ = self.values[0].type
+        found, sure = np.zeros(size, bool), np.zeros(size, bool)
+        if bounds.is_point and bounds.low.type == type_ and not pa.types.is_floating(type_):  # 0 is -0 too
+            sure = pc.is_in(bounds.low, pa.array(self.values, type_)).to_numpy(zero_copy_only=False)
+            found = sure | bounds.low_infinite
+            sure = sure & ~bounds.low_infinite
+        elif len(self.values) > _MANY:
+            ends = pc.min_max(pa.array(self.values, type_))
+            found = Wanted(ends["min"], ends["max"]).intersects(bounds)
+        else:
+            for value in self.values:
+                wanted = Wanted(value, value)
+                found |= wanted.intersects(bounds)
+                sure |= wanted.contains(bounds)
+        return found, ~sure if self.exact else np.ones(size, bool)
 
     @property
     def used(self) -> frozenset[int]:
@@ -161,7 +172,8 @@ def changed(bounds: Bounds, change: Change | None) -> Bounds:
     """The bounds after a function that never decreases."""
     if change is None:
         return bounds
-    low, high = change(bounds.low), change(bounds.high)
+    low = change(bounds.low)
+    high = low if bounds.is_point else change(bounds.high)
     return Bounds(low, high, bounds.low_infinite, bounds.high_infinite)
 
 

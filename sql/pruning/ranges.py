@@ -35,6 +35,11 @@ class Bounds:
     def __len__(self) -> int:
         return len(self.low)
 
+    @property
+    def is_point(self) -> bool:
+        """Whether every range is one value."""
+        return self.low is self.high and self.low_open is None
+
 
 def unknown_values(array: pa.Array) -> Mask:
     """Where a value is NULL or NaN."""
