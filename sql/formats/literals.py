@@ -1,27 +1,22 @@
 """Literals as they stand in VALUES and inside arrays, maps and tuples of text formats.
 
-Level by level: the values of one level are split into the texts of their elements, all elements of the level are
-converted by one call, and offsets put them together again. Arrays of unquoted elements are split by Arrow; nested or
-quoted ones by a regular expression per value, which is the only per-value work (about a million elements a second).
+Level by level: the values of one level are split into the texts of their elements (:mod:`literal_split`), all elements
+of the level are converted by one call, and offsets put them together again.
 """
 
 from __future__ import annotations
-
-import re
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, TupleType
+from sql.formats.literal_split import NotSplitError, split_elements
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 from sql.formats.text_values import parse_text
-from sql.grammar.escapes import contains, unescape_quoted
+from sql.grammar.escapes import unescape_quoted
 
-_PIECE = re.compile(r"'(?:[^'\\]++|\\.|'')*+'|[\[({]|[\])}]|,|:|[^'\[\](){},:]++", re.DOTALL)
-_OPENERS = {ArrayType: ("[", "]"), MapType: ("{", "}"), TupleType: ("(", ")")}
-MAX_DEPTH = 100
+_BRACKETS = {ArrayType: "[]", MapType: "{}", TupleType: "()"}
 
 
 def is_composite(type_: DataType) -> bool:
@@ -64,9 +59,7 @@ def contains_null(texts: pa.Array) -> bool:
 
 
 def _arrays(texts: pa.Array, type_: ArrayType, options: FormatOptions) -> pa.Array:
-    lists = _split_simple(texts) if not is_composite(type_.inner) else None
-    if lists is None:
-        lists = _split(texts, type_, ",")
+    lists = _split(texts, type_, ",")
     inner = _children(lists, lists.flatten(), type_.inner, options, texts)
     item = type_.arrow.value_field
     offsets = _offsets(lists)
@@ -131,67 +124,12 @@ def _nullable(type_: DataType) -> bool:
     return isinstance(type_, NullableType) or (isinstance(type_, LowCardinalityType) and type_.is_nullable)
 
 
-def _split_simple(texts: pa.Array) -> pa.Array | None:
-    """``[1, 2]`` split by Arrow when nothing is quoted or nested."""
-    if contains(texts, "'"):
-        return None
-    trimmed = pc.utf8_trim(texts, " \t")
-    shaped = pc.match_substring_regex(trimmed, r"^\[[^\[\]{}()]*\]$")
-    if not pc.all(shaped, min_count=0).as_py():
-        return None
-    body = pc.utf8_trim(pc.utf8_slice_codeunits(trimmed, 1, -1), " \t")
-    empty = pc.equal(body, "")
-    lists = pc.split_pattern(body, ",")
-    if pc.any(empty, min_count=0).as_py():
-        nothing = pa.scalar([], pa.list_(pa.string()))
-        lists = pc.if_else(empty, nothing, lists)
-    flat = pc.utf8_trim(lists.flatten(), " \t")
-    return pa.ListArray.from_arrays(_offsets(lists), flat)
-
-
 def _split(texts: pa.Array, type_: DataType, separators: str) -> pa.Array:
-    opener, closer = _OPENERS[type(type_)]
-    pieces: list[list[str]] = []
-    for index, text in enumerate(texts.to_pylist()):
-        elements = [] if text is None else split_elements(text, opener, closer, separators)
-        if elements is None:
-            raise cannot_parse(index, text or "", type_)
-        pieces.append(elements)
-    offsets = np.zeros(len(pieces) + 1, np.int32)
-    np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(list(chain.from_iterable(pieces)), pa.string()))
-
-
-def split_elements(text: str, opener: str, closer: str, separators: str) -> list[str] | None:
-    """The top-level elements of ``[a, b]``; ``None`` when the text is not of that form."""
-    text = text.strip()
-    if len(text) < 2 or text[0] != opener or text[-1] != closer:
-        return None
-    elements: list[str] = []
-    depth, start, position = 0, 1, 1
-    end = len(text) - 1
-    for match in _PIECE.finditer(text, 1, end):
-        if match.start() != position:
-            return None
-        position = match.end()
-        piece = match.group()
-        if piece in "[({":
-            depth += 1
-        elif piece in "])}":
-            depth -= 1
-        elif depth == 0 and piece in separators:
-            elements.append(text[start : match.start()].strip())
-            start = match.end()
-        if depth < 0 or depth > MAX_DEPTH:
-            return None
-    if position != end or depth != 0:
-        return None
-    last = text[start:end].strip()
-    if last or elements:
-        elements.append(last)
-    if opener == "(" and elements and elements[-1] == "":
-        elements.pop()  # a tuple of one element may end in a comma
-    return None if "" in elements else elements
+    try:
+        offsets, elements = split_elements(texts, _BRACKETS[type(type_)], separators)
+    except NotSplitError as error:
+        raise cannot_parse(error.index, texts[error.index].as_py(), type_) from None
+    return pa.ListArray.from_arrays(pa.array(offsets), elements)
 
 
 def _offsets(lists: pa.Array) -> pa.Array:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 QUOTE, BACKSLASH, COMMA, SEMICOLON = 39, 92, 44, 59
-_DEPTH = np.zeros(256, np.int8)
-_DEPTH[[ord(char) for char in "([{"]] = 1
-_DEPTH[[ord(char) for char in ")]}"]] = -1
-_SPECIAL = _DEPTH != 0
+DEPTH = np.zeros(256, np.int8)
+DEPTH[[ord(char) for char in "([{"]] = 1
+DEPTH[[ord(char) for char in ")]}"]] = -1
+_SPECIAL = DEPTH != 0
 _SPECIAL[[QUOTE, COMMA, SEMICOLON]] = True
 _BLANK = np.zeros(256, bool)
 _BLANK[[32, 9, 10, 13]] = True
@@ -52,11 +52,10 @@ def split_rows(data: bytes, width: int) -> SplitRows:
     places = np.flatnonzero(_SPECIAL[buffer])
     kinds = buffer[places]
     quotes = kinds == QUOTE
-    if b"\\" in data:
-        quotes &= ~_escaped(buffer, places, quotes)
+    quotes &= ~escaped(buffer, places, quotes)
     outside = (np.cumsum(quotes) & 1 == 0) & (kinds != QUOTE)
     places, kinds = places[outside], kinds[outside]
-    change = _DEPTH[kinds]
+    change = DEPTH[kinds]
     depth = np.cumsum(change, dtype=np.int32)
     opens = (depth == 1) & (change == 1)
     closes = (depth == 0) & (change == -1)
@@ -84,9 +83,12 @@ def _first_stop(kinds: np.ndarray, depth: np.ndarray, places: np.ndarray, length
     return int(places[stops[0]]) if len(stops) else length
 
 
-def _escaped(buffer: np.ndarray, places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
+def escaped(buffer: np.ndarray, places: np.ndarray, quotes: np.ndarray) -> np.ndarray:
     """Which of the quotes stand behind an odd number of backslashes."""
-    slashes = np.flatnonzero(buffer == BACKSLASH)
+    is_slash = buffer == BACKSLASH
+    if not is_slash.any():
+        return np.zeros(len(places), bool)
+    slashes = np.flatnonzero(is_slash)
     fresh = np.ones(len(slashes), bool)
     fresh[1:] = np.diff(slashes) != 1
     run_starts = slashes[fresh]
