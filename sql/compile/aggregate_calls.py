@@ -9,11 +9,12 @@ from sql.compile.compiling import Compiling, code_of
 from sql.functions.combinators import build_aggregate, find_combined
 from sql.functions.registry import check_arity, find_aggregate, unknown_function
 from sql.grammar.syntax_tree import Function, Star
+from sql.typing.fragments import EMPTY, Fragment
 from sql.typing.typed import Typed
 
 
-def compile_aggregate(rows: Compiling, node: Function, *, empty_possible: bool, over: str = "") -> Typed:
-    """The call as DuckDB text over rows (not yet replaced by a column)."""
+def compile_aggregate(rows: Compiling, node: Function, *, empty_possible: bool, over: Fragment = EMPTY) -> Typed:
+    """The call as DuckDB SQL over rows (not yet replaced by a column)."""
     combined = find_combined(node.name)
     if combined is None:
         raise unknown_function(node.name)

@@ -1,7 +1,7 @@
 """GROUP BY: which aggregates a SELECT needs, and expressions over groups.
 
 The grouped query is a subquery that computes keys ``k<n>`` and aggregates ``a<n>``; everything after it (SELECT,
-HAVING, ORDER BY, windows) is compiled by :class:`AfterAggregation`, which finds a key by its text in the rows' terms
+HAVING, ORDER BY, windows) is compiled by :class:`AfterAggregation`, which finds a key by its SQL in the rows' terms
 and replaces it, and an aggregate by its call."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sql.compile.short_strings import decoded
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import Fragment, fragment, leaf
 from sql.typing.typed import Typed
 
 
@@ -32,10 +33,11 @@ class AfterAggregation(ExpressionCompiler):
         self.number = number
         self._grouped = grouped
         self._rollup = rollup
-        self.keys: dict[str, Typed] = {}
-        self.key_sql: list[str] = []
-        self.aggregates: dict[str, Typed] = {}
-        self.aggregate_sql: list[str] = []
+        self.keys: dict[Fragment, Typed] = {}
+        self.key_columns: list[tuple[Fragment, Fragment]] = []
+        """What each key is over the rows, and its name."""
+        self.aggregates: dict[Fragment, Typed] = {}
+        self.aggregate_sql: list[Fragment] = []
         self.layers = Layers(rows.need_query().next_number)
         self.calls: list[tuple[Function, Typed]] = []
         """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
@@ -52,15 +54,15 @@ class AfterAggregation(ExpressionCompiler):
     def _add_key(self, key: Typed, codable: bool) -> None:
         if key.number in self.keys:
             return
-        name = f'"k{self.number}_{len(self.key_sql)}"'
+        name = leaf(f'"k{self.number}_{len(self.key_columns)}"')
         reference = name
         if self._rollup and not key.type.is_nullable:
             # A key that is rolled up has its type's default, not NULL.
-            reference = f"coalesce({name}, {default_sql(key.type)})"
+            reference = fragment("coalesce({}, {})", name, default_sql(key.type))
         code = code_of(self.rows, key.sql) if codable else None
         if code is not None:
             reference = decoded(name)
-        self.key_sql.append(f"{code or key.number} AS {name}")
+        self.key_columns.append((code or key.number, name))
         self.keys[key.number] = Typed(reference, key.type)
 
     def _compile(self, node: Node) -> Typed:
@@ -90,7 +92,7 @@ class AfterAggregation(ExpressionCompiler):
                 return None  # a lambda's argument, or a name of the query around
             raise
         known = self.keys.get(value.number)
-        if known is not None:  # equal text is an equal value, but not always of an equal type (toInt8 of an Enum8)
+        if known is not None:  # equal SQL is an equal value, but not always of an equal type (toInt8 of an Enum8)
             return Typed(known.sql, value.type)
         if value.is_constant or isinstance(node, Literal):
             return value
@@ -110,8 +112,8 @@ class AfterAggregation(ExpressionCompiler):
         value = compile_aggregate(self.rows, node, empty_possible=not self._grouped)
         known = self.aggregates.get(value.sql)
         if known is None:
-            name = f'"a{self.number}_{len(self.aggregate_sql)}"'
-            self.aggregate_sql.append(f"{value.number} AS {name}")
+            name = leaf(f'"a{self.number}_{len(self.aggregate_sql)}"')
+            self.aggregate_sql.append(fragment("{} AS {}", value.number, name))
             self.calls.append((node, value))
             known = Typed(name, value.type)
             self.aggregates[value.sql] = known

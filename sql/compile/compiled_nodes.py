@@ -81,7 +81,7 @@ class CompiledNodes:
         finally:
             names.looked_up.pop()
             names.looked_up[-1] |= own
-        guard.check_text(value.sql)
+        guard.check_size(value.sql.size)
         if names.binds_none(own):
             kept[id(node)] = _Known(node, value, own, guard.expanded - before)
         return value

@@ -1,4 +1,4 @@
-"""What a query becomes: DuckDB text with typed columns, and the scans that feed it."""
+"""What a query becomes: DuckDB SQL with typed columns, and the scans that feed it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from parts.schema import Column
 from parts.types import DataType
 from sql.compile.scope import Source, Surroundings
 from sql.grammar.syntax_tree import Node
+from sql.typing.fragments import Fragment, Table
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
     """``sql`` yields columns c0, c1, … of the engine types of ``columns``."""
 
-    sql: str
+    sql: Fragment
     columns: tuple[tuple[str, DataType], ...]
     plain_columns: tuple[str, ...] = ()
     """The columns of its first source that ``columns`` are, where none of them is anything else."""
@@ -36,6 +37,6 @@ class Scan:
         self.definitions = {column.name: column.definition for column in columns if column.definition is not None}
 
     @property
-    def placeholder(self) -> str:
-        """With both kinds of quotes: in a literal and in an identifier one of them stands twice, so none is like it."""
-        return f"<'\"scan {self.source.number}\"'>"
+    def table(self) -> Fragment:
+        """Itself in FROM."""
+        return Table(self.source.number)

@@ -20,6 +20,7 @@ from sql.grammar.limits import Guard
 from sql.grammar.syntax_tree import Node, Query, Select
 from sql.relation import RelationCatalog
 from sql.settings.session import Settings
+from sql.typing.fragments import Fragment
 from sql.typing.typed import Typed
 
 
@@ -85,15 +86,15 @@ class Compiling(Surroundings, Protocol):
     def allow_array_join(self) -> bool: ...
 
     @property
-    def array_joins(self) -> dict[str, tuple[str, DataType]]: ...
+    def array_joins(self) -> dict[Fragment, tuple[Fragment, DataType]]: ...
 
     def need_query(self) -> Statement:
         """Raises ``UserError`` 48 where there are no subqueries: in keys, defaults and constraints."""
 
     def compile(self, node: Node) -> Typed: ...
 
-    def condition(self, node: Node) -> str:
-        """The text of a filter as a BOOLEAN."""
+    def condition(self, node: Node) -> Fragment:
+        """A filter as a BOOLEAN."""
 
     def call(self, name: str, args: tuple[Typed, ...]) -> Typed:
         """A call of the function of that name."""
@@ -111,13 +112,13 @@ class FromCompiling(Protocol):
     @property
     def rows(self) -> Compiling: ...
 
-    def compile(self, node: Node | None) -> str: ...
+    def compile(self, node: Node | None) -> Fragment: ...
 
     def add_source(self, alias: str, columns: Sequence[tuple[str, DataType]], number: int | None = None) -> Source: ...
 
-    def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> str: ...
+    def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> Fragment: ...
 
 
-def code_of(rows: Compiling, sql: str) -> str | None:
-    """The text of the code of what ``sql`` is over the rows, if it has one (``sql.compile.short_strings``)."""
+def code_of(rows: Compiling, sql: Fragment) -> Fragment | None:
+    """The code of what ``sql`` is over the rows, if it has one (``sql.compile.short_strings``)."""
     return None if rows.query is None else rows.query.short_strings.code(sql)

@@ -1,4 +1,4 @@
-"""From a tree to typed DuckDB text: names are resolved, functions looked up, special forms written out.
+"""From a tree to typed DuckDB SQL: names are resolved, functions looked up, special forms written out.
 
 :class:`ExpressionCompiler` compiles what is computed from the rows of FROM; ``aggregation.AfterAggregation`` refines it
 for what is computed from groups. An alias may be used anywhere in its SELECT, as in ClickHouse: a name means, in this
@@ -39,6 +39,7 @@ from sql.grammar.syntax_tree import (
     walk,
 )
 from sql.typing.casts import cast_to
+from sql.typing.fragments import EMPTY, Fragment, fragment
 from sql.typing.typed import LambdaType, Typed, literal
 
 _WINDOW_ONLY = frozenset(
@@ -79,7 +80,7 @@ class ExpressionCompiler:
         self.names = Names()
         self.compiled = CompiledNodes(self.names, self.guard)
         self.allow_array_join = False
-        self.array_joins: dict[str, tuple[str, DataType]] = {}
+        self.array_joins: dict[Fragment, tuple[Fragment, DataType]] = {}
         self.layers: Layers | None = None
         """Where heavy expressions go, once the names of FROM are known."""
         self.windows: dict[str, object] = {}
@@ -118,8 +119,8 @@ class ExpressionCompiler:
                 raise UserError("UNKNOWN_QUERY_PARAMETER", f"Query parameter `{name}` was not set: pass param_{name}")
         raise UserError("NOT_IMPLEMENTED", f"{type(node).__name__} is not supported in an expression")
 
-    def condition(self, node: Node) -> str:
-        """The text of a filter as a BOOLEAN."""
+    def condition(self, node: Node) -> Fragment:
+        """A filter as a BOOLEAN."""
         value = self.compile(node)
         bare = strip_nullable(value.type)
         if isinstance(bare, (ArrayType, MapType, TupleType)) or bare.name in ("String", "Date", "DateTime"):
@@ -257,7 +258,7 @@ class ExpressionCompiler:
         return compile_window(self, node)
 
     def _lambda(self, node: Lambda) -> Typed:
-        def apply_to(arguments: list[Typed]) -> tuple[str, Typed]:
+        def apply_to(arguments: list[Typed]) -> Typed:
             if len(arguments) != len(node.parameters):
                 raise UserError(
                     "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
@@ -265,11 +266,11 @@ class ExpressionCompiler:
                 )
             self.names.lambdas.append(dict(zip(node.parameters, arguments, strict=True)))
             try:
-                return ", ".join(node.parameters), self.compile(node.body)
+                return self.compile(node.body)
             finally:
                 self.names.lambdas.pop()
 
-        return Typed("", LambdaType(), apply=apply_to)
+        return Typed(EMPTY, LambdaType(), apply=apply_to)
 
     # Subqueries -------------------------------------------------------------------------------------------------------
 
@@ -282,10 +283,10 @@ class ExpressionCompiler:
         compiled = self.need_query().nested(query, self)
         types = tuple(type_ for _, type_ in compiled.columns)
         if len(types) == 1:
-            return Typed(f"({compiled.sql})", make_nullable(types[0]))
+            return Typed(fragment("({})", compiled.sql), make_nullable(types[0]))
         fields = ", ".join(f'"{position}" := c{position - 1}' for position in range(1, len(types) + 1))
         type_ = TupleType(tuple((None, inner) for inner in types))
-        return Typed(f"(SELECT struct_pack({fields}) FROM ({compiled.sql}))", type_)
+        return Typed(fragment("(SELECT struct_pack({}) FROM ({}))", fields, compiled.sql), type_)
 
 
 def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed:

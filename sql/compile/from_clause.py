@@ -31,7 +31,8 @@ from sql.grammar.syntax_tree import (
 )
 from sql.relation import PartsRelation
 from sql.typing.defaults import default_sql
-from sql.typing.typed import STRING, quoted
+from sql.typing.fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.typed import STRING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +45,12 @@ class FromClause:
         self.query = query
         self.scope = scope
         self.rows = rows
-        self.filters: list[str] = []
+        self.filters: list[Fragment] = []
 
-    def compile(self, node: Node | None) -> str:
+    def compile(self, node: Node | None) -> Fragment:
         match node:
             case None:
-                return ""
+                return EMPTY
             case NamedTable():
                 return self._named(node)
             case SubqueryTable(query, alias):
@@ -73,22 +74,22 @@ class FromClause:
         self.scope.sources.append(source)
         return source
 
-    def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> str:
+    def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> Fragment:
         """A subquery as a table."""
         number = self.query.next_number()
         columns: dict[str, SourceColumn] = {}
         labels = []
         for position, (own, type_) in enumerate(compiled.columns):
             name = names[position] if position < len(names) else own
-            label = f"{number}.{name}" if name not in columns else f"{number}.{name}#{position}"
-            labels.append(quoted(label))
-            columns.setdefault(name, SourceColumn(name, type_, quoted(label)))
+            label = column_sql(number, name if name not in columns else f"{name}#{position}")
+            labels.append(label)
+            columns.setdefault(name, SourceColumn(name, type_, label))
         self.scope.sources.append(Source(number, alias, columns))
-        return f"({compiled.sql}) AS t{number}({', '.join(labels)})"
+        return fragment("({}) AS t{}({})", compiled.sql, number, joined(", ", labels))
 
     # Tables -----------------------------------------------------------------------------------------------------------
 
-    def _named(self, node: NamedTable) -> str:
+    def _named(self, node: NamedTable) -> Fragment:
         if node.database is None:
             common = self.scope.find_common_table(node.table)
             if common is not None:
@@ -100,8 +101,11 @@ class FromClause:
             return compile_table_function(self, TableFunction(name, (), node.alias or node.table))
         relation = self.query.catalog.relation(node.database, node.table)
         number = self.query.next_number()
-        is_parts = isinstance(relation, PartsRelation)
-        schema = relation.description.schema if isinstance(relation, PartsRelation) else relation.schema
+        virtual: tuple[str, ...] = ()
+        if isinstance(relation, PartsRelation):
+            schema, virtual = relation.description.schema, VIRTUAL_COLUMNS
+        else:
+            schema = relation.schema
         columns = {
             column.name: SourceColumn(
                 column.name, column.type, column_sql(number, column.name), column,
@@ -109,19 +113,18 @@ class FromClause:
             )
             for column in schema.columns
         }  # fmt: skip
-        if is_parts:
-            for name in VIRTUAL_COLUMNS:
-                type_ = LowCardinalityType(STRING)
-                columns.setdefault(
-                    name, SourceColumn(name, type_, column_sql(number, name), Column(name, type_), hidden=True)
-                )
+        for name in virtual:
+            type_ = LowCardinalityType(STRING)
+            columns.setdefault(
+                name, SourceColumn(name, type_, column_sql(number, name), Column(name, type_), hidden=True)
+            )
         source = Source(number, node.alias, columns, node.database or self.query.database, node.table, relation)
         self.scope.sources.append(source)
         scan = Scan(source)
         self.query.scans.append(scan)
         if node.sample:
             self._sample(node, scan)
-        return scan.placeholder
+        return scan.table
 
     def _sample(self, node: NamedTable, scan: Scan) -> None:
         """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range."""
@@ -153,12 +156,12 @@ class FromClause:
 
     # ARRAY JOIN -------------------------------------------------------------------------------------------------------
 
-    def _array_join(self, node: ArrayJoin) -> str:
+    def _array_join(self, node: ArrayJoin) -> Fragment:
         inner = self.compile(node.source)
         number = self.query.next_number()
         columns: list[tuple[str, DataType]] = []
-        texts: list[str] = []
-        first = ""
+        elements: list[Fragment] = []
+        first = EMPTY
         for item in node.expressions:
             expression = item.expression if isinstance(item, Alias) else item
             name = column_name(item)
@@ -166,18 +169,17 @@ class FromClause:
             type_ = strip_nullable(value.type)
             sql = value.sql
             if isinstance(type_, MapType):
-                sql, type_ = f"map_entries({sql})", ArrayType(TupleType((("keys", type_.key), ("values", type_.value))))
+                sql = fragment("map_entries({})", sql)
+                type_ = ArrayType(TupleType((("keys", type_.key), ("values", type_.value))))
             if not isinstance(type_, ArrayType):
                 raise UserError("TYPE_MISMATCH", f"ARRAY JOIN requires an array argument, {name} is {value.type}")
             if first:
-                sql = (
-                    f"(CASE WHEN len({sql}) = len({first}) THEN {sql} "
-                    f"ELSE error('pando:190:Sizes of ARRAY-JOIN-ed arrays do not match') END)"
-                )
+                failure = fragment("error('pando:190:Sizes of ARRAY-JOIN-ed arrays do not match')")
+                sql = fragment("(CASE WHEN len({0}) = len({1}) THEN {0} ELSE {2} END)", sql, first, failure)
             first = first or sql
             if node.left:
-                sql = f"(CASE WHEN len({sql}) = 0 THEN [{default_sql(type_.inner)}] ELSE {sql} END)"
-            texts.append(f"unnest({sql}) AS {column_sql(number, name)}")
+                sql = fragment("(CASE WHEN len({sql}) = 0 THEN [{}] ELSE {sql} END)", default_sql(type_.inner), sql=sql)
+            elements.append(fragment("unnest({}) AS {}", sql, column_sql(number, name)))
             self._shadow(item, expression, number, name, type_.inner)
             if isinstance(item, Alias) or not isinstance(expression, Identifier):
                 columns.append((name, type_.inner))
@@ -186,7 +188,7 @@ class FromClause:
             for column in source.columns.values():
                 column.hidden = True
         self.rows.compiled.clear()
-        return f"(SELECT *, {', '.join(texts)} FROM {inner})"
+        return fragment("(SELECT *, {} FROM {})", joined(", ", elements), inner)
 
     def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
         """``ARRAY JOIN arr`` without an alias: from now on ``arr`` is the element."""

@@ -14,17 +14,18 @@ from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, 
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.typed import Typed
 
 
-def compile_join(clause: FromCompiling, node: Join) -> str:
+def compile_join(clause: FromCompiling, node: Join) -> Fragment:
     left_sql = clause.compile(node.left)
     left = list(clause.scope.sources)
     right_sql = clause.compile(node.right)
     right = clause.scope.sources[len(left) :]
     if node.kind == "CROSS" or (node.on is None and not node.using):
-        return f"{left_sql} CROSS JOIN {right_sql}"
+        return fragment("{} CROSS JOIN {}", left_sql, right_sql)
     sides = _Sides(clause, left, right)
     if node.using:
         sides.use(node.using, asof=node.strictness == "ASOF")
@@ -44,10 +45,10 @@ class _Sides:
         self.clause = clause
         self.left = left
         self.right = right
-        self.keys: list[tuple[str, str]] = []
-        self.other: list[str] = []
-        self.right_only: list[str] = []
-        self.left_only: list[str] = []
+        self.keys: list[tuple[Fragment, Fragment]] = []
+        self.other: list[Fragment] = []
+        self.right_only: list[Fragment] = []
+        self.left_only: list[Fragment] = []
         self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
 
     def split(self, on: Node | None) -> None:
@@ -63,7 +64,7 @@ class _Sides:
             else:
                 self.other.append(self.clause.rows.condition(term))
 
-    def _equality(self, term: Node) -> tuple[str, str] | None:
+    def _equality(self, term: Node) -> tuple[Fragment, Fragment] | None:
         if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
             return None
         first, second = term.args
@@ -74,7 +75,7 @@ class _Sides:
             return None
         return self._converted(self.clause.rows.compile(first).plain, self.clause.rows.compile(second).plain)
 
-    def _converted(self, left: Typed, right: Typed) -> tuple[str, str]:
+    def _converted(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
         zone = self.clause.query.environment.zone
         return convert(left, common, zone), convert(right, common, zone)
@@ -103,7 +104,7 @@ class _Sides:
             a, b = first.columns[name].typed, second.columns[name].typed
             left, right = self._converted(a, b)
             if asof and position == len(names) - 1:
-                self.other.append(f"{left} >= {right}")
+                self.other.append(fragment("{} >= {}", left, right))
             else:
                 self.keys.append((left, right))
             self._using.append((first, second, name, a, b))
@@ -117,7 +118,7 @@ class _Sides:
             common = supertype([a.type, b.type])
             left, right = convert(a, common, zone), convert(b, common, zone)
             if node.kind == "FULL":
-                column.sql, column.filled = f"coalesce({left}, {right})", False
+                column.sql, column.filled = fragment("coalesce({}, {})", left, right), False
             elif node.kind == "RIGHT":
                 column.sql, column.filled = right, False
             else:
@@ -125,9 +126,9 @@ class _Sides:
             column.type = common
 
     @property
-    def condition(self) -> str:
-        terms = [f"{left} = {right}" for left, right in self.keys]
-        return " AND ".join([*terms, *self.left_only, *self.right_only, *self.other]) or "true"
+    def condition(self) -> Fragment:
+        terms = [fragment("{} = {}", left, right) for left, right in self.keys]
+        return joined(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
     def need_keys(self, what: str) -> None:
         if not self.keys or self.other:
@@ -141,11 +142,11 @@ def _one_column(sources: list[Source], name: str, side: str) -> Source:
     raise UserError("UNKNOWN_IDENTIFIER", f"JOIN USING identifier '{name}' is not a column of the {side} side")
 
 
-def _all(node: Join, sides: _Sides, left: str, right: str) -> str:
-    return f"({left} {node.kind} JOIN {right} ON {sides.condition})"
+def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
+    return fragment("({} {} JOIN {} ON {})", left, node.kind, right, sides.condition)
 
 
-def _any(node: Join, sides: _Sides, left: str, right: str) -> str:
+def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.need_keys("ANY")
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")
@@ -156,26 +157,26 @@ def _any(node: Join, sides: _Sides, left: str, right: str) -> str:
     return _all(node, sides, left, right)
 
 
-def _one_per_key(sql: str, keys: list[str], filters: list[str]) -> str:
-    where = f" WHERE {' AND '.join(filters)}" if filters else ""
-    return f"(SELECT DISTINCT ON ({', '.join(keys)}) * FROM {sql}{where})"
+def _one_per_key(sql: Fragment, keys: list[Fragment], filters: list[Fragment]) -> Fragment:
+    where = fragment(" WHERE {}", joined(" AND ", filters)) if filters else EMPTY
+    return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", joined(", ", keys), sql, where)
 
 
-def _semi(node: Join, sides: _Sides, left: str, right: str) -> str:
+def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.need_keys("SEMI")
     if node.kind == "LEFT":
         right = _one_per_key(right, [key for _, key in sides.keys], sides.right_only)
     else:
         left = _one_per_key(left, [key for key, _ in sides.keys], sides.left_only)
-    return f"({left} INNER JOIN {right} ON {sides.condition})"
+    return fragment("({} INNER JOIN {} ON {})", left, right, sides.condition)
 
 
-def _anti(node: Join, sides: _Sides, left: str, right: str) -> str:
+def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     lost = sides.right if node.kind == "LEFT" else sides.left
     text = (
-        f"({left} ANTI JOIN {right} ON {sides.condition})"
+        fragment("({} ANTI JOIN {} ON {})", left, right, sides.condition)
         if node.kind == "LEFT"
-        else f"({right} ANTI JOIN {left} ON {sides.condition})"
+        else fragment("({} ANTI JOIN {} ON {})", right, left, sides.condition)
     )
     for source in lost:  # the rows of this side do not exist: its columns are their types' defaults
         for column in source.columns.values():
@@ -183,14 +184,14 @@ def _anti(node: Join, sides: _Sides, left: str, right: str) -> str:
     return text
 
 
-def _asof(node: Join, sides: _Sides, left: str, right: str) -> str:
+def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     if node.kind not in ("LEFT", "INNER"):
         raise not_implemented(f"ASOF {node.kind} JOIN")
     if len(sides.other) != 1:
         raise UserError(
             "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
         )
-    return f"({left} ASOF {'LEFT ' if node.kind == 'LEFT' else ''}JOIN {right} ON {sides.condition})"
+    return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
 
 
 _JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}

@@ -20,6 +20,7 @@ from sql.compile.compiling import Compiling
 from sql.compile.scope import Source, SourceColumn, column_sql
 from sql.functions.maps_and_tuples import make_tuple
 from sql.grammar.syntax_tree import Function, Literal, LiteralList, Node
+from sql.typing.fragments import Fragment, fragment
 from sql.typing.inference import supertype
 from sql.typing.typed import FLOAT64, STRING, Typed, literal
 
@@ -72,8 +73,7 @@ def compile_list(compiler: Compiling, node: LiteralList) -> Typed:
         return replace(compiler.call("array", elements), elements=elements, is_constant=True)
     offsets = pa.array([0, len(node.values)], pa.int32())
     rows = pa.ListArray.from_arrays(offsets, node.values.cast(type_.inner.arrow))
-    column = scan(compiler, rows.cast(type_.arrow), type_)
-    return Typed(f"(SELECT {column[0]} FROM {column[1]})", type_)
+    return Typed(fragment("(SELECT {} FROM {})", *scan(compiler, rows.cast(type_.arrow), type_)), type_)
 
 
 def element_type(node: LiteralList) -> DataType:
@@ -83,15 +83,15 @@ def element_type(node: LiteralList) -> DataType:
     return FLOAT64 if pa.types.is_floating(node.values.type) else STRING
 
 
-def member_column(compiler: Compiling, node: LiteralList) -> tuple[Typed, str]:
-    """The members as a column, and the text of the scan that has it."""
+def member_column(compiler: Compiling, node: LiteralList) -> tuple[Typed, Fragment]:
+    """The members as a column, and the scan that has it."""
     type_ = element_type(node)
     name, table = scan(compiler, node.values.cast(type_.arrow), type_)
     return Typed(name, type_), table
 
 
-def scan(compiler: Compiling, values: pa.Array, type_: DataType) -> tuple[str, str]:
-    """A scan of these values: the text of its column and of itself."""
+def scan(compiler: Compiling, values: pa.Array, type_: DataType) -> tuple[Fragment, Fragment]:
+    """A scan of these values: its column and itself."""
     query = compiler.need_query()
     number = query.next_number()
     definition = Column("v", type_)
@@ -102,4 +102,4 @@ def scan(compiler: Compiling, values: pa.Array, type_: DataType) -> tuple[str, s
     source.used["v"] = None
     entry = Scan(source)
     query.scans.append(entry)
-    return column.sql, entry.placeholder
+    return column.sql, entry.table

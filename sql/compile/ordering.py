@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from parts.types import DataType, FloatType, UUIDType, strip_nullable
 from sql.grammar.syntax_tree import OrderItem
+from sql.typing.fragments import Fragment, Piece, fragment
 
 
-def order_terms(reference: str, type_: DataType, item: OrderItem) -> list[str]:
+def order_terms(reference: Piece, type_: DataType, item: OrderItem) -> list[Fragment]:
     """ClickHouse puts NaN and then NULL last in both directions, or first with NULLS FIRST."""
     bare = strip_nullable(type_)
     direction = "DESC" if item.descending else "ASC"
@@ -14,11 +15,11 @@ def order_terms(reference: str, type_: DataType, item: OrderItem) -> list[str]:
     terms = []
     if isinstance(bare, FloatType) and (item.descending or item.nulls_first):
         if item.nulls_first:
-            terms.append(f"({reference} IS NULL) DESC")
+            terms.append(fragment("({} IS NULL) DESC", reference))
         else:
-            terms.append(f"({reference} IS NULL) ASC")
-        terms.append(f"coalesce(isnan({reference}), false) {'DESC' if item.nulls_first else 'ASC'}")
+            terms.append(fragment("({} IS NULL) ASC", reference))
+        terms.append(fragment("coalesce(isnan({}), false) {}", reference, "DESC" if item.nulls_first else "ASC"))
     if isinstance(bare, UUIDType):  # compared as two little-endian halves: the second half first
-        terms.append(f"{reference}[9:16] {direction} NULLS {nulls}")
-    terms.append(f"{reference} {direction} NULLS {nulls}")
+        terms.append(fragment("{}[9:16] {} NULLS {}", reference, direction, nulls))
+    terms.append(fragment("{} {} NULLS {}", reference, direction, nulls))
     return terms

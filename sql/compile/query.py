@@ -2,7 +2,7 @@
 
 A SELECT becomes up to four nested stages, each only if needed: rows (FROM, array joins, WHERE), groups (GROUP BY),
 result (SELECT, HAVING, windows, DISTINCT, LIMIT BY) and order (ORDER BY, LIMIT). Columns of the result are ``c0, c1,
-…``. The text of a scan is a placeholder until all columns that are read are known."""
+…``. A scan is a ``Table`` in it, whose text is known when all columns are known that are read."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sql.grammar.syntax_tree import Query, Select, Union
 from sql.relation import RelationCatalog
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.casts import convert
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.typed import Typed
 
@@ -75,10 +76,10 @@ class QueryCompiler:
                     f"The queries of a UNION have different numbers of columns: {width} and {len(branch.columns)}",
                 )
         types = [supertype(branch.columns[position][1] for branch in branches) for position in range(width)]
-        texts = [_as_types(branch, types, self.environment.zone) for branch in branches]
-        sql = texts[0]
-        for operator, text in zip(union.operators, texts[1:], strict=True):
-            sql = f"({sql}) {_SET_OPERATORS[operator]} ({text})"
+        first, *others = (_as_types(branch, types, self.environment.zone) for branch in branches)
+        sql = first
+        for operator, other in zip(union.operators, others, strict=True):
+            sql = fragment("({}) {} ({})", sql, _SET_OPERATORS[operator], other)
         names = [name for name, _ in branches[0].columns]
         return CompiledQuery(sql, tuple(zip(names, types, strict=True)))
 
@@ -90,11 +91,11 @@ _SET_OPERATORS = {
 }  # fmt: skip
 
 
-def _as_types(branch: CompiledQuery, types: list[DataType], zone: str) -> str:
+def _as_types(branch: CompiledQuery, types: list[DataType], zone: str) -> Fragment:
     if all(have == want for (_, have), want in zip(branch.columns, types, strict=True)):
         return branch.sql
-    columns = ", ".join(
-        f"{convert(Typed(f'c{position}', have), want, zone)} AS c{position}"
+    columns = [
+        fragment("{} AS c{}", convert(Typed(fragment("c{}", position), have), want, zone), position)
         for position, ((_, have), want) in enumerate(zip(branch.columns, types, strict=True))
-    )
-    return f"SELECT {columns} FROM ({branch.sql})"
+    ]
+    return fragment("SELECT {} FROM ({})", joined(", ", columns), branch.sql)

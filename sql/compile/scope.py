@@ -1,7 +1,7 @@
 """What names mean inside one SELECT: the columns of its FROM, its aliases, its lambdas, and the query around it.
 
 Every source of rows (a table, a subquery, an array join) has a number unique in the whole statement, and its column
-``c`` is called ``"<number>.c"`` in the DuckDB text. So a reference needs no qualifier, is never ambiguous, and
+``c`` is called ``"<number>.c"`` in DuckDB. So a reference needs no qualifier, is never ambiguous, and
 survives being wrapped into further subqueries."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Alias, CommonTable, Node, walk
 from sql.relation import ArrowRelation, PartsRelation
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import Fragment, fragment, leaf
 from sql.typing.typed import Typed, quoted
 
 VIRTUAL_COLUMNS = ("_part", "_partition_id")
@@ -29,7 +30,7 @@ class SourceColumn:
 
     name: str
     type: DataType
-    sql: str
+    sql: Fragment
     definition: TableColumn | None = None
     """Of a table's column: an ALIAS has an expression instead of data."""
     filled: bool = False
@@ -39,7 +40,7 @@ class SourceColumn:
     @property
     def typed(self) -> Typed:
         if self.filled and not self.type.is_nullable:
-            return Typed(f"coalesce({self.sql}, {default_sql(self.type)})", self.type)
+            return Typed(fragment("coalesce({}, {})", self.sql, default_sql(self.type)), self.type)
         return Typed(self.sql, self.type)
 
 
@@ -64,8 +65,8 @@ class Source:
         return not self.alias and tuple(qualifier) == (self.database, self.table)
 
 
-def column_sql(number: int, name: str) -> str:
-    return quoted(f"{number}.{name}")
+def column_sql(number: int, name: str) -> Fragment:
+    return leaf(quoted(f"{number}.{name}"))
 
 
 def table_source(schema: TableSchema) -> Source:

@@ -21,6 +21,7 @@ from sql.compile.two_steps import two_steps
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.grammar.tokens import not_implemented
+from sql.typing.fragments import EMPTY, Fragment, called, fragment, joined
 from sql.typing.typed import Typed, is_only_inside
 
 _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
@@ -73,7 +74,7 @@ class SelectCompiler:
         return CompiledQuery(sql, columns, self._plain_columns(values))
 
     def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
-        if len(self.scope.sources) != 1:
+        if len(self.scope.sources) != 1 or any(value.sql.parts for value in values):
             return ()
         named = {column.sql: column.name for column in self.scope.sources[0].columns.values()}
         plain = tuple(named[value.sql] for value in values if value.sql in named)
@@ -101,7 +102,7 @@ class SelectCompiler:
         roots += [*select.group_by, *(item.expression for item in select.order_by)]
         return {**self.scope.inherited, **collect_aliases(roots)}
 
-    def _where(self, source: FromClause) -> list[str]:
+    def _where(self, source: FromClause) -> list[Fragment]:
         filters = [term for node in (self.select.prewhere, self.select.where) for term in conjuncts(node)]
         for scan in self.query.scans[self.first_scan :]:
             if scan.source in self.scope.sources and scan.source.prunable:
@@ -118,15 +119,16 @@ class SelectCompiler:
 
     # Rows and groups --------------------------------------------------------------------------------------------------
 
-    def _rows_sql(self, from_sql: str, where: list[str]) -> str:
+    def _rows_sql(self, from_sql: Fragment, where: list[Fragment]) -> Fragment:
         before, after = self.before_where, self.after_where
         from_sql = before.over(from_sql)
-        text = f" FROM {from_sql}" if from_sql else ""
-        text += f" WHERE {' AND '.join(where)}" if where else ""
+        text = fragment(" FROM {}", from_sql) if from_sql else EMPTY
+        if where:
+            text = fragment("{} WHERE {}", text, joined(" AND ", where))
         if not after.has_columns:
             return text
-        source = f"(SELECT {'*' if from_sql else '1 AS one'}{text})" if text else ""
-        return f" FROM {after.over(source)}"
+        source = fragment("(SELECT {}{})", "*" if from_sql else "1 AS one", text) if text else EMPTY
+        return fragment(" FROM {}", after.over(source))
 
     def _grouped(self, outputs: list[Node]) -> ExpressionCompiler:
         select = self.select
@@ -159,25 +161,25 @@ class SelectCompiler:
             return outputs[node.value - 1]
         return node
 
-    def _group_sql(self, current: AfterAggregation, rows_sql: str) -> str:
+    def _group_sql(self, current: AfterAggregation, rows_sql: Fragment) -> Fragment:
         assert current.layers is not None
-        return f" FROM {current.layers.over(f'({self._groups(current, rows_sql)})')}"
+        return fragment(" FROM {}", current.layers.over(fragment("({})", self._groups(current, rows_sql))))
 
-    def _groups(self, current: AfterAggregation, rows_sql: str) -> str:
+    def _groups(self, current: AfterAggregation, rows_sql: Fragment) -> Fragment:
         in_two = two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
         if in_two is not None:
             return in_two
-        columns = ", ".join([*current.key_sql, *current.aggregate_sql]) or "1 AS one"
-        keys = [text.rsplit(" AS ", 1)[0] for text in current.key_sql]
+        named = [fragment("{} AS {}", key, name) for key, name in current.key_columns]
+        columns = joined(", ", [*named, *current.aggregate_sql]) or fragment("1 AS one")
         grouping = self.select.grouping if self.select.grouping in ("ROLLUP", "CUBE") else ""
-        group = ""
-        if keys:
-            listed = ", ".join(keys)
-            group = f" GROUP BY {grouping}({listed})" if grouping else f" GROUP BY {listed}"
+        group = EMPTY
+        if named:
+            keys = joined(", ", [key for key, _ in current.key_columns])
+            group = fragment(" GROUP BY {}", called(grouping, keys) if grouping else keys)
         elif self.scope.correlated:
             # A correlated subquery that finds no rows is NULL, whatever it aggregates.
-            group = " HAVING count(*) > 0"
-        return f"SELECT {columns}{rows_sql}{group}"
+            group = fragment(" HAVING count(*) > 0")
+        return fragment("SELECT {}{}{}", columns, rows_sql, group)
 
 
 def _numbered_subqueries(names: list[str]) -> list[str]:
@@ -197,11 +199,11 @@ class _Tail:
         self.current = current
         self.outputs = outputs
         self.values = values
-        self.order: list[str] = []
-        self._hidden: list[str] = []
+        self.order: list[Fragment] = []
+        self._hidden: list[Fragment] = []
         self._compile_order()
         self._compile_limits()
-        self._qualify = "" if self.select.qualify is None else current.condition(self.select.qualify)
+        self._qualify = EMPTY if self.select.qualify is None else current.condition(self.select.qualify)
 
     def _compile_order(self) -> None:
         items = self.select.order_by
@@ -238,35 +240,35 @@ class _Tail:
             skip = 0 if by.offset is None else constant_number(by.offset, compiler, "OFFSET of LIMIT BY")
             self.limit_by = (texts, count, skip)
 
-    def build(self, rows_sql: str, having: list[str]) -> str:
-        columns = [f"{value.number} AS c{position}" for position, value in enumerate(self.values)]
-        columns += [f"{text} AS h{position}" for position, text in enumerate(self._hidden)]
+    def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
+        columns = [fragment("{} AS c{}", value.number, position) for position, value in enumerate(self.values)]
+        columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
         distinct = "DISTINCT " if self.select.distinct else ""
-        sql = f"SELECT {distinct}{', '.join(columns)}{rows_sql}"
+        sql = fragment("SELECT {}{}{}", distinct, joined(", ", columns), rows_sql)
         if having:
-            sql += f" WHERE {' AND '.join(having)}"
+            sql = fragment("{} WHERE {}", sql, joined(" AND ", having))
         if self._qualify:
-            sql += f" QUALIFY {self._qualify}"
+            sql = fragment("{} QUALIFY {}", sql, self._qualify)
         visible = ", ".join(f"c{position}" for position in range(len(self.values)))
-        order = f" ORDER BY {', '.join(self.order)}" if self.order else ""
+        order = fragment(" ORDER BY {}", joined(", ", self.order)) if self.order else EMPTY
         if self.limit_by is not None:
             sql = self._with_limit_by(sql, order)
         if self.select.with_ties and self.limit is not None:
             if not self.order:
                 raise UserError("BAD_ARGUMENTS", "LIMIT WITH TIES needs ORDER BY")
-            over = f"OVER ({order.strip()})"
-            sql = f"SELECT *, rank() {over} AS tie, row_number() {over} AS nth FROM ({sql})"
+            over = fragment(" OVER (ORDER BY {})", joined(", ", self.order))
+            sql = fragment("SELECT *, rank(){over} AS tie, row_number(){over} AS nth FROM ({})", sql, over=over)
             bounds = f"tie <= {self.limit + self.offset} AND nth > {self.offset}"
-            return f"SELECT {visible} FROM ({sql}) WHERE {bounds}{order}"
+            return fragment("SELECT {} FROM ({}) WHERE {}{}", visible, sql, bounds, order)
         limit = "" if self.limit is None else f" LIMIT {self.limit}"
         limit += f" OFFSET {self.offset}" if self.offset else ""
         if not self._hidden and self.limit_by is None:
-            return sql + order + limit
-        return f"SELECT {visible} FROM ({sql}){order}{limit}"
+            return fragment("{}{}{}", sql, order, limit)
+        return fragment("SELECT {} FROM ({}){}{}", visible, sql, order, limit)
 
-    def _with_limit_by(self, sql: str, order: str) -> str:
+    def _with_limit_by(self, sql: Fragment, order: Fragment) -> Fragment:
         assert self.limit_by is not None
-        texts, count, skip = self.limit_by
-        window = f"PARTITION BY {', '.join(texts)}{order}"
-        numbered = f"SELECT *, row_number() OVER ({window}) AS nth FROM ({sql})"
-        return f"SELECT * EXCLUDE (nth) FROM ({numbered}) WHERE nth > {skip} AND nth <= {skip + count}"
+        keys, count, skip = self.limit_by
+        window = fragment("PARTITION BY {}{}", ", ".join(keys), order)
+        numbered = fragment("SELECT *, row_number() OVER ({}) AS nth FROM ({})", window, sql)
+        return fragment("SELECT * EXCLUDE (nth) FROM ({}) WHERE nth > {} AND nth <= {}", numbered, skip, skip + count)

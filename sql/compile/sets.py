@@ -25,6 +25,7 @@ from sql.compile.literal_lists import is_written, member_column, members, scan
 from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.typing.casts import cast_to, convert
 from sql.typing.constant_text import check_constant_text, constant_text_as
+from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, is_string, supertype
 from sql.typing.typed import INT64, UINT8, Typed, literal
 
@@ -38,14 +39,14 @@ def compile_in(compiler: Compiling, node: Function) -> Typed:
         return literal(None)
     text = _membership(compiler, left, node.args[1])
     if negated:
-        text = f"(NOT {text})"
+        text = fragment("(NOT {})", text)
     type_: DataType = make_nullable(UINT8) if left.type.is_nullable else UINT8
     if isinstance(left.type, LowCardinalityType):
         type_ = LowCardinalityType(type_)
     return Typed(text, type_, is_condition=True)
 
 
-def _membership(compiler: Compiling, left: Typed, right: Node) -> str:
+def _membership(compiler: Compiling, left: Typed, right: Node) -> Fragment:
     if isinstance(right, Alias):
         right = right.expression
     if isinstance(right, Identifier):
@@ -64,15 +65,19 @@ def _membership(compiler: Compiling, left: Typed, right: Node) -> str:
             return _in_column(compiler, left, right)
         right = Function("array" if right.is_array else "tuple", members(right))
     values = _listed(compiler, left, right)
-    if isinstance(values, str):
+    if isinstance(values, Fragment):
         return values
     tests = [text for text in (_comparable(compiler, left, value) for value in values) if text is not None]
     if not tests:
-        return f"(CASE WHEN {left.sql} IS NULL THEN NULL ELSE false END)" if left.type.is_nullable else "false"
-    return f"({left.sql} IN ({', '.join(tests)}))"
+        return (
+            fragment("(CASE WHEN {} IS NULL THEN NULL ELSE false END)", left.sql)
+            if left.type.is_nullable
+            else fragment("false")
+        )
+    return fragment("({} IN ({}))", left.sql, joined(", ", tests))
 
 
-def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> str:
+def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment:
     """Among so many values that they are a table of their own."""
     member, table = member_column(compiler, right)
     if is_string(member.type) and not is_string(strip_nullable(left.type)):
@@ -80,10 +85,11 @@ def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> str:
             compiler.guard.step()
             check_constant_text(value.as_py(), left.type)
     tested = _comparable(compiler, left, member)
-    return f"({left.sql} IN (SELECT {tested} FROM {table}))"
+    assert tested is not None
+    return fragment("({} IN (SELECT {} FROM {}))", left.sql, tested, table)
 
 
-def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> str | None:
+def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment | None:
     """Among tuples that are a table of their own; ``None`` where they are compared one by one."""
     bare = strip_nullable(left.type)
     columns = right.values.flatten()
@@ -108,7 +114,9 @@ def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> str | No
     fields = list(type_.arrow)
     arrays = [column.combine_chunks().cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]
     name, table = scan(compiler, pa.StructArray.from_arrays(arrays, fields=fields), type_)
-    return f"({left.sql} IN (SELECT {_comparable(compiler, left, Typed(name, type_))} FROM {table}))"
+    tested = _comparable(compiler, left, Typed(name, type_))
+    assert tested is not None
+    return fragment("({} IN (SELECT {} FROM {}))", left.sql, tested, table)
 
 
 def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
@@ -121,7 +129,7 @@ def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
     return Subquery(Select((Star(),), source=table))
 
 
-def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | str:
+def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Fragment:
     """The members of the set written in place; or, for an array, the whole test."""
     is_tuple = isinstance(strip_nullable(left.type), TupleType)
     if isinstance(right, Function) and right.name == "tuple":
@@ -135,13 +143,13 @@ def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | str:
         if value.elements is not None:
             return list(value.elements)
         element = supertype([strip_nullable(left.type), strip_nullable(value.type.inner)])
-        return f"list_contains({convert(value, ArrayType(element))}, {convert(left, element)})"
+        return fragment("list_contains({}, {})", convert(value, ArrayType(element)), convert(left, element))
     if isinstance(value.type, TupleType) and not is_tuple and value.elements is not None:
         return list(value.elements)
     return [value]
 
 
-def _comparable(compiler: Compiling, left: Typed, member: Typed) -> str | None:
+def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
     """A member converted so that DuckDB compares it with the left side; ``None`` if it can never be equal."""
     goal, source = strip_nullable(left.type), strip_nullable(member.type)
     if isinstance(source, NothingType):
@@ -181,11 +189,11 @@ def _convertible(goal: TupleType, source: TupleType) -> bool:
     )
 
 
-def _cast(value: Typed, goal: DataType, zone: str) -> str:
+def _cast(value: Typed, goal: DataType, zone: str) -> Fragment:
     return cast_to(value, goal, zone)
 
 
-def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> str:
+def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
     compiled = compiler.need_query().nested(right.query, compiler)
     types = [type_ for _, type_ in compiled.columns]
     zone = compiler.environment.zone
@@ -197,7 +205,7 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> str:
                 "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side is {left.type}"
             )
         parts = [
-            Typed(f"struct_extract({left.sql}, '{name or position}')", inner)
+            Typed(fragment("struct_extract({}, '{}')", left.sql, name or position), inner)
             for position, (name, inner) in enumerate(bare.elements, 1)
         ]
     lefts = parts or [left]
@@ -207,14 +215,15 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> str:
         )
     goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
     columns = [
-        convert(Typed(f"c{position}", type_), goal, zone)
+        convert(Typed(fragment("c{}", position), type_), goal, zone)
         for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
     ]
     values = [convert(part.plain, goal, zone) for part, goal in zip(lefts, goals, strict=True)]
-    known = " AND ".join(f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable)
-    inner = f"SELECT {', '.join(columns)} FROM ({compiled.sql})" + (f" WHERE {known}" if known else "")
-    tested = values[0] if len(values) == 1 else f"({', '.join(values)})"
-    return f"({tested} IN ({inner}))"
+    known = [f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable]
+    where = fragment(" WHERE {}", joined(" AND ", known)) if known else EMPTY
+    inner = fragment("SELECT {} FROM ({}){}", joined(", ", columns), compiled.sql, where)
+    tested = values[0] if len(values) == 1 else fragment("({})", joined(", ", values))
+    return fragment("({} IN ({}))", tested, inner)
 
 
 def _common(left: DataType, right: DataType) -> DataType:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from parts.types import StringType, strip_nullable
 from sql.compile.compiled_query import Scan
 from sql.grammar.syntax_tree import NamedTable, Select
+from sql.typing.fragments import Fragment, fragment, leaf
 from sql.typing.typed import quoted
 
 FIRST_ROWS = 8192
@@ -69,9 +70,9 @@ def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def decoded(code: str) -> str:
-    """DuckDB's text of the string with a code."""
-    return f"decode((CAST(CAST({code} AS BIT) AS BLOB))[1:CAST({code} & 255 AS BIGINT)])"
+def decoded(code: Fragment) -> Fragment:
+    """The string with a code."""
+    return fragment("decode((CAST(CAST({code} AS BIT) AS BLOB))[1:CAST({code} & 255 AS BIGINT)])", code=code)
 
 
 # Columns --------------------------------------------------------------------------------------------------------------
@@ -83,10 +84,10 @@ def code_label(number: int, name: str) -> str:
 
 
 class ShortStrings:
-    """Which columns have codes in one statement, by their text: none before ``begin``."""
+    """Which columns have codes in one statement: none before ``begin``."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, tuple[Scan, str]] = {}
+        self._columns: dict[Fragment, tuple[Scan, str]] = {}
 
     def begin(self, select: Select, scans: list[Scan]) -> None:
         """The outermost SELECT groups the rows of ``scans``, so far all of the statement."""
@@ -97,17 +98,18 @@ class ShortStrings:
             if isinstance(strip_nullable(column.type), StringType):
                 self._columns[column.sql] = (scan, name)
 
-    def code(self, sql: str) -> str | None:
-        """The text of the code of a column, which its scan gives from now on; None for anything else."""
+    def code(self, sql: Fragment) -> Fragment | None:
+        """The code of a column, which its scan gives from now on; None for anything else."""
         scan, name = self._columns.get(sql, (None, ""))
         if scan is None:
             return None
         scan.coded[name] = None
-        return quoted(code_label(scan.source.number, name))
+        return leaf(quoted(code_label(scan.source.number, name)))
 
 
-def leave_out_strings(scan: Scan, sql: str) -> None:
+def leave_out_strings(scan: Scan, sql: Fragment) -> None:
     """Columns that the statement has only as codes are not given as strings."""
+    read = set(sql.nodes()) if scan.coded else set()
     for name in scan.coded:
-        if scan.source.columns[name].sql not in sql:
+        if scan.source.columns[name].sql not in read:
             scan.source.used.pop(name, None)

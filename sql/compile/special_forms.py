@@ -10,6 +10,7 @@ from sql.compile.compiling import Compiling
 from sql.compile.sets import compile_in
 from sql.functions.maps_and_tuples import make_tuple
 from sql.grammar.syntax_tree import Function, Subquery
+from sql.typing.fragments import fragment
 from sql.typing.typed import UINT8, Typed, literal
 
 SpecialForm = Callable[[Compiling, Function], Typed]
@@ -19,7 +20,7 @@ def _exists(compiler: Compiling, node: Function) -> Typed:
     if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
         raise UserError("BAD_ARGUMENTS", "EXISTS takes one subquery in brackets")
     compiled = compiler.need_query().nested(node.args[0].query, compiler)
-    return Typed(f"EXISTS ({compiled.sql})", UINT8, is_condition=True)
+    return Typed(fragment("EXISTS ({})", compiled.sql), UINT8, is_condition=True)
 
 
 def _array_join(compiler: Compiling, node: Function) -> Typed:
@@ -30,7 +31,9 @@ def _array_join(compiler: Compiling, node: Function) -> Typed:
     value = compiler.compile(node.args[0])
     type_ = strip_nullable(value.type)
     if isinstance(type_, MapType):
-        value = Typed(f"map_entries({value.sql})", ArrayType(TupleType((("key", type_.key), ("value", type_.value)))))
+        value = Typed(
+            fragment("map_entries({})", value.sql), ArrayType(TupleType((("key", type_.key), ("value", type_.value))))
+        )
         type_ = value.type
     if not isinstance(type_, ArrayType):
         raise UserError(
@@ -42,7 +45,7 @@ def _array_join(compiler: Compiling, node: Function) -> Typed:
                 "NOT_IMPLEMENTED", "Two different arrayJoin in one SELECT are not supported: use ARRAY JOIN"
             )
         assert compiler.layers is not None
-        compiler.array_joins[value.sql] = (compiler.layers.add(f"unnest({value.sql})", "aj"), type_.inner)
+        compiler.array_joins[value.sql] = (compiler.layers.add(fragment("unnest({})", value.sql), "aj"), type_.inner)
     name, inner = compiler.array_joins[value.sql]
     return Typed(name, inner)
 

@@ -7,15 +7,17 @@ from parts.types import parse_type
 from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
+from sql.compile.scope import column_sql
 from sql.grammar.syntax_tree import TableFunction
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
-from sql.typing.typed import UINT8, UINT64, quoted
+from sql.typing.typed import UINT8, UINT64
 
 _ENDLESS = 9_223_372_036_854_775_807
 
 
-def compile_table_function(clause: FromCompiling, node: TableFunction) -> str:
+def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
     build = _FUNCTIONS.get(node.name)
     if build is None:
         raise UserError(
@@ -24,7 +26,7 @@ def compile_table_function(clause: FromCompiling, node: TableFunction) -> str:
     return build(clause, node)
 
 
-def _numbers(clause: FromCompiling, node: TableFunction) -> str:
+def _numbers(clause: FromCompiling, node: TableFunction) -> Fragment:
     counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
     if len(counts) > 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "numbers takes at most (offset, count, step)")
@@ -33,23 +35,24 @@ def _numbers(clause: FromCompiling, node: TableFunction) -> str:
     return _range(clause, node, "number", start, end, step)
 
 
-def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> str:
+def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> Fragment:
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
-    name = quoted(f"{source.number}.{column}")
-    return f"(SELECT CAST(range AS UBIGINT) AS {name} FROM range({start}, {end}, {step}))"
+    name = column_sql(source.number, column)
+    return fragment("(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}))", name, start, end, step)
 
 
-def _series(clause: FromCompiling, node: TableFunction) -> str:
+def _series(clause: FromCompiling, node: TableFunction) -> Fragment:
     if len(node.args) not in (2, 3):
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes (start, stop[, step])")
     counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
     return _range(clause, node, "generate_series", counts[0], counts[1] + 1, counts[2] if len(counts) > 2 else 1)
 
 
-def _zeros(clause: FromCompiling, node: TableFunction) -> str:
+def _zeros(clause: FromCompiling, node: TableFunction) -> Fragment:
     count = constant_number(node.args[0], clause.rows, "Argument of zeros") if node.args else _ENDLESS
     source = clause.add_source(node.alias, [("zero", UINT8)])
-    return f"(SELECT CAST(0 AS UTINYINT) AS {quoted(f'{source.number}.zero')} FROM range({count}))"
+    name = column_sql(source.number, "zero")
+    return fragment("(SELECT CAST(0 AS UTINYINT) AS {} FROM range({}))", name, count)
 
 
 def _check_width(width: int, wanted: int) -> None:
@@ -57,7 +60,7 @@ def _check_width(width: int, wanted: int) -> None:
         raise UserError("BAD_ARGUMENTS", f"A row of values has {width} columns, the structure {wanted}")
 
 
-def _values(clause: FromCompiling, node: TableFunction) -> str:
+def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")
@@ -79,8 +82,8 @@ def _values(clause: FromCompiling, node: TableFunction) -> str:
         _check_width(len(cells), len(columns))
         zone = clause.query.environment.zone
         texts = [cast_to(cell, type_, zone) for cell, (_, type_) in zip(cells, columns, strict=True)]  # type: ignore[arg-type]
-        lines.append(f"({', '.join(texts)})")
-    compiled = CompiledQuery(f"VALUES {', '.join(lines)}", tuple(columns))  # type: ignore[arg-type]
+        lines.append(fragment("({})", joined(", ", texts)))
+    compiled = CompiledQuery(fragment("VALUES {}", joined(", ", lines)), tuple(columns))  # type: ignore[arg-type]
     return clause.derived(compiled, node.alias)
 
 

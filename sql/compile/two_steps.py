@@ -23,6 +23,7 @@ from sql.compile.compiling import code_of
 from sql.functions.combinators import Combined, build_aggregate, find_combined
 from sql.functions.registry import find_aggregate
 from sql.grammar.syntax_tree import Function, Star
+from sql.typing.fragments import Fragment, fragment, joined, leaf
 from sql.typing.typed import FLOAT64, Typed, cast
 
 _LEAST_STRING_KEYS = 2
@@ -31,7 +32,7 @@ _OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """Which aggregate of the parts is the aggregate of all rows."""
 
 
-def two_steps(groups: AfterAggregation, rows_sql: str) -> str | None:
+def two_steps(groups: AfterAggregation, rows_sql: Fragment) -> Fragment | None:
     """The grouped subquery of ``rows_sql`` (FROM and WHERE) in two steps, or ``None`` where one step is better."""
     names = {_counted(groups, node) for node, _ in groups.calls}
     counted = next(iter(names - {None}), None)
@@ -44,13 +45,13 @@ def two_steps(groups: AfterAggregation, rows_sql: str) -> str | None:
     return steps.sql(rows_sql)
 
 
-def _worth_it(groups: AfterAggregation, counted: str) -> bool:
+def _worth_it(groups: AfterAggregation, counted: Fragment) -> bool:
     texts = [key for key in groups.keys.values() if isinstance(strip_nullable(key.type), (StringType, FixedStringType))]
     return len(texts) >= _LEAST_STRING_KEYS and counted not in groups.keys and not groups.scope.correlated
 
 
-def _counted(groups: AfterAggregation, node: Function) -> str | None:
-    """The text of the one argument whose distinct values the call counts, if that is what it does."""
+def _counted(groups: AfterAggregation, node: Function) -> Fragment | None:
+    """The one argument whose distinct values the call counts, if that is what it does."""
     call = _unconditional(node)
     if call is None or len(node.args) != 1:
         return None
@@ -71,24 +72,24 @@ def _unconditional(node: Function) -> Combined | None:
 class _Steps:
     """Collects the columns of both steps; the first step's are ``u<n>`` (the counted value) and ``p<n>_<i>``."""
 
-    def __init__(self, groups: AfterAggregation, counted: str) -> None:
+    def __init__(self, groups: AfterAggregation, counted: Fragment) -> None:
         self._groups = groups
         self._counted = counted
-        self._value = f'"u{groups.number}"'
-        self._parts: list[str] = []
-        self._totals: list[str] = []
+        self._value = leaf(f'"u{groups.number}"')
+        self._parts: list[Fragment] = []
+        self._totals: list[Fragment] = []
 
     def add(self, node: Function, value: Typed) -> bool:
         """Whether the call can be computed in two steps; ``value`` is its result over rows."""
         total = self._total(node, value)
         if total is None:
             return False
-        self._totals.append(f'{total} AS "a{self._groups.number}_{len(self._totals)}"')
+        self._totals.append(fragment('{} AS "a{}_{}"', total, self._groups.number, len(self._totals)))
         return True
 
-    def _total(self, node: Function, value: Typed) -> str | None:
+    def _total(self, node: Function, value: Typed) -> Fragment | None:
         if _counted(self._groups, node) == self._counted:
-            return f"CAST(count({self._value}) AS UBIGINT)"
+            return fragment("CAST(count({}) AS UBIGINT)", self._value)
         call = _unconditional(node)
         if call is None or call.distinct or node.distinct:
             return None
@@ -104,20 +105,21 @@ class _Steps:
         total = build_aggregate(rule, [Typed(self._part(value.number), value.type)], self._groups.environment)
         return total.number if total.type == value.type else None
 
-    def _average(self, argument: str) -> str:
-        total, count = self._part(f"sum({argument})"), self._part(f"count({argument})")
-        return f"({cast(f'sum({total})', FLOAT64)} / sum({count}))"
+    def _average(self, argument: Fragment) -> Fragment:
+        total, count = self._part(fragment("sum({})", argument)), self._part(fragment("count({})", argument))
+        return fragment("({} / sum({}))", cast(fragment("sum({})", total), FLOAT64), count)
 
-    def _part(self, sql: str) -> str:
-        name = f'"p{self._groups.number}_{len(self._parts)}"'
-        self._parts.append(f"{sql} AS {name}")
+    def _part(self, sql: Fragment) -> Fragment:
+        name = leaf(f'"p{self._groups.number}_{len(self._parts)}"')
+        self._parts.append(fragment("{} AS {}", sql, name))
         return name
 
-    def sql(self, rows_sql: str) -> str:
-        keys = self._groups.key_sql
+    def sql(self, rows_sql: Fragment) -> Fragment:
+        keys = self._groups.key_columns
         counted = code_of(self._groups.rows, self._counted) or self._counted
-        first = ", ".join([*keys, f"{counted} AS {self._value}", *self._parts])
-        by = ", ".join(text.rsplit(" AS ", 1)[0] for text in keys)
-        names = ", ".join(text.rsplit(" AS ", 1)[1] for text in keys)
-        inner = f"SELECT {first}{rows_sql} GROUP BY {by}, {self._value}"
-        return f"SELECT {names}, {', '.join(self._totals)} FROM ({inner}) GROUP BY {names}"
+        named = [fragment("{} AS {}", key, name) for key, name in [*keys, (counted, self._value)]]
+        first = joined(", ", [*named, *self._parts])
+        by = joined(", ", [key for key, _ in keys])
+        names = joined(", ", [name for _, name in keys])
+        inner = fragment("SELECT {}{} GROUP BY {}, {}", first, rows_sql, by, self._value)
+        return fragment("SELECT {names}, {} FROM ({}) GROUP BY {names}", joined(", ", self._totals), inner, names=names)

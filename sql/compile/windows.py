@@ -15,6 +15,7 @@ from sql.grammar.syntax_tree import Function, WindowSpec
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import EMPTY, Fragment, Piece, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.typed import FLOAT64, UINT64, Typed, cast
 
@@ -31,19 +32,19 @@ def compile_window(compiler: Compiling, node: Function) -> Typed:
         raise UserError("BAD_ARGUMENTS", f"{node.name} is a window function: it needs OVER")
     spec = _spec(compiler, node.window)
     node = replace(node, name=window_function_name(node.name))
-    over = f" OVER ({_over(compiler, spec)})"
+    over = fragment(" OVER ({})", _over(compiler, spec))
     if node.nulls == "IGNORE":
         raise not_implemented(f"{node.name} … IGNORE NULLS")
     name = node.name
     args = [] if name not in {*_SHIFTS, *_PICKS, "ntile"} else [compiler.compile(arg).plain for arg in node.args]
     if name in _RANKS:
-        return Typed(cast(f"{_RANKS[name]}(){over}", UINT64), UINT64)
+        return Typed(cast(fragment("{}(){}", _RANKS[name], over), UINT64), UINT64)
     if name in _SHARES:
-        return Typed(f"{_SHARES[name]}(){over}", FLOAT64)
+        return Typed(fragment("{}(){}", _SHARES[name], over), FLOAT64)
     if name == "ntile":
         if len(args) != 1:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"ntile takes 1 argument, not {len(args)}")
-        return Typed(cast(f"ntile({args[0].sql}){over}", UINT64), UINT64)
+        return Typed(cast(fragment("ntile({}){}", args[0].sql, over), UINT64), UINT64)
     if name in _SHIFTS:
         return _shift(compiler, node, args, spec, over)
     if name in _PICKS:
@@ -51,8 +52,10 @@ def compile_window(compiler: Compiling, node: Function) -> Typed:
         if len(args) != wanted:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} takes {wanted} arguments, not {len(args)}")
         # ClickHouse's are any and anyLast, which pass over NULL; nth_value counts it.
-        beside = f", {args[1].sql}" if name == "nth_value" else " IGNORE NULLS" if args[0].type.is_nullable else ""
-        return _with_default(Typed(f"{name}({args[0].sql}{beside}){over}", strip_low(args[0])))
+        beside = fragment(" IGNORE NULLS") if args[0].type.is_nullable else EMPTY
+        if name == "nth_value":
+            beside = fragment(", {}", args[1].sql)
+        return _with_default(Typed(fragment("{}({}{}){}", name, args[0].sql, beside, over), strip_low(args[0])))
     if find_combined(name) is None:
         raise UserError("UNKNOWN_FUNCTION", f"Unknown window function {name}")
     return compile_aggregate(compiler, replace(node, window=None), empty_possible=True, over=over)
@@ -66,10 +69,10 @@ def strip_low(value: Typed):  # type: ignore[no-untyped-def]
 def _with_default(value: Typed) -> Typed:
     if value.type.is_nullable:
         return value
-    return replace(value, sql=f"coalesce({value.sql}, {default_sql(value.type)})")
+    return replace(value, sql=fragment("coalesce({}, {})", value.sql, default_sql(value.type)))
 
 
-def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowSpec, over: str) -> Typed:
+def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowSpec, over: Fragment) -> Typed:
     if not 1 <= len(args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes one to three arguments")
     whole = spec.frame.endswith("UNBOUNDED FOLLOWING") and "UNBOUNDED PRECEDING" in spec.frame
@@ -77,13 +80,15 @@ def _shift(compiler: Compiling, node: Function, args: list[Typed], spec: WindowS
         raise not_implemented("leadInFrame without ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
     if node.name == "lagInFrame" and spec.frame and "UNBOUNDED PRECEDING" not in spec.frame:
         raise not_implemented("lagInFrame in a frame that does not begin at UNBOUNDED PRECEDING")
-    offset = f", {args[1].sql}" if len(args) > 1 else ""
-    shifted = Typed(f"{_SHIFTS[node.name]}({args[0].sql}{offset}){over}", strip_low(args[0]))
+    offset = fragment(", {}", args[1].sql) if len(args) > 1 else EMPTY
+    shifted = Typed(fragment("{}({}{}){}", _SHIFTS[node.name], args[0].sql, offset, over), strip_low(args[0]))
     if len(args) < 3:
         return _with_default(shifted)
     type_ = supertype([shifted.type, args[2].type])
     zone = compiler.environment.zone
-    sql = f"{_SHIFTS[node.name]}({convert(args[0], type_, zone)}{offset}, {convert(args[2], type_, zone)}){over}"
+    sql = fragment(
+        "{}({}{}, {}){}", _SHIFTS[node.name], convert(args[0], type_, zone), offset, convert(args[2], type_, zone), over
+    )
     return Typed(sql, type_)
 
 
@@ -103,19 +108,20 @@ def _spec(compiler: Compiling, window: WindowSpec | str) -> WindowSpec:
     )
 
 
-def _over(compiler: Compiling, spec: WindowSpec) -> str:
-    parts = []
+def _over(compiler: Compiling, spec: WindowSpec) -> Fragment:
+    parts: list[Piece] = []
     if spec.partition_by:
-        parts.append("PARTITION BY " + ", ".join(compiler.compile(item).number for item in spec.partition_by))
+        keys = [compiler.compile(item).number for item in spec.partition_by]
+        parts.append(fragment("PARTITION BY {}", joined(", ", keys)))
     if spec.order_by:
         terms = []
         for item in spec.order_by:
             value = compiler.compile(item.expression).plain
             sql = value.sql
             if spec.frame.startswith("RANGE") and isinstance(strip_nullable(value.type), IntegerType):
-                sql = f"CAST({sql} AS HUGEINT)"  # the bounds of the frame may lie outside the column's type
+                sql = fragment("CAST({} AS HUGEINT)", sql)  # the bounds of the frame may lie outside the column's type
             terms.extend(order_terms(sql, value.type, item))
-        parts.append("ORDER BY " + ", ".join(terms))
+        parts.append(fragment("ORDER BY {}", joined(", ", terms)))
     if spec.frame:
         parts.append(spec.frame)
-    return " ".join(parts)
+    return joined(" ", parts)

@@ -32,6 +32,7 @@ from parts.types import (
 from sql.functions.registry import Call, define, function
 from sql.typing.casts import cast_to, type_argument, zoned_as
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import Fragment, fragment
 from sql.typing.inference import is_number, is_string
 from sql.typing.mapping import engine_type
 from sql.typing.text_or_null import SPELLED, text_or_null
@@ -43,14 +44,14 @@ _BORDERS: dict[type[DataType], tuple[int, int]] = {
 }  # fmt: skip
 
 
-def accurate_or_null(call: Call, value: Typed, target: DataType) -> str:
+def accurate_or_null(call: Call, value: Typed, target: DataType) -> Fragment:
     """The value in ``target``, NULL where it is not exactly that."""
     source, zone = strip_nullable(value.type), call.environment.zone
     value = Typed(value.number, source)
     if isinstance(source, StringType) and isinstance(target, SPELLED):
         return text_or_null(value, target, zone)
     if isinstance(source, StringType) and isinstance(target, BoolType):
-        return f"pando_try_bool({value.sql})"
+        return fragment("pando_try_bool({})", value.sql)
     if is_number(source) and is_number(target):
         return _number(call, value, target)
     if is_number(source) and type(target) in _BORDERS and not isinstance(source, DecimalType):
@@ -75,32 +76,41 @@ def _is_never(source: DataType, target: DataType) -> bool:
     )
 
 
-def _counted(value: Typed, target: DataType, zone: str) -> str:
+def _counted(value: Typed, target: DataType, zone: str) -> Fragment:
     """Days or seconds: whole ones, within the borders."""
     low, high = _BORDERS[type(target)]
-    whole = f" AND {value.sql} = trunc({value.sql})" if isinstance(value.type, FloatType) else ""
     if isinstance(value.type, BoolType):
         return cast_to(value, target, zone)
-    return f"(CASE WHEN {value.sql} BETWEEN {low} AND {high}{whole} THEN {cast_to(value, target, zone)} END)"
+    known = fragment("{} BETWEEN {} AND {}", value.sql, low, high)
+    if isinstance(value.type, FloatType):
+        known = fragment("{} AND {value} = trunc({value})", known, value=value.sql)
+    return fragment("(CASE WHEN {} THEN {} END)", known, cast_to(value, target, zone))
 
 
-def _number(call: Call, value: Typed, target: DataType) -> str:
+def _number(call: Call, value: Typed, target: DataType) -> Fragment:
     source, sql, engine = value.type, value.sql, engine_type(target)
     match source, target:
         case FloatType(), IntegerType():
-            return f"(CASE WHEN {sql} = trunc({sql}) THEN TRY_CAST({sql} AS {engine}) END)"
+            return fragment("(CASE WHEN {sql} = trunc({sql}) THEN TRY_CAST({sql} AS {}) END)", engine, sql=sql)
         case FloatType(64), FloatType(32):
-            return f"(CASE WHEN CAST(TRY_CAST({sql} AS FLOAT) AS DOUBLE) = {sql} THEN TRY_CAST({sql} AS FLOAT) END)"
+            return fragment(
+                "(CASE WHEN CAST(TRY_CAST({sql} AS FLOAT) AS DOUBLE) = {sql} THEN TRY_CAST({sql} AS FLOAT) END)",
+                sql=sql,
+            )
         case ((IntegerType() | BoolType()), IntegerType()):
-            return f"TRY_CAST({sql} AS {engine})"
+            return fragment("TRY_CAST({} AS {})", sql, engine)
         case IntegerType(), FloatType():
             real = cast(sql, target)
-            return f"(CASE WHEN TRY_CAST({real} AS HUGEINT) = CAST({sql} AS HUGEINT) THEN {real} END)"
+            return fragment(
+                "(CASE WHEN TRY_CAST({real} AS HUGEINT) = CAST({} AS HUGEINT) THEN {real} END)", sql, real=real
+            )
         case DecimalType(), IntegerType():
-            whole = f"CAST(trunc({sql}) AS HUGEINT)"
-            return cast(f"pando_checked({whole}, {target.minimum}::HUGEINT, {target.maximum}::HUGEINT)", target)
+            whole = fragment("CAST(trunc({}) AS HUGEINT)", sql)
+            return cast(
+                fragment("pando_checked({}, {}::HUGEINT, {}::HUGEINT)", whole, target.minimum, target.maximum), target
+            )
         case _, DecimalType():
-            return f"TRY({cast_to(value, target, call.environment.zone)})"
+            return fragment("TRY({})", cast_to(value, target, call.environment.zone))
     return cast_to(value, target, call.environment.zone)
 
 
@@ -126,14 +136,14 @@ def accurate_cast(call: Call) -> Typed:
         raise UserError("NOT_IMPLEMENTED", f"{call.name} to {target} is not supported")
     code = 6 if is_string(value.type) else 70
     message = f"pando:{code}:Value in column {value.type} cannot be safely converted into type {target}"
-    failure = cast(f"error({text(message)})", target)
-    exact = f"coalesce({accurate_or_null(call, value, strip_nullable(target))}, {failure})"
+    failure = cast(fragment("error({})", text(message)), target)
+    exact = fragment("coalesce({}, {})", accurate_or_null(call, value, strip_nullable(target)), failure)
     if not value.type.is_nullable:
         return Typed(exact, target)
     missing = cast("NULL", target)
     if not target.is_nullable:
-        missing = cast("error('pando:349:Cannot convert NULL value to non-Nullable type')", target)
-    return Typed(f"(CASE WHEN {value.sql} IS NULL THEN {missing} ELSE {exact} END)", target)
+        missing = cast(fragment("error('pando:349:Cannot convert NULL value to non-Nullable type')"), target)
+    return Typed(fragment("(CASE WHEN {} IS NULL THEN {} ELSE {} END)", value.sql, missing, exact), target)
 
 
 @function("accurateCastOrDefault", (2, 3), nulls=False)
@@ -152,15 +162,15 @@ def _or_default(call: Call, target: DataType, position: int) -> Typed:
                 f"{call.name}: the default must be {target} like the result, not {given.type}: convert it",
             )
         default = given.sql
-    return Typed(f"coalesce({accurate_or_null(call, call.args[0], target)}, {default})", target)
+    return Typed(fragment("coalesce({}, {})", accurate_or_null(call, call.args[0], target), default), target)
 
 
 def _to_or_default(target: DataType) -> Callable[[Call], Typed]:
     return lambda call: _or_default(call, target, 1)
 
 
-def _first_day(target: DataType) -> str:
-    return "DATE '1900-01-01'" if isinstance(target, Date32Type) else default_sql(target)
+def _first_day(target: DataType) -> Fragment:
+    return fragment("DATE '1900-01-01'") if isinstance(target, Date32Type) else default_sql(target)
 
 
 for _type in (

@@ -17,6 +17,7 @@ from parts.types import (
 )
 from sql.functions.registry import Call, define, function
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, sum_result
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.texts import to_text
@@ -26,7 +27,7 @@ from sql.typing.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 @function("count", (0, 1), any_case=True, aggregate=True, never_null=True)
 def _count(call: Call) -> Typed:
     counted = call.args[0].sql if call.args else "*"
-    return Typed(f"CAST(count({counted}){call.filter} AS UBIGINT)", UINT64)
+    return Typed(fragment("CAST(count({}){} AS UBIGINT)", counted, call.filter), UINT64)
 
 
 def _number(call: Call, position: int = 0) -> Typed:
@@ -43,18 +44,18 @@ def _sum(call: Call) -> Typed:
     value = _number(call)
     type_ = sum_result(value.type)
     if isinstance(type_, IntegerType):
-        number = f"CAST({value.sql} AS UTINYINT)" if isinstance(value.type, BoolType) else value.sql
-        total = f"sum({call.distinct}{number}){call.filter}"
+        number = fragment("CAST({} AS UTINYINT)", value.sql) if isinstance(value.type, BoolType) else value.sql
+        total = fragment("sum({}{}){}", call.distinct, number, call.filter)
         wide = isinstance(value.type, IntegerType) and value.type.bits == 64
         return Typed(wrap_64(total, type_) if wide else cast(total, type_), type_)
     inner = cast(value.sql, FLOAT64) if isinstance(value.type, FloatType) and value.type.bits == 32 else value.sql
-    return Typed(f"sum({call.distinct}{inner}){call.filter}", type_)
+    return Typed(fragment("sum({}{}){}", call.distinct, inner, call.filter), type_)
 
 
 define("sumWithOverflow", lambda call: _same_width_sum(call), 1, aggregate=True)
 define(
     "sumKahan",
-    lambda call: Typed(f"fsum({call.distinct}{cast(_number(call).sql, FLOAT64)}){call.filter}", FLOAT64),
+    lambda call: Typed(fragment("fsum({}{}){}", call.distinct, cast(_number(call).sql, FLOAT64), call.filter), FLOAT64),
     1,
     aggregate=True,
 )
@@ -66,21 +67,22 @@ def _same_width_sum(call: Call) -> Typed:
         return _sum(call)
     wide = IntegerType(64, value.type.signed)
     return Typed(
-        wrap_integer(wrap_64(f"sum({call.distinct}{value.sql}){call.filter}", wide), wide, value.type), value.type
+        wrap_integer(wrap_64(fragment("sum({}{}){}", call.distinct, value.sql, call.filter), wide), wide, value.type),
+        value.type,
     )
 
 
 @function("avg", 1, any_case=True, aggregate=True, empty_nan=True)
 def _avg(call: Call) -> Typed:
     value = _number(call)
-    inner = f"CAST({value.sql} AS UTINYINT)" if isinstance(value.type, BoolType) else value.sql
-    return Typed(f"avg({call.distinct}{inner}){call.filter}", FLOAT64)
+    inner = fragment("CAST({} AS UTINYINT)", value.sql) if isinstance(value.type, BoolType) else value.sql
+    return Typed(fragment("avg({}{}){}", call.distinct, inner, call.filter), FLOAT64)
 
 
 @function("avgWeighted", 2, aggregate=True, empty_nan=True)
 def _avg_weighted(call: Call) -> Typed:
     value, weight = (cast(_number(call, position).sql, FLOAT64) for position in (0, 1))
-    return Typed(f"(sum({value} * {weight}){call.filter} / sum({weight}){call.filter})", FLOAT64)
+    return Typed(fragment("(sum({0} * {1}){2} / sum({1}){2})", value, weight, call.filter), FLOAT64)
 
 
 def _extreme(name: str) -> Callable[[Call], Typed]:
@@ -88,11 +90,12 @@ def _extreme(name: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if isinstance(value.type, FloatType):
             # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
-            known = f"CASE WHEN isnan({value.sql}) THEN NULL ELSE {value.sql} END"
+            known = fragment("CASE WHEN isnan({value}) THEN NULL ELSE {value} END", value=value.sql)
             return Typed(
-                f"coalesce({name}({call.distinct}{known}){call.filter}, {name}({value.sql}){call.filter})", value.type
+                fragment("coalesce({0}({1}{2}){3}, {0}({4}){3})", name, call.distinct, known, call.filter, value.sql),
+                value.type,
             )
-        return Typed(f"{name}({call.distinct}{value.sql}){call.filter}", value.type)
+        return Typed(fragment("{}({}{}){}", name, call.distinct, value.sql, call.filter), value.type)
 
     return build
 
@@ -101,7 +104,7 @@ define("min", _extreme("min"), 1, any_case=True, aggregate=True)
 define("max", _extreme("max"), 1, any_case=True, aggregate=True)
 define(
     "any any_value first_value anyValue",
-    lambda call: Typed(f"any_value({call.args[0].sql}){call.filter}", call.args[0].type),
+    lambda call: Typed(fragment("any_value({}){}", call.args[0].sql, call.filter), call.args[0].type),
     1,
     any_case=True,
     aggregate=True,
@@ -111,7 +114,7 @@ define(
 @function("anyLast last_value", 1, aggregate=True)
 def _any_last(call: Call) -> Typed:
     value = call.args[0]
-    return Typed(f"last({value.sql}){call.filter}", value.type)
+    return Typed(fragment("last({}){}", value.sql, call.filter), value.type)
 
 
 # Counting distinct values ---------------------------------------------------------------------------------------------
@@ -120,16 +123,18 @@ def _any_last(call: Call) -> Typed:
 @function("uniqExact uniq uniqCombined uniqCombined64", (1, None), aggregate=True, never_null=True)
 def _uniq(call: Call) -> Typed:
     if len(call.args) == 1:
-        return Typed(f"CAST(count(DISTINCT {call.args[0].sql}){call.filter} AS UBIGINT)", UINT64)
-    row = ", ".join(arg.sql for arg in call.args)
-    return Typed(f"CAST(count(DISTINCT row({row})){call.filter} AS UBIGINT)", UINT64)
+        return Typed(fragment("CAST(count(DISTINCT {}){} AS UBIGINT)", call.args[0].sql, call.filter), UINT64)
+    row = joined(", ", [arg.sql for arg in call.args])
+    return Typed(fragment("CAST(count(DISTINCT row({})){} AS UBIGINT)", row, call.filter), UINT64)
 
 
 # Position of the extreme ----------------------------------------------------------------------------------------------
 
 
 def _arg_extreme(name: str) -> Callable[[Call], Typed]:
-    return lambda call: Typed(f"{name}({call.args[0].sql}, {call.args[1].sql}){call.filter}", call.args[0].type)
+    return lambda call: Typed(
+        fragment("{}({}, {}){}", name, call.args[0].sql, call.args[1].sql, call.filter), call.args[0].type
+    )
 
 
 define("argMin", _arg_extreme("arg_min"), 2, any_case=True, aggregate=True)
@@ -155,15 +160,15 @@ def _size(call: Call) -> int | None:
 @function("groupArray array_agg", 1, any_case=True, aggregate=True, never_null=True)
 def _group_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
-    items = f"list_filter(list({call.distinct}{value.sql}){call.filter}, lambda x: x IS NOT NULL)"
-    return Typed(f"{items}[1:{size}]" if size else items, ArrayType(_element(value.type)))
+    items = fragment("list_filter(list({}{}){}, lambda x: x IS NOT NULL)", call.distinct, value.sql, call.filter)
+    return Typed(fragment("{}[1:{}]", items, size) if size else items, ArrayType(_element(value.type)))
 
 
 @function("groupUniqArray", 1, aggregate=True, never_null=True)
 def _group_uniq_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
-    items = f"list_filter(list(DISTINCT {value.sql}){call.filter}, lambda x: x IS NOT NULL)"
-    return Typed(f"{items}[1:{size}]" if size else items, ArrayType(_element(value.type)))
+    items = fragment("list_filter(list(DISTINCT {}){}, lambda x: x IS NOT NULL)", value.sql, call.filter)
+    return Typed(fragment("{}[1:{}]", items, size) if size else items, ArrayType(_element(value.type)))
 
 
 @function("groupArraySorted", 1, aggregate=True, never_null=True)
@@ -173,16 +178,20 @@ def _group_array_sorted(call: Call) -> Typed:
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "groupArraySorted needs a parameter: groupArraySorted(n)(x)"
         )
-    items = f"list_sort(list_filter(list({call.distinct}{call.args[0].sql}){call.filter}, lambda x: x IS NOT NULL))"
-    return Typed(f"{items}[1:{size}]", ArrayType(_element(call.args[0].type)))
+    items = fragment(
+        "list_sort(list_filter(list({}{}){}, lambda x: x IS NOT NULL))", call.distinct, call.args[0].sql, call.filter
+    )
+    return Typed(fragment("{}[1:{}]", items, size), ArrayType(_element(call.args[0].type)))
 
 
 @function("topK", 1, aggregate=True, never_null=True)
 def _top_k(call: Call) -> Typed:
     value, size = call.args[0], _size(call) or 10
     pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
-    counted = f"list_transform(map_entries(histogram({call.distinct}{value.sql}){call.filter}), lambda e: {pair})"
-    top = f"list_transform(list_sort({counted})[1:{size}], lambda e: e.v)"
+    counted = fragment(
+        "list_transform(map_entries(histogram({}{}){}), lambda e: {})", call.distinct, value.sql, call.filter, pair
+    )
+    top = fragment("list_transform(list_sort({})[1:{}], lambda e: e.v)", counted, size)
     return Typed(top, ArrayType(value.type))
 
 
@@ -194,7 +203,7 @@ def _group_concat(call: Call) -> Typed:
     if not isinstance(separator, str):
         raise UserError("BAD_ARGUMENTS", "The separator of groupConcat must be a string")
     words = to_text(call.args[0], call.environment.zone)
-    return Typed(f"string_agg({call.distinct}{words}, {text(separator)}){call.filter}", STRING)
+    return Typed(fragment("string_agg({}{}, {}){}", call.distinct, words, text(separator), call.filter), STRING)
 
 
 # Bits -----------------------------------------------------------------------------------------------------------------
@@ -205,9 +214,9 @@ def _bits(name: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not isinstance(value.type, IntegerType):
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name} takes an integer, not {value.type}")
-        bits = f"{name}({call.distinct}{value.sql}){call.filter}"
+        bits = fragment("{}({}{}){}", name, call.distinct, value.sql, call.filter)
         if name == "bit_and":  # of nothing: all bits
-            bits = f"coalesce({bits}, {-1 if value.type.signed else value.type.maximum})"
+            bits = fragment("coalesce({}, {})", bits, -1 if value.type.signed else value.type.maximum)
         return Typed(cast(bits, value.type), value.type)
 
     return build
@@ -222,8 +231,8 @@ for _name, _engine in (("groupBitAnd", "bit_and"), ("groupBitOr", "bit_or"), ("g
 
 def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        values = ", ".join(cast(_number(call, position).sql, FLOAT64) for position in range(arity))
-        return Typed(f"{name}({call.distinct}{values}){call.filter}", FLOAT64)
+        values = joined(", ", [cast(_number(call, position).sql, FLOAT64) for position in range(arity)])
+        return Typed(fragment("{}({}{}){}", name, call.distinct, values, call.filter), FLOAT64)
 
     return build
 
@@ -253,24 +262,40 @@ def _interpolated(call: Call, level: float) -> Typed:
     """Linear interpolation between the two nearest values; of dates and times in their own units."""
     value = call.args[0]
     if isinstance(value.type, DateType):
-        days = f"quantile_cont({call.distinct}CAST({value.sql} - DATE '1970-01-01' AS DOUBLE), {level!r}){call.filter}"
-        return Typed(f"(DATE '1970-01-01' + CAST(trunc({days}) AS INTEGER))", value.type)
+        days = fragment(
+            "quantile_cont({}CAST({} - DATE '1970-01-01' AS DOUBLE), {}){}",
+            call.distinct,
+            value.sql,
+            repr(level),
+            call.filter,
+        )
+        return Typed(fragment("(DATE '1970-01-01' + CAST(trunc({}) AS INTEGER))", days), value.type)
     if is_date_or_time(value.type):
-        seconds = f"quantile_cont({call.distinct}CAST(epoch_us({value.sql}) AS DOUBLE), {level!r}){call.filter}"
-        return Typed(f"make_timestamp(CAST(trunc({seconds} / 1000000) AS BIGINT) * 1000000)", value.type)
+        seconds = fragment(
+            "quantile_cont({}CAST(epoch_us({}) AS DOUBLE), {}){}", call.distinct, value.sql, repr(level), call.filter
+        )
+        return Typed(fragment("make_timestamp(CAST(trunc({} / 1000000) AS BIGINT) * 1000000)", seconds), value.type)
     if isinstance(value.type, DecimalType):
-        return Typed(cast(f"quantile_cont({call.distinct}{value.sql}, {level!r}){call.filter}", value.type), value.type)
+        return Typed(
+            cast(fragment("quantile_cont({}{}, {}){}", call.distinct, value.sql, repr(level), call.filter), value.type),
+            value.type,
+        )
     if not is_number(value.type):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for a quantile")
-    return Typed(f"quantile_cont({call.distinct}{cast(value.sql, FLOAT64)}, {level!r}){call.filter}", FLOAT64)
+    return Typed(
+        fragment("quantile_cont({}{}, {}){}", call.distinct, cast(value.sql, FLOAT64), repr(level), call.filter),
+        FLOAT64,
+    )
 
 
 def _exact(call: Call, level: float) -> Typed:
     """The value at the position level * n of the sorted ones."""
     value = call.args[0]
-    items = f"list_sort(list({call.distinct}{value.sql}){call.filter})"
-    position = f"least(CAST(floor({level!r} * len({items})) AS BIGINT), len({items}) - 1) + 1"
-    return Typed(f"list_extract({items}, {position})", value.type)
+    items = fragment("list_sort(list({}{}){})", call.distinct, value.sql, call.filter)
+    position = fragment(
+        "least(CAST(floor({} * len({items})) AS BIGINT), len({items}) - 1) + 1", repr(level), items=items
+    )
+    return Typed(fragment("list_extract({}, {})", items, position), value.type)
 
 
 def _one_level(build: Callable[[Call, float], Typed]) -> Callable[[Call], Typed]:
@@ -283,8 +308,8 @@ def _many_levels(build: Callable[[Call, float], Typed]) -> Callable[[Call], Type
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{call.name} needs levels: {call.name}(0.5, 0.9)(x)")
         values = [build(call, _level(call, position)) for position in range(len(call.params))]
         empty = "CAST('nan' AS DOUBLE)" if values[0].type == FLOAT64 else default_sql(values[0].type)
-        items = (f"coalesce({value.sql}, {empty})" for value in values)
-        return Typed(f"[{', '.join(items)}]", ArrayType(values[0].type))
+        items = (fragment("coalesce({}, {})", value.sql, empty) for value in values)
+        return Typed(fragment("[{}]", joined(", ", items)), ArrayType(values[0].type))
 
     return several
 

@@ -19,6 +19,7 @@ from parts.types import (
 )
 from sql.functions.date_arithmetic import add_interval, add_number, difference
 from sql.functions.registry import Call, function
+from sql.typing.fragments import EMPTY, ONCE, Fragment, IntegerSum, fragment, joined
 from sql.typing.inference import (
     as_integer,
     decimal_width,
@@ -44,22 +45,21 @@ _LONGEST_WRITTEN_THRICE = 500
 _MOST_SUMMANDS = 64
 
 
-def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> str:
+def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
     """``left operator right`` in ``type_`` of 64 bits, wrapping around where it overflows."""
-    fast = f"({cast(left.sql, type_)} {operator} {cast(right.sql, type_)})"
-    wide = [f"CAST({value.sql} AS HUGEINT)" for value in (left, right)]
+    fast = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
+    wide = [fragment("CAST({} AS HUGEINT)", value.sql) for value in (left, right)]
     sizes = [_magnitude(value) or 2**64 for value in (left, right)]
     if operator == "*" and not type_.signed and min(sizes) >= 2**63:
-        slow = f"pando_product({wide[0]}, {wide[1]})"
+        slow = fragment("pando_product({}, {})", wide[0], wide[1])
     else:
-        slow = wrap_64(f"({wide[0]} {operator} {wide[1]})", type_)
+        slow = wrap_64(fragment("({} {} {})", wide[0], operator, wide[1]), type_)
     bounds = [_bound(operator, own, other, type_) for own, other in ((left, right), (right, left))]
-    if None in bounds or len(fast) > _LONGEST_WRITTEN_THRICE:  # a sum of sums would grow threefold with every operand
+    # A sum of sums would grow threefold with every operand.
+    if None in bounds or fast.size > _LONGEST_WRITTEN_THRICE or fast.traits & ONCE:
         return slow
-    if any(word in fast for word in ("SELECT", "random()", "uuid()", "OVER (", "error(")):
-        return slow
-    conditions = " AND ".join(bound for bound in bounds if bound)
-    return f"(CASE WHEN {conditions} THEN {fast} ELSE {slow} END)" if conditions else slow
+    conditions = joined(" AND ", [bound for bound in bounds if bound])
+    return fragment("(CASE WHEN {} THEN {} ELSE {} END)", conditions, fast, slow) if conditions else slow
 
 
 def _magnitude(value: Typed) -> int | None:
@@ -70,54 +70,54 @@ def _magnitude(value: Typed) -> int | None:
     return None if type_.bits == 64 else max(-type_.minimum, type_.maximum)
 
 
-def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> str | None:
-    """The condition under which the operation cannot overflow for ``own``; "" for always, None for never."""
+def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragment | None:
+    """The condition under which the operation cannot overflow for ``own``; EMPTY for always, None for never."""
     given, beside = _magnitude(own), _magnitude(other)
     if given is not None:
-        return "" if given <= type_.maximum else None
+        return EMPTY if given <= type_.maximum else None
     if operator == "*":
         most = isqrt(type_.maximum) if beside is None else type_.maximum // max(beside, 1)
     else:
         most = type_.maximum // 2 if beside is None else type_.maximum - beside
     if most < 0:
         return None
-    return f"{own.sql} BETWEEN -{most} AND {most}" if as_integer(own.type).signed else f"{own.sql} <= {most}::UBIGINT"
+    within = "{} BETWEEN -{most} AND {most}" if as_integer(own.type).signed else "{} <= {most}::UBIGINT"
+    return fragment(within, own.sql, most=most)
 
 
 def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     left, right = call.args
     summands = () if operator == "*" else (*_summands(left), *_summands(right, operator))
-    if summands and type_.bits == 64 and len(left.sql) + len(right.sql) > _LONGEST_WRITTEN_THRICE:
+    if summands and type_.bits == 64 and left.sql.size + right.sql.size > _LONGEST_WRITTEN_THRICE:
         return _long_sum(summands, type_)
     if max(as_integer(left.type).bits, as_integer(right.type).bits) == 64:
         sql = _wrapped(operator, left, right, type_)
     else:
-        sql = f"({cast(left.sql, type_)} {operator} {cast(right.sql, type_)})"
-    return Typed(sql, type_, summands=(sql, summands))
+        sql = fragment("({} {} {})", cast(left.sql, type_), operator, cast(right.sql, type_))
+    return Typed(IntegerSum(sql, summands) if summands else sql, type_)
 
 
-def _long_sum(summands: tuple[str, ...], type_: IntegerType) -> Typed:
+def _long_sum(summands: tuple[Fragment, ...], type_: IntegerType) -> Typed:
     """Integers wrap around, so that only the exact sum counts, and that has no order: DuckDB plans halves fastest."""
     whole = _in_halves(summands)
     sql = wrap_64(whole, type_)
-    return Typed(sql, type_, summands=(sql, summands if len(summands) < _MOST_SUMMANDS else (whole,)))
+    return Typed(IntegerSum(sql, summands if len(summands) < _MOST_SUMMANDS else (whole,)), type_)
 
 
-def _summands(value: Typed, operator: str = "+") -> tuple[str, ...]:
-    sql, known = value.summands
-    if known and sql == value.sql and operator == "+":
-        return known
-    return (f"{'-' if operator == '-' else ''}CAST({value.sql} AS HUGEINT)",)
+def _summands(value: Typed, operator: str = "+") -> tuple[Fragment, ...]:
+    if isinstance(value.sql, IntegerSum) and operator == "+":
+        return value.sql.summands
+    return (fragment("-CAST({} AS HUGEINT)" if operator == "-" else "CAST({} AS HUGEINT)", value.sql),)
 
 
-def _in_halves(terms: tuple[str, ...]) -> str:
+def _in_halves(terms: tuple[Fragment, ...]) -> Fragment:
     middle = len(terms) // 2
-    return f"({_in_halves(terms[:middle])} + {_in_halves(terms[middle:])})" if middle else terms[0]
+    return fragment("({} + {})", _in_halves(terms[:middle]), _in_halves(terms[middle:])) if middle else terms[0]
 
 
 def _floats(call: Call, operator: str) -> Typed:
     left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
-    return Typed(f"({left} {operator} {right})", FLOAT64)
+    return Typed(fragment("({} {} {})", left, operator, right), FLOAT64)
 
 
 def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
@@ -129,12 +129,12 @@ def decimal_type(left: DataType, right: DataType, scale: int) -> DecimalType:
     return DecimalType(decimal_width(max(left.precision, right.precision)), scale)
 
 
-def decimal_operand(value: Typed) -> str:
+def decimal_operand(value: Typed) -> Fragment:
     if isinstance(value.type, DecimalType):
         return value.sql
     type_ = integer_literal_type(value.value) if isinstance(value.value, int) else as_integer(value.type)
     digits = len(str(value.value)) if value.is_literal else {8: 3, 16: 5, 32: 10, 64: 20}[type_.bits]
-    return f"CAST({value.sql} AS DECIMAL({digits}, 0))"
+    return fragment("CAST({} AS DECIMAL({}, 0))", value.sql, digits)
 
 
 def _decimals(call: Call, operator: str) -> Typed:
@@ -142,7 +142,7 @@ def _decimals(call: Call, operator: str) -> Typed:
     scales = [arg.type.scale if isinstance(arg.type, DecimalType) else 0 for arg in call.args]
     scale = sum(scales) if operator == "*" else max(scales)
     type_ = decimal_type(left.type, right.type, scale)
-    return Typed(cast(f"({decimal_operand(left)} {operator} {decimal_operand(right)})", type_), type_)
+    return Typed(cast(fragment("({} {} {})", decimal_operand(left), operator, decimal_operand(right)), type_), type_)
 
 
 def kind_of(call: Call) -> str:
@@ -209,31 +209,33 @@ def multiply(call: Call) -> Typed:
 def negate(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(value.type, IntervalType):
-        return Typed(f"(-{value.sql})", value.type)
+        return Typed(fragment("(-{})", value.sql), value.type)
     if isinstance(value.type, (FloatType, DecimalType)):
-        return Typed(f"(-{value.sql})", value.type)
+        return Typed(fragment("(-{})", value.sql), value.type)
     if not is_integer(value.type):
         raise call.wrong_type(0, "a number")
     given = as_integer(value.type)
     type_ = given if given.signed else IntegerType(min(64, given.bits * 2), True)
     if given.bits == 64:
-        return Typed(wrap_64(f"(-CAST({value.sql} AS HUGEINT))", type_), type_)
+        return Typed(wrap_64(fragment("(-CAST({} AS HUGEINT))", value.sql), type_), type_)
     wide = IntegerType(64, True)
-    return Typed(wrap_integer(f"(-{cast(value.sql, wide)})", wide, type_), type_)
+    return Typed(wrap_integer(fragment("(-{})", cast(value.sql, wide)), wide, type_), type_)
 
 
 @function("abs", 1, any_case=True)
 def absolute(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(value.type, (FloatType, DecimalType)):
-        return Typed(f"abs({value.sql})", value.type)
+        return Typed(fragment("abs({})", value.sql), value.type)
     if not is_integer(value.type):
         raise call.wrong_type(0, "a number")
     given = as_integer(value.type)
     type_ = IntegerType(given.bits, False)
     if not given.signed:
         return Typed(cast(value.sql, type_), type_)
-    return Typed(cast(f"abs(CAST({value.sql} AS {'HUGEINT' if given.bits == 64 else 'BIGINT'}))", type_), type_)
+    return Typed(
+        cast(fragment("abs(CAST({} AS {}))", value.sql, "HUGEINT" if given.bits == 64 else "BIGINT"), type_), type_
+    )
 
 
 MACROS = (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
 from sql.functions.arrays import Mapped, array_type, or_default
 from sql.functions.registry import Call, define, function
+from sql.typing.fragments import called, fragment
 from sql.typing.inference import as_integer, difference_type, is_integer, is_number, sum_result
 from sql.typing.integers import wrap_64
 from sql.typing.typed import FLOAT64, Typed, cast
@@ -20,19 +21,21 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
             type_ = array_type(call)
             items = call.args[0].sql
             if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last both ways
-                known = f"list_sort(list_filter({items}, lambda q: NOT isnan(q)), 'DESC')"
-                rest = f"list_filter({items}, lambda q: q IS NULL OR isnan(q))"
-                return Typed(f"list_concat({known}, list_sort({rest}, 'ASC', 'NULLS LAST'))", type_)
-            return Typed(f"list_sort({items}, '{direction}', 'NULLS LAST')", type_)
+                known = fragment("list_sort(list_filter({}, lambda q: NOT isnan(q)), 'DESC')", items)
+                rest = fragment("list_filter({}, lambda q: q IS NULL OR isnan(q))", items)
+                return Typed(fragment("list_concat({}, list_sort({}, 'ASC', 'NULLS LAST'))", known, rest), type_)
+            return Typed(fragment("list_sort({}, '{}', 'NULLS LAST')", items, direction), type_)
         mapped = Mapped(call)
-        item = mapped.variable if mapped.list == mapped.array.sql else f"{mapped.variable}[1]"
-        keyed = mapped.transformed(f"struct_pack(k := {mapped.body.number}, v := {item})")
+        item = mapped.variable if mapped.list == mapped.array.sql else fragment("{}[1]", mapped.variable)
+        keyed = mapped.transformed(fragment("struct_pack(k := {}, v := {})", mapped.body.number, item))
         # A stable sort: DuckDB's list_sort compares whole structs, so the position comes second.
-        numbered = (
-            f"list_transform({keyed}, lambda p, i: struct_pack(k := p.k, i := {'-i' if descending else 'i'}, v := p.v))"
+        numbered = fragment(
+            "list_transform({}, lambda p, i: struct_pack(k := p.k, i := {}, v := p.v))",
+            keyed,
+            "-i" if descending else "i",
         )
         return Typed(
-            f"list_transform(list_sort({numbered}, '{direction}', 'NULLS LAST'), lambda p: p.v)",
+            fragment("list_transform(list_sort({}, '{}', 'NULLS LAST'), lambda p: p.v)", numbered, direction),
             ArrayType(mapped.inner[0]),
         )
 
@@ -55,7 +58,7 @@ def _values(call: Call) -> Typed:
 def array_sum(call: Call) -> Typed:
     values = _values(call)
     type_ = sum_result(strip_nullable(values.type.inner))  # type: ignore[attr-defined]
-    total = f"coalesce(list_sum({values.sql}), 0)"
+    total = fragment("coalesce(list_sum({}), 0)", values.sql)
     return Typed(wrap_64(total, type_) if isinstance(type_, IntegerType) else cast(total, type_), type_)
 
 
@@ -64,7 +67,7 @@ def array_avg(call: Call) -> Typed:
     values = _values(call)
     if not is_number(values.type.inner):  # type: ignore[attr-defined]
         raise call.wrong_type(0, "an array of numbers")
-    return Typed(f"coalesce(list_avg({values.sql}), 0.0::DOUBLE)", FLOAT64)
+    return Typed(fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql), FLOAT64)
 
 
 @function("arrayProduct", (1, None), nulls=False)
@@ -75,19 +78,21 @@ def array_product(call: Call) -> Typed:
     if not is_number(inner):
         raise call.wrong_type(0, "an array of numbers")
     if not is_integer(inner):
-        product = f"list_product({values.sql})"
+        product = fragment("list_product({})", values.sql)
         if isinstance(inner, DecimalType):  # which has no zero below zero
-            product += " + 0.0::DOUBLE"
-        return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN {product} ELSE 0.0::DOUBLE END)", FLOAT64)
+            product = fragment("{} + 0.0::DOUBLE", product)
+        return Typed(fragment("(CASE WHEN len({}) > 0 THEN {} ELSE 0.0::DOUBLE END)", values.sql, product), FLOAT64)
     signed = as_integer(inner).signed
-    wide, low = ("HUGEINT", "signed") if signed else ("UHUGEINT", "unsigned_wide")
-    product = (
-        f"list_reduce(list_transform({values.sql}, lambda q: CAST(q AS {wide})), "
-        f"lambda p, q: CAST(pando_low_{low}(p * q) AS {wide}))"
+    wide, low = ("HUGEINT", "pando_low_signed") if signed else ("UHUGEINT", "pando_low_unsigned_wide")
+    product = fragment(
+        "list_reduce(list_transform({}, lambda q: CAST(q AS {wide})), lambda p, q: CAST({} AS {wide}))",
+        values.sql,
+        called(low, "p * q"),
+        wide=wide,
     )
     narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
-    product = f"CAST(CAST({product} AS {narrow}) AS DOUBLE)"
-    return Typed(f"(CASE WHEN len({values.sql}) > 0 THEN {product} ELSE 0.0::DOUBLE END)", FLOAT64)
+    product = fragment("CAST(CAST({} AS {}) AS DOUBLE)", product, narrow)
+    return Typed(fragment("(CASE WHEN len({}) > 0 THEN {} ELSE 0.0::DOUBLE END)", values.sql, product), FLOAT64)
 
 
 def _list_extreme(name: str) -> Callable[[Call], Typed]:
@@ -96,9 +101,9 @@ def _list_extreme(name: str) -> Callable[[Call], Typed]:
         inner = values.type.inner  # type: ignore[attr-defined]
         bare = inner.inner if isinstance(inner, NullableType) else inner
         if isinstance(bare, FloatType):
-            known = f"list_filter({values.sql}, lambda x: NOT isnan(x))"
-            return or_default(f"coalesce({name}({known}), {name}({values.sql}))", inner)
-        return or_default(f"{name}({values.sql})", inner)
+            known = fragment("list_filter({}, lambda x: NOT isnan(x))", values.sql)
+            return or_default(fragment("coalesce({}, {})", called(name, known), called(name, values.sql)), inner)
+        return or_default(called(name, values.sql), inner)
 
     return build
 
@@ -111,7 +116,7 @@ define("arrayMax", _list_extreme("list_max"), (1, None), nulls=False)
 def array_cum_sum(call: Call) -> Typed:
     values = _values(call)
     type_ = ArrayType(sum_result(strip_nullable(values.type.inner)))  # type: ignore[attr-defined]
-    running = f"list_transform({values.sql}, lambda x, i: list_sum(list_slice({values.sql}, 1, i)))"
+    running = fragment("list_transform({values}, lambda x, i: list_sum(list_slice({values}, 1, i)))", values=values.sql)
     return Typed(cast(running, type_), type_)
 
 
@@ -121,9 +126,11 @@ def array_difference(call: Call) -> Typed:
     inner = values.type.inner  # type: ignore[attr-defined]
     type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
     wide = "HUGEINT" if is_integer(inner) else "DOUBLE"
-    steps = (
-        f"list_transform({values.sql}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
-        f"CAST(list_extract({values.sql}, i - 1) AS {wide}) END)"
+    steps = fragment(
+        "list_transform({values}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
+        "CAST(list_extract({values}, i - 1) AS {wide}) END)",
+        values=values.sql,
+        wide=wide,
     )
     return Typed(cast(steps, type_), type_)
 
@@ -131,5 +138,7 @@ def array_difference(call: Call) -> Typed:
 @function("arrayCompact", 1)
 def array_compact(call: Call) -> Typed:
     value = call.args[0].sql
-    kept = f"list_filter({value}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({value}, i - 1))"
+    kept = fragment(
+        "list_filter({value}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({value}, i - 1))", value=value
+    )
     return Typed(kept, array_type(call))

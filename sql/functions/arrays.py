@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from parts.errors import UserError
@@ -11,6 +12,7 @@ from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element
 from sql.functions.registry import Call, define, function
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import Fragment, fragment, joined, leaf
 from sql.typing.inference import is_integer, supertype
 from sql.typing.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 
@@ -25,16 +27,16 @@ def array_type(call: Call, position: int = 0) -> ArrayType:
 @function("array", (0, None), nulls=False)
 def make_array(call: Call) -> Typed:
     if not call.args:
-        return Typed("CAST([] AS INTEGER[])", ArrayType(NOTHING), elements=())
+        return Typed(fragment("CAST([] AS INTEGER[])"), ArrayType(NOTHING), elements=())
     inner = supertype(arg.type for arg in call.args)
     zone = call.environment.zone
-    texts = ", ".join(convert(arg, inner, zone) for arg in call.args)
-    return Typed(f"[{texts}]", ArrayType(inner), elements=call.args)
+    texts = joined(", ", [convert(arg, inner, zone) for arg in call.args])
+    return Typed(fragment("[{}]", texts), ArrayType(inner), elements=call.args)
 
 
 @function("emptyArrayUInt8", 0)
 def empty_array(call: Call) -> Typed:
-    return Typed("CAST([] AS UTINYINT[])", ArrayType(UINT8))
+    return Typed(fragment("CAST([] AS UTINYINT[])"), ArrayType(UINT8))
 
 
 @function("arrayElement", 2)
@@ -47,8 +49,8 @@ def array_element(call: Call) -> Typed:
         raise call.wrong_type(1, "an integer")
     if index.value == 0:
         raise UserError("ARGUMENT_OUT_OF_BOUND", "Array indices are 1-based: 0 is no index")
-    found = f"list_extract({value.sql}, CAST({index.sql} AS BIGINT))"
-    return Typed(found if inner.is_nullable else f"coalesce({found}, {default_sql(inner)})", inner)
+    found = fragment("list_extract({}, CAST({} AS BIGINT))", value.sql, index.sql)
+    return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_sql(inner)), inner)
 
 
 @function("arrayElementOrNull", 2)
@@ -56,10 +58,12 @@ def array_element_or_null(call: Call) -> Typed:
     from parts.types import make_nullable
 
     inner = array_type(call).inner
-    return Typed(f"list_extract({call.args[0].sql}, CAST({call.args[1].sql} AS BIGINT))", make_nullable(inner))
+    return Typed(
+        fragment("list_extract({}, CAST({} AS BIGINT))", call.args[0].sql, call.args[1].sql), make_nullable(inner)
+    )
 
 
-def _element(call: Call, array: int, value: int) -> tuple[str, str]:
+def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
     """An array and a value as comparable DuckDB values."""
     inner = array_type(call, array).inner
     common = supertype([strip_nullable(inner), strip_nullable(call.args[value].type)])
@@ -71,41 +75,43 @@ def _element(call: Call, array: int, value: int) -> tuple[str, str]:
 def has(call: Call) -> Typed:
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
-        found = f"len(list_filter({call.args[0].sql}, lambda x: x IS NULL)) > 0"
-        return Typed(f"({found})", UINT8, is_condition=True)
+        found = fragment("len(list_filter({}, lambda x: x IS NULL)) > 0", call.args[0].sql)
+        return Typed(fragment("({})", found), UINT8, is_condition=True)
     if isinstance(call.args[0].type, MapType):
         return map_contains(call)
-    return Typed(f"({_place(call)} > 0)", UINT8, is_condition=True)
+    return Typed(fragment("({} > 0)", _place(call)), UINT8, is_condition=True)
 
 
 @function("hasAll", 2)
 def has_all(call: Call) -> Typed:
     """NULL is found by NULL, NaN by nothing."""
     first, second, inner = _two_arrays(call)
-    found = f"list_has_all({first}, {second})"
+    found = fragment("list_has_all({}, {})", first, second)
     if isinstance(strip_nullable(inner), FloatType):
-        found += f" AND len(list_filter({second}, lambda q: isnan(q))) = 0"
+        found = fragment("{} AND len(list_filter({}, lambda q: isnan(q))) = 0", found, second)
     if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
-        found += f" AND ({_has_null(first)} OR NOT {_has_null(second)})"
-    return Typed(f"({found})", UINT8, is_condition=True)
+        found = fragment("{} AND ({} OR NOT {})", found, _has_null(first), _has_null(second))
+    return Typed(fragment("({})", found), UINT8, is_condition=True)
 
 
-def _has_null(array: str) -> str:
-    return f"(list_count({array}) < len({array}))"
+def _has_null(array: Fragment) -> Fragment:
+    return fragment("(list_count({0}) < len({0}))", array)
 
 
 @function("hasAny", 2)
 def has_any(call: Call) -> Typed:
     """NULL is found by NULL, NaN by nothing."""
     first, second, inner = _two_arrays(call)
-    known = f"list_filter({second}, lambda q: NOT isnan(q))" if isinstance(strip_nullable(inner), FloatType) else second
-    found = f"list_has_any({first}, {known})"
+    known = second
+    if isinstance(strip_nullable(inner), FloatType):
+        known = fragment("list_filter({}, lambda q: NOT isnan(q))", second)
+    found = fragment("list_has_any({}, {})", first, known)
     if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
-        found = f"({found} OR ({_has_null(first)} AND {_has_null(second)}))"
+        found = fragment("({} OR ({} AND {}))", found, _has_null(first), _has_null(second))
     return Typed(found, UINT8, is_condition=True)
 
 
-def _two_arrays(call: Call) -> tuple[str, str, DataType]:
+def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
     common = supertype([array_type(call, 0), array_type(call, 1)])
     zone = call.environment.zone
     assert isinstance(common, ArrayType)
@@ -117,31 +123,35 @@ def index_of(call: Call) -> Typed:
     return Typed(cast(_place(call), UINT64), UINT64)
 
 
-def _place(call: Call) -> str:
+def _place(call: Call) -> Fragment:
     """The position of the value, 0 if it is not there. NULL is found by NULL, NaN by nothing."""
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
-        return f"coalesce(list_position(list_transform({call.args[0].sql}, lambda q: q IS NULL), true), 0)"
+        return _place_of_null(call.args[0])
     array, value = _element(call, 0, 1)
-    found = f"coalesce(list_position({array}, {value}), 0)"
+    found = fragment("coalesce(list_position({}, {}), 0)", array, value)
     if isinstance(strip_nullable(array_type(call).inner), FloatType):
-        found = f"(CASE WHEN isnan({value}) THEN 0 ELSE {found} END)"
+        found = fragment("(CASE WHEN isnan({}) THEN 0 ELSE {} END)", value, found)
     if call.args[1].type.is_nullable:
-        missing = f"coalesce(list_position(list_transform({call.args[0].sql}, lambda q: q IS NULL), true), 0)"
-        found = f"(CASE WHEN {call.args[1].sql} IS NULL THEN {missing} ELSE {found} END)"
+        missing = _place_of_null(call.args[0])
+        found = fragment("(CASE WHEN {} IS NULL THEN {} ELSE {} END)", call.args[1].sql, missing, found)
     return found
+
+
+def _place_of_null(array: Typed) -> Fragment:
+    return fragment("coalesce(list_position(list_transform({}, lambda q: q IS NULL), true), 0)", array.sql)
 
 
 @function("countEqual", 2, nulls=False)
 def count_equal(call: Call) -> Typed:
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
-        return Typed(cast(f"len(list_filter({call.args[0].sql}, lambda q: q IS NULL))", UINT64), UINT64)
+        return Typed(cast(fragment("len(list_filter({}, lambda q: q IS NULL))", call.args[0].sql), UINT64), UINT64)
     array, value = _element(call, 0, 1)
-    same = f"q IS NOT DISTINCT FROM {value}" if call.args[1].type.is_nullable else f"q = {value}"
+    same = fragment("q IS NOT DISTINCT FROM {}" if call.args[1].type.is_nullable else "q = {}", value)
     if isinstance(strip_nullable(array_type(call).inner), FloatType):
-        same += " AND NOT isnan(q)"
-    return Typed(cast(f"len(list_filter({array}, lambda q: {same}))", UINT64), UINT64)
+        same = fragment("{} AND NOT isnan(q)", same)
+    return Typed(cast(fragment("len(list_filter({}, lambda q: {}))", array, same), UINT64), UINT64)
 
 
 @function("range", (1, 3))
@@ -150,10 +160,10 @@ def number_range(call: Call) -> Typed:
         if not is_integer(arg.type):
             raise call.wrong_type(position, "an integer")
     inner = supertype(arg.type for arg in call.args)
-    numbers = [f"CAST({arg.sql} AS BIGINT)" for arg in call.args]
+    numbers = [fragment("CAST({} AS BIGINT)", arg.sql) for arg in call.args]
     if not all(arg.is_literal and isinstance(arg.value, int) and abs(arg.value) <= _FEW for arg in call.args):
         numbers = _guarded_range(numbers)
-    return Typed(cast(f"range({', '.join(numbers)})", ArrayType(inner)), ArrayType(inner))
+    return Typed(cast(fragment("range({})", joined(", ", numbers)), ArrayType(inner)), ArrayType(inner))
 
 
 _FEW = 10_000
@@ -167,14 +177,16 @@ _RESIZE = guards.Most(
 )  # fmt: skip
 
 
-def _guarded_range(numbers: list[str]) -> list[str]:
+def _guarded_range(numbers: list[Fragment]) -> list[Fragment]:
     if len(numbers) == 1:
-        return [guards.room(numbers[0], "8", _RANGE)]
+        return [guards.room(numbers[0], 8, _RANGE)]
     start, end, *step = numbers
     if not step:
-        return [start, f"{start} + {guards.room(f'greatest({end} - {start}, 0)', '8', _RANGE)}"]
-    count = f"greatest(({end} - {start}) // nullif({step[0]}, 0) + 1, 0)"
-    return [f"CASE WHEN {guards.room(count, '8', _RANGE)} IS NULL THEN NULL ELSE {start} END", end, step[0]]
+        count = guards.room(fragment("greatest({} - {}, 0)", end, start), 8, _RANGE)
+        return [start, fragment("{} + {}", start, count)]
+    count = fragment("greatest(({} - {}) // nullif({}, 0) + 1, 0)", end, start, step[0])
+    start = fragment("CASE WHEN {} IS NULL THEN NULL ELSE {} END", guards.room(count, 8, _RANGE), start)
+    return [start, end, step[0]]
 
 
 @function("arrayConcat", (1, None))
@@ -183,11 +195,11 @@ def array_concat(call: Call) -> Typed:
     zone = call.environment.zone
     text = convert(call.args[0], type_, zone)
     for arg in call.args[1:]:
-        text = f"list_concat({text}, {convert(arg, type_, zone)})"
+        text = fragment("list_concat({}, {})", text, convert(arg, type_, zone))
     return Typed(text, type_)
 
 
-def _pushed(call: Call) -> tuple[str, str, ArrayType]:
+def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
     inner = supertype([array_type(call).inner, call.args[1].type])
     zone = call.environment.zone
     return convert(call.args[0], ArrayType(inner), zone), convert(call.args[1], inner, zone), ArrayType(inner)
@@ -196,30 +208,30 @@ def _pushed(call: Call) -> tuple[str, str, ArrayType]:
 @function("arrayPushBack", 2, nulls=False)
 def push_back(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
-    return Typed(f"list_append({array}, {value})", type_)
+    return Typed(fragment("list_append({}, {})", array, value), type_)
 
 
 @function("arrayPushFront", 2, nulls=False)
 def push_front(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
-    return Typed(f"list_prepend({value}, {array})", type_)
+    return Typed(fragment("list_prepend({}, {})", value, array), type_)
 
 
 def _same(template: str) -> Callable[[Call], Typed]:
-    return lambda call: Typed(template.format(call.args[0].sql), array_type(call))
+    return lambda call: Typed(fragment(template, call.args[0].sql), array_type(call))
 
 
-define("arrayReverse", _same("list_reverse({0})"), 1)
-define("arrayPopBack", _same("{0}[1:-2]"), 1)
-define("arrayPopFront", _same("{0}[2:]"), 1)
-define("arrayFlatten flatten_once", lambda c: Typed(f"flatten({c.args[0].sql})", array_type(c).inner), 1)
+define("arrayReverse", _same("list_reverse({})"), 1)
+define("arrayPopBack", _same("{}[1:-2]"), 1)
+define("arrayPopFront", _same("{}[2:]"), 1)
+define("arrayFlatten flatten_once", lambda c: Typed(fragment("flatten({})", c.args[0].sql), array_type(c).inner), 1)
 
 
 @function("arrayDistinct", 1)
 def array_distinct(call: Call) -> Typed:
     """Each value once, in the order of first appearance; NULL is left out."""
     value = call.args[0].sql
-    kept = f"list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)"
+    kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
     inner = array_type(call).inner
     return Typed(kept, ArrayType(inner.inner if isinstance(inner, NullableType) else inner))
 
@@ -227,52 +239,54 @@ def array_distinct(call: Call) -> Typed:
 @function("arrayUniq", 1)
 def array_uniq(call: Call) -> Typed:
     value = call.args[0].sql
-    count = f"list_unique({value})"
+    count = fragment("list_unique({})", value)
     if array_type(call).inner.is_nullable:
-        count += f" + CASE WHEN len(list_filter({value}, lambda q: q IS NULL)) > 0 THEN 1 ELSE 0 END"
-    return Typed(cast(f"({count})", UINT32), UINT32)
+        has_null = fragment("len(list_filter({}, lambda q: q IS NULL)) > 0", value)
+        count = fragment("{} + CASE WHEN {} THEN 1 ELSE 0 END", count, has_null)
+    return Typed(cast(fragment("({})", count), UINT32), UINT32)
 
 
 @function("arrayEnumerate", 1)
 def array_enumerate(call: Call) -> Typed:
     array_type(call)
-    return Typed(cast(f"range(1, len({call.args[0].sql}) + 1)", ArrayType(UINT32)), ArrayType(UINT32))
+    return Typed(cast(fragment("range(1, len({}) + 1)", call.args[0].sql), ArrayType(UINT32)), ArrayType(UINT32))
 
 
 @function("arraySlice", (2, 3))
 def array_slice(call: Call) -> Typed:
     value, type_ = call.args[0].sql, array_type(call)
-    start = f"pando_slice_bound({call.args[1].sql})"
-    start = f"pando_slice_start({start}, len({value}))"
+    start = fragment("pando_slice_bound({})", call.args[1].sql)
+    start = fragment("pando_slice_start({}, len({}))", start, value)
     if len(call.args) == 2:
-        return Typed(f"list_slice({value}, greatest({start}, 1), len({value}))", type_)
-    size = f"pando_slice_bound({call.args[2].sql})"
-    last = f"(CASE WHEN {size} < 0 THEN len({value}) + {size} ELSE {start} + {size} - 1 END)"
-    return Typed(f"list_slice({value}, greatest({start}, 1), greatest({last}, 0))", type_)
+        return Typed(fragment("list_slice({value}, greatest({}, 1), len({value}))", start, value=value), type_)
+    size = fragment("pando_slice_bound({})", call.args[2].sql)
+    last = fragment("(CASE WHEN {size} < 0 THEN len({}) + {size} ELSE {} + {size} - 1 END)", value, start, size=size)
+    return Typed(fragment("list_slice({}, greatest({}, 1), greatest({}, 0))", value, start, last), type_)
 
 
 @function("arrayResize", (2, 3))
 def array_resize(call: Call) -> Typed:
     type_ = array_type(call)
     fill = convert(call.args[2], type_.inner) if len(call.args) > 2 else default_sql(type_.inner)
-    size = guards.room(f"CAST({call.args[1].sql} AS BIGINT)", "16", _RESIZE)
-    return Typed(f"list_resize({call.args[0].sql}, {size}, {fill})", type_)
+    size = guards.room(fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
+    return Typed(fragment("list_resize({}, {}, {})", call.args[0].sql, size, fill), type_)
 
 
 @function("arrayZip", (1, None))
 def array_zip(call: Call) -> Typed:
-    arrays = ", ".join(arg.sql for arg in call.args)
-    parts = [Typed(f"z[{position + 1}]", array_type(call, position).inner) for position in range(len(call.args))]
+    arrays = joined(", ", [arg.sql for arg in call.args])
+    inner = [array_type(call, position).inner for position in range(len(call.args))]
+    parts = [Typed(fragment("z[{}]", position), type_) for position, type_ in enumerate(inner, 1)]
     body = make_tuple(parts)
-    return Typed(f"list_transform(list_zip({arrays}), lambda z: {body.sql})", ArrayType(body.type))
+    return Typed(fragment("list_transform(list_zip({}), lambda z: {})", arrays, body.sql), ArrayType(body.type))
 
 
 @function("arrayIntersect", (1, None))
 def array_intersect(call: Call) -> Typed:
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
-    text = f"list_distinct({convert(call.args[0], type_)})"
+    text = fragment("list_distinct({})", convert(call.args[0], type_))
     for arg in call.args[1:]:
-        text = f"list_intersect({text}, {convert(arg, type_)})"
+        text = fragment("list_intersect({}, {})", text, convert(arg, type_))
     return Typed(text, type_)
 
 
@@ -288,47 +302,42 @@ class Mapped:
             raise call.wrong_type(0, "a lambda, with arrays after it")
         self.inner = [array_type(call, position).inner for position in range(1, len(call.args))]
         self.array = arrays[0]
-        self.variable = f"v{_depth(arrays[0].sql)}"
+        self.variable = f"v{next(_numbers)}"
         if len(arrays) == 1:
             self.list = arrays[0].sql
-            parameters = [Typed(self.variable, self.inner[0])]
+            parameters = [Typed(leaf(self.variable), self.inner[0])]
         else:
             first = arrays[0].sql
-            checks = " AND ".join(f"len({other.sql}) = len({first})" for other in arrays[1:])
-            zipped = f"list_zip({', '.join(arg.sql for arg in arrays)})"
-            self.list = (
-                f"(CASE WHEN {checks} THEN {zipped} "
-                f"ELSE error('pando:190:Arrays passed to {call.name} must have equal size') END)"
-            )
-            parameters = [Typed(f"{self.variable}[{position}]", inner) for position, inner in enumerate(self.inner, 1)]
-        _, body = function_.apply(parameters)
-        self.body = body
+            checks = joined(" AND ", [fragment("len({}) = len({})", other.sql, first) for other in arrays[1:]])
+            zipped = fragment("list_zip({})", joined(", ", [arg.sql for arg in arrays]))
+            failure = fragment("error('pando:190:Arrays passed to {} must have equal size')", call.name)
+            self.list = fragment("(CASE WHEN {} THEN {} ELSE {} END)", checks, zipped, failure)
+            parameters = [
+                Typed(fragment("{}[{}]", self.variable, position), inner)
+                for position, inner in enumerate(self.inner, 1)
+            ]
+        self.body = function_.apply(parameters)
 
-    def transformed(self, sql: str | None = None) -> str:
+    def transformed(self, sql: Fragment | None = None) -> Fragment:
         body = self._watched(sql or self.body.number)
-        return f"list_transform({self.list}, lambda {self.variable}: {body})"
+        return fragment("list_transform({}, lambda {}: {})", self.list, self.variable, body)
 
-    def _watched(self, body: str) -> str:
+    def _watched(self, body: Fragment) -> Fragment:
         """A body that looks whether the query may go on, if it may be run for very many elements of few rows."""
         is_watched = guards.is_guarded(self.list)
         return guards.watched(body, is_watched)
 
-    def filtered(self) -> str:
+    def filtered(self) -> Fragment:
         """The elements of the first array where the body holds."""
-        condition = self._watched(f"coalesce({self.body.condition}, false)")
-        kept = f"list_filter({self.list}, lambda {self.variable}: {condition})"
+        condition = self._watched(fragment("coalesce({}, false)", self.body.condition))
+        kept = fragment("list_filter({}, lambda {}: {})", self.list, self.variable, condition)
         if self.list == self.array.sql:
             return kept
-        return f"list_transform({kept}, lambda {self.variable}: {self.variable}[1])"
+        return fragment("list_transform({}, lambda {value}: {value}[1])", kept, value=self.variable)
 
 
-_counter = [0]
-
-
-def _depth(text: str) -> int:
-    """A number that makes the variable's name unique, so that nested lambdas never hide each other's."""
-    _counter[0] = (_counter[0] + 1) % 1_000_000
-    return _counter[0]
+_numbers = itertools.cycle(range(1, 1_000_000))
+"""Of the lambdas' variables, so that nested lambdas never hide each other's."""
 
 
 @function("arrayMap", (2, None), nulls=False)
@@ -345,45 +354,45 @@ def array_filter(call: Call) -> Typed:
 
 @function("arrayExists", (1, None), nulls=False)
 def array_exists(call: Call) -> Typed:
-    return Typed(f"(len({_kept(call)}) > 0)", UINT8, is_condition=True)
+    return Typed(fragment("(len({}) > 0)", _kept(call)), UINT8, is_condition=True)
 
 
 @function("arrayAll", (1, None), nulls=False)
 def array_all(call: Call) -> Typed:
     array = call.args[0] if call.args[0].apply is None else call.args[1]
-    return Typed(f"(len({_kept(call)}) = len({array.sql}))", UINT8, is_condition=True)
+    return Typed(fragment("(len({}) = len({}))", _kept(call), array.sql), UINT8, is_condition=True)
 
 
 @function("arrayCount", (1, None), nulls=False)
 def array_count(call: Call) -> Typed:
-    return Typed(cast(f"len({_kept(call)})", UINT32), UINT32)
+    return Typed(cast(fragment("len({})", _kept(call)), UINT32), UINT32)
 
 
-def _kept(call: Call) -> str:
+def _kept(call: Call) -> Fragment:
     if call.args[0].apply is not None:
         return Mapped(call).filtered()
     array_type(call)
-    return f"list_filter({call.args[0].sql}, lambda x: x <> 0)"
+    return fragment("list_filter({}, lambda x: x <> 0)", call.args[0].sql)
 
 
 @function("arrayFirst", (2, None), nulls=False)
 def array_first(call: Call) -> Typed:
     mapped = Mapped(call)
-    return or_default(f"{mapped.filtered()}[1]", mapped.inner[0])
+    return or_default(fragment("{}[1]", mapped.filtered()), mapped.inner[0])
 
 
 @function("arrayLast", (2, None), nulls=False)
 def array_last(call: Call) -> Typed:
     mapped = Mapped(call)
-    return or_default(f"{mapped.filtered()}[-1]", mapped.inner[0])
+    return or_default(fragment("{}[-1]", mapped.filtered()), mapped.inner[0])
 
 
-def or_default(sql: str, type_: DataType) -> Typed:
-    return Typed(sql if type_.is_nullable else f"coalesce({sql}, {default_sql(type_)})", type_)
+def or_default(sql: Fragment, type_: DataType) -> Typed:
+    return Typed(sql if type_.is_nullable else fragment("coalesce({}, {})", sql, default_sql(type_)), type_)
 
 
 @function("arrayFirstIndex", (2, None), nulls=False)
 def array_first_index(call: Call) -> Typed:
     mapped = Mapped(call)
-    hits = mapped.transformed(f"coalesce({mapped.body.condition}, false)")
-    return Typed(cast(f"coalesce(list_position({hits}, true), 0)", UINT32), UINT32)
+    hits = mapped.transformed(fragment("coalesce({}, false)", mapped.body.condition))
+    return Typed(cast(fragment("coalesce(list_position({}, true), 0)", hits), UINT32), UINT32)

@@ -18,6 +18,7 @@ from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerTyp
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import string
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
@@ -35,7 +36,7 @@ def _bitwise(operator: str) -> Callable[[Call], Typed]:
         left, right = (as_integer(type_) for type_ in call.types)
         type_ = IntegerType(max(left.bits, right.bits), left.signed or right.signed)
         a, b = (wrap_integer(arg.sql, as_integer(arg.type), type_) for arg in call.args)
-        text = f"xor({a}, {b})" if operator == "xor" else f"({a} {operator} {b})"
+        text = called("xor", a, b) if operator == "xor" else fragment("({} {} {})", a, operator, b)
         return Typed(text, type_)
 
     return build
@@ -52,32 +53,38 @@ def bit_not(call: Call) -> Typed:
         raise call.wrong_type(0, "an integer")
     type_ = as_integer(call.args[0].type)
     if type_.signed:
-        return Typed(cast(f"(-CAST({call.args[0].sql} AS HUGEINT) - 1)", type_), type_)
-    return Typed(cast(f"xor({call.args[0].sql}, {cast(str(type_.maximum), type_)})", type_), type_)
+        return Typed(cast(fragment("(-CAST({} AS HUGEINT) - 1)", call.args[0].sql), type_), type_)
+    return Typed(cast(fragment("xor({}, {})", call.args[0].sql, cast(str(type_.maximum), type_)), type_), type_)
 
 
 @function("bitShiftLeft", 2)
 def bit_shift_left(call: Call) -> Typed:
     value, type_ = call.args[0], as_integer(call.args[0].type)
-    count = f"CAST({call.args[1].sql} AS INTEGER)"
-    shifted = f"(CAST({value.sql} AS HUGEINT) * CAST(pow(2, {count}) AS HUGEINT))"
+    count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
+    shifted = fragment("(CAST({} AS HUGEINT) * CAST(pow(2, {}) AS HUGEINT))", value.sql, count)
     low = wrap_64(shifted, IntegerType(64, type_.signed))
     kept = wrap_integer(low, IntegerType(64, type_.signed), type_)
-    return Typed(f"(CASE WHEN {count} >= {type_.bits} THEN {cast('0', type_)} ELSE {kept} END)", type_)
+    return Typed(fragment("(CASE WHEN {} >= {} THEN {} ELSE {} END)", count, type_.bits, cast("0", type_), kept), type_)
 
 
 @function("bitShiftRight", 2)
 def bit_shift_right(call: Call) -> Typed:
     value, type_ = call.args[0], as_integer(call.args[0].type)
-    count = f"CAST({call.args[1].sql} AS INTEGER)"
+    count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
     if type_.signed:
-        quotient = f"floor(CAST({value.sql} AS DOUBLE) / pow(2, {count}))"
+        quotient = fragment("floor(CAST({} AS DOUBLE) / pow(2, {}))", value.sql, count)
         if type_.bits == 64:
             raise UserError("NOT_IMPLEMENTED", "bitShiftRight of Int64 is not supported")
         return Typed(cast(quotient, type_), type_)
     zero = cast("0", type_)
     return Typed(
-        f"(CASE WHEN {count} >= {type_.bits} THEN {zero} ELSE {cast(f'{value.sql} >> {count}', type_)} END)",
+        fragment(
+            "(CASE WHEN {} >= {} THEN {} ELSE {} END)",
+            count,
+            type_.bits,
+            zero,
+            cast(fragment("{} >> {}", value.sql, count), type_),
+        ),
         type_,
     )
 
@@ -85,20 +92,20 @@ def bit_shift_right(call: Call) -> Typed:
 @function("bitTest", 2)
 def bit_test(call: Call) -> Typed:
     number = wrap_integer(call.args[0].sql, as_integer(call.args[0].type), UINT64)
-    return Typed(cast(f"(({number} >> CAST({call.args[1].sql} AS INTEGER)) & 1)", UINT8), UINT8)
+    return Typed(cast(fragment("(({} >> CAST({} AS INTEGER)) & 1)", number, call.args[1].sql), UINT8), UINT8)
 
 
 @function("bitCount", 1)
 def bit_count(call: Call) -> Typed:
     if not isinstance(call.args[0].type, _INTEGER):
         raise call.wrong_type(0, "an integer")
-    return Typed(cast(f"bit_count({call.args[0].sql})", UINT8), UINT8)
+    return Typed(cast(fragment("bit_count({})", call.args[0].sql), UINT8), UINT8)
 
 
 # Integer hashes -------------------------------------------------------------------------------------------------------
 
 
-def _hashed_integer(call: Call) -> str:
+def _hashed_integer(call: Call) -> Fragment:
     """The argument's 64 bits as UHUGEINT."""
     value = call.args[0]
     if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
@@ -106,17 +113,17 @@ def _hashed_integer(call: Call) -> str:
         value = Typed(cast_to(value, days, call.environment.zone), days)
     if not isinstance(value.type, _INTEGER):
         raise call.wrong_type(0, "an integer")
-    return f"CAST({wrap_integer(value.sql, as_integer(value.type), UINT64)} AS UHUGEINT)"
+    return fragment("CAST({} AS UHUGEINT)", wrap_integer(value.sql, as_integer(value.type), UINT64))
 
 
 @function("intHash32", 1)
 def int_hash32(call: Call) -> Typed:
-    return Typed(f"pando_hash32(xor({_hashed_integer(call)}, {HASH32_SALT}::UHUGEINT))", UINT32)
+    return Typed(fragment("pando_hash32(xor({}, {}::UHUGEINT))", _hashed_integer(call), HASH32_SALT), UINT32)
 
 
 @function("intHash64", 1)
 def int_hash64(call: Call) -> Typed:
-    return Typed(f"pando_hash64(xor({_hashed_integer(call)}, {HASH64_SALT}::UHUGEINT))", UINT64)
+    return Typed(fragment("pando_hash64(xor({}, {}::UHUGEINT))", _hashed_integer(call), HASH64_SALT), UINT64)
 
 
 def int_hash32_numpy(values: np.ndarray) -> np.ndarray:
@@ -152,43 +159,43 @@ def int_hash64_numpy(values: np.ndarray) -> np.ndarray:
 def md5(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(f"unhex(md5({string(call, 0)}))", FixedStringType(16))
+    return Typed(fragment("unhex(md5({}))", string(call, 0)), FixedStringType(16))
 
 
 @function("SHA1", 1, any_case=True)
 def sha1(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(f"unhex(sha1({string(call, 0)}))", FixedStringType(20))
+    return Typed(fragment("unhex(sha1({}))", string(call, 0)), FixedStringType(20))
 
 
 @function("SHA256", 1, any_case=True)
 def sha256(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(f"unhex(sha256({string(call, 0)}))", FixedStringType(32))
+    return Typed(fragment("unhex(sha256({}))", string(call, 0)), FixedStringType(32))
 
 
 @function("rand rand32", (0, 1), any_case=True, nulls=False)
 def rand(call: Call) -> Typed:
-    return Typed("CAST(floor(random() * 4294967296) AS UINTEGER)", UINT32)
+    return Typed(fragment("CAST(floor(random() * 4294967296) AS UINTEGER)"), UINT32)
 
 
 @function("rand64", (0, 1), nulls=False)
 def rand64(call: Call) -> Typed:
-    return Typed("CAST(floor(random() * 18446744073709549568) AS UBIGINT)", UINT64)
+    return Typed(fragment("CAST(floor(random() * 18446744073709549568) AS UBIGINT)"), UINT64)
 
 
 @function("randCanonical", (0, 1), nulls=False)
 def rand_canonical(call: Call) -> Typed:
-    return Typed("random()", FLOAT64)
+    return Typed(fragment("random()"), FLOAT64)
 
 
 @function("generateUUIDv4", (0, 1), nulls=False)
 def generate_uuid(call: Call) -> Typed:
     from parts.types import UUIDType
 
-    return Typed("unhex(replace(CAST(uuid() AS VARCHAR), '-', ''))", UUIDType())
+    return Typed(fragment("unhex(replace(CAST(uuid() AS VARCHAR), '-', ''))"), UUIDType())
 
 
 MACROS = (

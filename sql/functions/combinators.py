@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 
 from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
 from sql.functions.registry import Call, Environment, Rule, find_aggregate, find_rule
 from sql.grammar.syntax_tree import Function, Node
 from sql.typing.defaults import default_sql
-from sql.typing.typed import FLOAT64, NOTHING, Typed, literal
+from sql.typing.fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.typed import FLOAT64, NOTHING, UINT64, Typed, float_text, literal
 
 _SUFFIXES = ("If", "Distinct", "OrNull", "OrDefault")
 _UNSUPPORTED = ("State", "Merge", "Array", "ForEach", "Map", "Resample", "SimpleState", "ArgMin", "ArgMax")
@@ -68,34 +70,38 @@ def build_aggregate(
     environment: Environment,
     params: tuple[Typed, ...] = (),
     *,
-    code_of: Callable[[str], str | None] = lambda sql: None,
-    filters: Sequence[str] = (),
+    code_of: Callable[[Fragment], Fragment | None] = lambda sql: None,
+    filters: Sequence[Fragment] = (),
     distinct: bool = False,
     or_null: bool = False,
     or_default: bool = False,
     empty_possible: bool = False,
-    over: str = "",
+    over: Fragment = EMPTY,
 ) -> Typed:
-    """The aggregate of compiled arguments as DuckDB text, under the common rules of NULL and of nothing aggregated.
+    """The aggregate of compiled arguments as DuckDB SQL, under the common rules of NULL and of nothing aggregated.
 
-    ``code_of`` gives the text of a number that stands for a text's value, if there is one (``compile.short_strings``).
+    ``code_of`` gives a number that stands for a text's value, if there is one (``compile.short_strings``).
     """
     plain = tuple(arg.plain for arg in args)
     if any(strip_nullable(arg.type) == NOTHING for arg in plain):
         if rule.name in ("count", "uniq", "uniqExact"):
-            return Typed("CAST(0 AS UBIGINT)", find_aggregate("count").build(Call("count", (), environment)).type)  # type: ignore[union-attr]
-        return Typed(f"any_value(NULL){over}", literal(None).type)
+            return Typed(fragment("CAST(0 AS UBIGINT)"), UINT64)
+        return Typed(fragment("any_value(NULL){}", over), literal(None).type)
     nullable = any(arg.type.is_nullable for arg in plain)
     bare = tuple(replace(arg, type=strip_nullable(arg.type)) for arg in plain)
     if rule.name == "uniqExact":
         bare = tuple(replace(arg, sql=code_of(arg.sql) or arg.sql) for arg in bare)
         if len(bare) > 1:  # DuckDB counts a row of NULLs, ClickHouse none with a NULL in it
-            own = (f"{arg.sql} IS NOT NULL" for arg, given in zip(bare, plain, strict=True) if given.type.is_nullable)
+            own = (
+                fragment("{} IS NOT NULL", arg.sql)
+                for arg, given in zip(bare, plain, strict=True)
+                if given.type.is_nullable
+            )
             filters = [*filters, *own]
     if rule.name == "anyLast" and nullable:
-        filters = [*filters, f"{plain[0].sql} IS NOT NULL"]
-    condition = f" FILTER (WHERE {' AND '.join(filters)})" if filters else ""
-    call = Call(rule.name, bare, environment, params, distinct="DISTINCT " if distinct else "", filter=condition + over)
+        filters = [*filters, fragment("{} IS NOT NULL", plain[0].sql)]
+    behind = fragment(" FILTER (WHERE {}){}", joined(" AND ", filters), over) if filters else over
+    call = Call(rule.name, bare, environment, params, distinct="DISTINCT " if distinct else "", filter=behind)
     value = rule.build(call)
     sql = value.sql
     type_ = value.type
@@ -103,8 +109,6 @@ def build_aggregate(
         type_ = make_nullable(type_)
     composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
-        default = (
-            "CAST('nan' AS DOUBLE)" if rule.empty_nan and not or_default and type_ == FLOAT64 else default_sql(type_)
-        )
-        sql = f"coalesce({sql}, {default})"
+        is_nan = rule.empty_nan and not or_default and type_ == FLOAT64
+        sql = fragment("coalesce({}, {})", sql, float_text(nan) if is_nan else default_sql(type_))
     return Typed(sql, type_)

@@ -21,6 +21,7 @@ from parts.types import (
 from sql.functions.registry import Call, define, function
 from sql.typing.casts import convert
 from sql.typing.constant_text import constant_text_as
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import decimal_width, is_number, is_string, supertype
 from sql.typing.texts import to_text
 from sql.typing.typed import FLOAT64, UINT8, Typed
@@ -30,7 +31,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-def comparable(left: Typed, right: Typed, zone: str) -> tuple[str, str]:
+def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment]:
     """Both sides as DuckDB values of one type. Raises ``UserError`` 386 or 43 if ClickHouse does not compare them."""
     a, b = strip_nullable(left.type), strip_nullable(right.type)
     if a == b:
@@ -47,8 +48,12 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[str, str]:
     return convert(left, common, zone), convert(right, common, zone)
 
 
-def _as_number(value: Typed) -> str:
-    return f"CAST({value.sql} AS UTINYINT)" if isinstance(strip_nullable(value.type), BoolType) else value.number
+def _as_number(value: Typed) -> Fragment:
+    return (
+        fragment("CAST({} AS UTINYINT)", value.sql)
+        if isinstance(strip_nullable(value.type), BoolType)
+        else value.number
+    )
 
 
 def _common(a: DataType, b: DataType) -> DataType:
@@ -60,7 +65,7 @@ def _common(a: DataType, b: DataType) -> DataType:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {a.name} and {b.name} of a comparison") from None
 
 
-def _as_string(value: Typed, type_: DataType, zone: str) -> str:
+def _as_string(value: Typed, type_: DataType, zone: str) -> Fragment:
     return to_text(value, zone) if isinstance(type_, FixedStringType) else value.sql
 
 
@@ -76,7 +81,7 @@ def _comparison(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         left, right = call.args
         a, b = comparable(left, right, call.environment.zone)
-        text = f"({a} {operator} {b})"
+        text = fragment("({} {} {})", a, operator, b)
         if isinstance(left.type, FloatType) or isinstance(right.type, FloatType):
             text = _with_nan(text, name, (left, a), (right, b))
         return Typed(text, UINT8, is_condition=True)
@@ -84,21 +89,21 @@ def _comparison(name: str) -> Callable[[Call], Typed]:
     return build
 
 
-def _with_nan(text: str, name: str, left: tuple[Typed, str], right: tuple[Typed, str]) -> str:
+def _with_nan(text: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
     first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
-    nan_left = f"isnan({_as_float(left)})"
-    nan_right = f"isnan({_as_float(right)})"
+    nan_left = fragment("isnan({})", _as_float(left))
+    nan_right = fragment("isnan({})", _as_float(right))
     if name == "equals":
-        return f"({text} AND NOT {nan_left})" if first and second else text
+        return fragment("({} AND NOT {})", text, nan_left) if first and second else text
     if name == "notEquals":
-        return f"({text} OR {nan_left})" if first and second else text
+        return fragment("({} OR {})", text, nan_left) if first and second else text
     if name in ("less", "lessOrEquals"):
-        return f"({text} AND NOT {nan_right})" if second else text
-    return f"({text} AND NOT {nan_left})" if first else text
+        return fragment("({} AND NOT {})", text, nan_right) if second else text
+    return fragment("({} AND NOT {})", text, nan_left) if first else text
 
 
-def _as_float(side: tuple[Typed, str]) -> str:
-    return side[1] if isinstance(strip_nullable(side[0].type), FloatType) else f"CAST({side[1]} AS DOUBLE)"
+def _as_float(side: tuple[Typed, Fragment]) -> Fragment:
+    return side[1] if isinstance(strip_nullable(side[0].type), FloatType) else fragment("CAST({} AS DOUBLE)", side[1])
 
 
 for _name in _OPERATORS:
@@ -109,22 +114,26 @@ for _name in _OPERATORS:
 def not_distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
-    return Typed(f"({a} IS NOT DISTINCT FROM {b}{f' AND NOT {nan}' if nan else ''})", UINT8, is_condition=True)
+    text = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
+    return Typed(fragment(text, a, b, *nan), UINT8, is_condition=True)
 
 
 @function("isDistinctFrom", 2, nulls=False)
 def distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
-    return Typed(f"({a} IS DISTINCT FROM {b}{f' OR {nan}' if nan else ''})", UINT8, is_condition=True)
+    text = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
+    return Typed(fragment(text, a, b, *nan), UINT8, is_condition=True)
 
 
-def _both_nan(call: Call, left: str) -> str:
-    """Where equal values are NaN, which ClickHouse takes for distinct; empty if they cannot be."""
-    return f"coalesce(isnan(CAST({left} AS DOUBLE)), false)" if all(_may_be_nan(arg) for arg in call.args) else ""
+def _both_nan(call: Call, left: Fragment) -> list[Fragment]:
+    """Where equal values are NaN, which ClickHouse takes for distinct; none if they cannot be."""
+    if not all(_may_be_nan(arg) for arg in call.args):
+        return []
+    return [fragment("coalesce(isnan(CAST({} AS DOUBLE)), false)", left)]
 
 
-def _distinct_sides(call: Call) -> tuple[str, str]:
+def _distinct_sides(call: Call) -> tuple[Fragment, Fragment]:
     left, right = call.args
     if left.value is None or right.value is None:
         return left.sql, right.sql
@@ -163,11 +172,17 @@ def _pick(call: Call, name: str) -> Typed:
     values = [convert(arg, type_, zone) for arg in call.args]
     # NULLs are passed over, in both engines.
     if not isinstance(strip_nullable(type_), FloatType):
-        return Typed(f"{name}({', '.join(values)})", type_)
+        return Typed(called(name, *values), type_)
     if len(values) == 2:
         # ClickHouse compares once, so that the second one wins beside a NaN.
         a, b = values
-        first = f"{a} > {b} AND NOT isnan({a})" if name == "greatest" else f"{a} < {b} AND NOT isnan({b})"
-        return Typed(f"(CASE WHEN {b} IS NULL OR ({first}) THEN {a} WHEN {a} IS NULL THEN {b} ELSE {b} END)", type_)
-    known = ", ".join(f"(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)" for value in values)
-    return Typed(f"coalesce({name}({known}), {values[0]})", type_)
+        first = "{a} > {b} AND NOT isnan({a})" if name == "greatest" else "{a} < {b} AND NOT isnan({b})"
+        return Typed(
+            fragment(
+                "(CASE WHEN {b} IS NULL OR ({first}) THEN {a} WHEN {a} IS NULL THEN {b} ELSE {b} END)",
+                a=a, b=b, first=fragment(first, a=a, b=b),
+            ),
+            type_,
+        )  # fmt: skip
+    known = [fragment("(CASE WHEN isnan({value}) THEN NULL ELSE {value} END)", value=value) for value in values]
+    return Typed(fragment("coalesce({}, {})", called(name, *known), values[0]), type_)

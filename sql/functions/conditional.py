@@ -10,6 +10,7 @@ from sql.functions.comparison import comparable
 from sql.functions.registry import Call, function
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_number, supertype
 from sql.typing.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
@@ -23,7 +24,7 @@ def _logical(call: Call, operator: str) -> Typed:
             raise call.wrong_type(position, "an integer or a float")
         nullable = nullable or arg.type.is_nullable
         terms.append(arg.condition)
-    text = f"({f' {operator} '.join(terms)})"
+    text = fragment("({})", joined(f" {operator} ", terms))
     type_ = BOOL if any(strip_nullable(arg.type) == BOOL for arg in call.args) else UINT8
     return Typed(text, make_nullable(type_) if nullable else type_, is_condition=type_ == UINT8)
 
@@ -43,7 +44,7 @@ def logical_not(call: Call) -> Typed:
     if not is_number(call.args[0].type) or isinstance(call.args[0].type, DecimalType):
         raise call.wrong_type(0, "an integer or a float")
     type_ = BOOL if call.args[0].type == BOOL else UINT8
-    return Typed(f"(NOT {call.args[0].condition})", type_, is_condition=type_ == UINT8)
+    return Typed(fragment("(NOT {})", call.args[0].condition), type_, is_condition=type_ == UINT8)
 
 
 @function("xor", (2, None), any_case=True, conditions=True)
@@ -53,7 +54,7 @@ def logical_xor(call: Call) -> Typed:
             raise call.wrong_type(position, "an integer or a float")
     text = call.args[0].condition
     for arg in call.args[1:]:
-        text = f"({text} <> {arg.condition})"
+        text = fragment("({} <> {})", text, arg.condition)
     type_ = BOOL if any(arg.type == BOOL for arg in call.args) else UINT8
     return Typed(text, type_, is_condition=type_ == UINT8)
 
@@ -65,18 +66,21 @@ def _branch_type(values: list[Typed]):  # type: ignore[no-untyped-def]
     return type_.inner if isinstance(type_, LowCardinalityType) else type_
 
 
-def _case(call: Call, pairs: list[tuple[str, Typed]], otherwise: Typed) -> Typed:
+def _case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> Typed:
     values = [*(value.plain for _, value in pairs), otherwise.plain]
     type_ = _branch_type(values)
     zone = call.environment.zone
-    arms = " ".join(
-        f"WHEN {condition} THEN {convert(value, type_, zone)}"
-        for (condition, _), value in zip(pairs, values[:-1], strict=True)
+    arms = joined(
+        " ",
+        [
+            fragment("WHEN {} THEN {}", condition, convert(value, type_, zone))
+            for (condition, _), value in zip(pairs, values[:-1], strict=True)
+        ],
     )
-    return Typed(f"(CASE {arms} ELSE {convert(values[-1], type_, zone)} END)", type_)
+    return Typed(fragment("(CASE {} ELSE {} END)", arms, convert(values[-1], type_, zone)), type_)
 
 
-def _checked_condition(call: Call, position: int) -> str:
+def _checked_condition(call: Call, position: int) -> Fragment:
     bare = strip_nullable(call.args[position].type)
     if bare != NOTHING and not is_number(bare):
         raise call.wrong_type(position, "UInt8 (a condition)")
@@ -105,7 +109,7 @@ def case_of(call: Call) -> Typed:
         if tested.value is None:
             continue
         a, b = comparable(subject, tested, call.environment.zone)
-        pairs.append((f"({a} = {b})", call.args[position + 1]))
+        pairs.append((fragment("({} = {})", a, b), call.args[position + 1]))
     return _case(call, pairs, call.args[-1])
 
 
@@ -119,7 +123,7 @@ def transform(call: Call) -> Typed:
     pairs = []
     for tested, value in zip(old.elements, new.elements, strict=True):
         a, b = comparable(subject, tested, call.environment.zone)
-        pairs.append((f"({a} = {b})", value))
+        pairs.append((fragment("({} = {})", a, b), value))
     return _case(call, pairs, default)
 
 
@@ -129,15 +133,15 @@ def transform(call: Call) -> Typed:
 @function("isNull", 1, nulls=False)
 def is_null(call: Call) -> Typed:
     if not call.args[0].type.is_nullable:
-        return Typed("false", UINT8, is_condition=True)
-    return Typed(f"({call.args[0].sql} IS NULL)", UINT8, is_condition=True)
+        return Typed(fragment("false"), UINT8, is_condition=True)
+    return Typed(fragment("({} IS NULL)", call.args[0].sql), UINT8, is_condition=True)
 
 
 @function("isNotNull", 1, nulls=False)
 def is_not_null(call: Call) -> Typed:
     if not call.args[0].type.is_nullable:
-        return Typed("true", UINT8, is_condition=True)
-    return Typed(f"({call.args[0].sql} IS NOT NULL)", UINT8, is_condition=True)
+        return Typed(fragment("true"), UINT8, is_condition=True)
+    return Typed(fragment("({} IS NOT NULL)", call.args[0].sql), UINT8, is_condition=True)
 
 
 @function("isNullable", 1, nulls=False)
@@ -161,7 +165,7 @@ def coalesce(call: Call) -> Typed:
     if len(values) == 1:
         return values[0]
     zone = call.environment.zone
-    return Typed(f"coalesce({', '.join(convert(value, bare, zone) for value in values)})", type_)
+    return Typed(fragment("coalesce({})", joined(", ", [convert(value, bare, zone) for value in values])), type_)
 
 
 @function("ifNull", 2, any_case=True, nulls=False)
@@ -175,7 +179,7 @@ def null_if(call: Call) -> Typed:
     if left.type == NULL_TYPE or right.type == NULL_TYPE:
         return replace(left, type=make_nullable(left.type))
     a, b = comparable(left, right, call.environment.zone)
-    return Typed(f"(CASE WHEN {a} = {b} THEN NULL ELSE {left.sql} END)", make_nullable(left.type))
+    return Typed(fragment("(CASE WHEN {} = {} THEN NULL ELSE {} END)", a, b, left.sql), make_nullable(left.type))
 
 
 @function("assumeNotNull", 1, nulls=False)
@@ -184,7 +188,7 @@ def assume_not_null(call: Call) -> Typed:
     if not value.type.is_nullable:
         return value
     type_ = value.type.inner if isinstance(value.type, NullableType) else LowCardinalityType(strip_nullable(value.type))
-    return Typed(f"coalesce({value.sql}, {default_sql(type_)})", type_)
+    return Typed(fragment("coalesce({}, {})", value.sql, default_sql(type_)), type_)
 
 
 @function("toNullable", 1, nulls=False)
@@ -194,36 +198,40 @@ def to_nullable(call: Call) -> Typed:
 
 @function("isZeroOrNull", 1, nulls=False, conditions=True)
 def is_zero_or_null(call: Call) -> Typed:
-    return Typed(f"coalesce(NOT {call.args[0].condition}, true)", UINT8, is_condition=True)
+    return Typed(fragment("coalesce(NOT {}, true)", call.args[0].condition), UINT8, is_condition=True)
 
 
 @function("throwIf", (1, 2))
 def throw_if(call: Call) -> Typed:
     message = call.constant_text(1) if len(call.args) > 1 else "Value passed to 'throwIf' function is non-zero"
     failure = text(f"pando:395:{message}")
-    return Typed(f"(CASE WHEN {call.args[0].condition} THEN error({failure}) ELSE false END)", UINT8, is_condition=True)
+    return Typed(
+        fragment("(CASE WHEN {} THEN error({}) ELSE false END)", call.args[0].condition, failure),
+        UINT8,
+        is_condition=True,
+    )
 
 
 @function("isNaN", 1)
 def is_nan(call: Call) -> Typed:
-    return Typed(f"isnan({_float(call)})", UINT8, is_condition=True)
+    return Typed(fragment("isnan({})", _float(call)), UINT8, is_condition=True)
 
 
 @function("isFinite", 1)
 def is_finite(call: Call) -> Typed:
-    return Typed(f"isfinite({_float(call)})", UINT8, is_condition=True)
+    return Typed(fragment("isfinite({})", _float(call)), UINT8, is_condition=True)
 
 
 @function("isInfinite", 1)
 def is_infinite(call: Call) -> Typed:
-    return Typed(f"isinf({_float(call)})", UINT8, is_condition=True)
+    return Typed(fragment("isinf({})", _float(call)), UINT8, is_condition=True)
 
 
-def _float(call: Call) -> str:
+def _float(call: Call) -> Fragment:
     value = call.args[0]
     if not is_number(value.type) or isinstance(value.type, DecimalType):
         raise call.wrong_type(0, "an integer or a float")
-    return f"CAST({value.sql} AS DOUBLE)"
+    return fragment("CAST({} AS DOUBLE)", value.sql)
 
 
 @function("ifNotFinite", 2)
@@ -231,4 +239,4 @@ def if_not_finite(call: Call) -> Typed:
     value, other = call.args
     type_ = supertype([value.type, other.type])
     first, second = (convert(arg, type_, call.environment.zone) for arg in (value, other))
-    return Typed(f"(CASE WHEN isfinite({_float(call)}) THEN {first} ELSE {second} END)", type_)
+    return Typed(fragment("(CASE WHEN isfinite({}) THEN {} ELSE {} END)", _float(call), first, second), type_)

@@ -33,6 +33,7 @@ from sql.functions.registry import Call, define, function
 from sql.grammar.syntax_tree import Literal
 from sql.typing.casts import cast_checked, cast_to, type_argument, zoned_as
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import fragment
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integer_texts import constant_integer
 from sql.typing.text_or_null import text_or_null
@@ -114,7 +115,7 @@ def _or(target: DataType, kind: str) -> Callable[[Call], Typed]:
         if kind == "Null":
             return Typed(parsed, make_nullable(target))
         default = "DATE '1900-01-01'" if isinstance(target, Date32Type) else default_sql(target)
-        return Typed(f"coalesce({parsed}, {default})", target)
+        return Typed(fragment("coalesce({}, {})", parsed, default), target)
 
     return build
 
@@ -254,7 +255,7 @@ def identity(call: Call) -> Typed:
 
 @function("UUIDStringToNum", 1)
 def uuid_string_to_num(call: Call) -> Typed:
-    return Typed(f"pando_uuid({call.args[0].sql})", FixedStringType(16))
+    return Typed(fragment("pando_uuid({})", call.args[0].sql), FixedStringType(16))
 
 
 @function("IPv4NumToString", 1)
@@ -266,7 +267,7 @@ def ipv4_text(call: Call) -> Typed:
 
 @function("IPv4StringToNum", 1)
 def ipv4_number(call: Call) -> Typed:
-    return Typed(f"pando_ipv4({call.args[0].sql})", UINT32)
+    return Typed(fragment("pando_ipv4({})", call.args[0].sql), UINT32)
 
 
 @function("IPv6NumToString", 1)
@@ -278,7 +279,7 @@ def ipv6_text(call: Call) -> Typed:
 
 @function("IPv6StringToNum", 1)
 def ipv6_number(call: Call) -> Typed:
-    return Typed(f"pando_ipv6({call.args[0].sql})", FixedStringType(16))
+    return Typed(fragment("pando_ipv6({})", call.args[0].sql), FixedStringType(16))
 
 
 @function("defaultValueOfTypeName", 1)
@@ -297,8 +298,10 @@ def _interval(unit: str) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not isinstance(value.type, (IntegerType, FloatType)) and not is_string(value.type):
             raise call.wrong_type(0, "an integer")
-        spelled = f"trim({value.sql})" if is_string(value.type) else value.sql
-        number = cast(f"trunc({spelled})" if isinstance(value.type, FloatType) else spelled, IntegerType(64, True))
+        spelled = fragment("trim({})", value.sql) if is_string(value.type) else value.sql
+        number = cast(
+            fragment("trunc({})", spelled) if isinstance(value.type, FloatType) else spelled, IntegerType(64, True)
+        )
         return Typed(number, IntervalType(unit), value.value if isinstance(value.value, int) else literal(0).value)
 
     return build

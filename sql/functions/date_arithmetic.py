@@ -21,6 +21,7 @@ from parts.types import (
 from sql.functions.registry import Call, define, function
 from sql.grammar.units import normalized_unit
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integers import wrap_integer
 from sql.typing.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
@@ -47,9 +48,9 @@ def add_number(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
     return add_units(call, value, whole(number), unit, sign)
 
 
-def whole(number: Typed) -> str:
+def whole(number: Typed) -> Fragment:
     """A number as BIGINT; the fraction of a float is cut off."""
-    return cast(f"trunc({number.sql})" if isinstance(number.type, FloatType) else number.sql, INT64)
+    return cast(fragment("trunc({})", number.sql) if isinstance(number.type, FloatType) else number.sql, INT64)
 
 
 def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
@@ -57,26 +58,24 @@ def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
     return add_units(call, value, interval.sql, interval.type.unit, sign)
 
 
-def add_units(call: Call, value: Typed, count: str, unit: str, sign: int) -> Typed:
+def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -> Typed:
     """Dates and times of 16 and 32 bits wrap around; months before the first one give the first moment."""
-    count = count if sign > 0 else f"(-{count})"
+    count = count if sign > 0 else fragment("(-{})", count)
     type_ = value.type
     if unit in _MICROS:
         return _add_clock(call, value, count, unit)
     if unit not in _MONTHS and unit not in _DAYS:
         raise UserError("NOT_IMPLEMENTED", f"Adding the unit {unit} is not supported")
     if isinstance(type_, DateType) and unit in _DAYS:
-        return Typed(wrapped_day(f"({value.sql} - DATE '1970-01-01') + ({count} & 65535) * {_DAYS[unit]}"), type_)
-    step = (
-        f"to_months(CAST({count} * {_MONTHS[unit]} AS INTEGER))"
-        if unit in _MONTHS
-        else (f"to_days(CAST({count} * {_DAYS[unit]} AS INTEGER))")
-    )
+        days = fragment("({} - DATE '1970-01-01') + ({} & 65535) * {}", value.sql, count, _DAYS[unit])
+        return Typed(wrapped_day(days), type_)
+    interval, units = ("to_months", _MONTHS) if unit in _MONTHS else ("to_days", _DAYS)
+    step = called(interval, fragment("CAST({} * {} AS INTEGER)", count, units[unit]))
     if isinstance(type_, (DateType, Date32Type)):
         if unit in _DAYS:
-            return Typed(f"({value.sql} + CAST({count} * {_DAYS[unit]} AS INTEGER))", type_)
-        moved = f"CAST({value.sql} + {step} AS DATE)"
-        return Typed(f"pando_month_date({moved})" if isinstance(type_, DateType) else moved, type_)
+            return Typed(fragment("({} + CAST({} * {} AS INTEGER))", value.sql, count, _DAYS[unit]), type_)
+        moved = fragment("CAST({} + {} AS DATE)", value.sql, step)
+        return Typed(fragment("pando_month_date({})", moved) if isinstance(type_, DateType) else moved, type_)
     zone = zone_of(value, call)
     if (
         isinstance(type_, DateTime64Type)
@@ -85,15 +84,15 @@ def add_units(call: Call, value: Typed, count: str, unit: str, sign: int) -> Typ
         and zone in ("UTC", "Etc/UTC", "GMT")
     ):
         return Typed(_add_nanoseconds(value, type_, count, _DAYS[unit] * 86_400_000_000_000), type_)
-    moved = from_zone(f"({local_time(value, call.environment.zone)} + {step})", zone)
+    moved = from_zone(fragment("({} + {})", local_time(value, call.environment.zone), step), zone)
     if not isinstance(type_, DateTimeType):
         return Typed(cast(moved, type_), type_)
-    return Typed(f"pando_month_instant({moved})" if unit in _MONTHS else wrapped_instant(moved), type_)
+    return Typed(fragment("pando_month_instant({})", moved) if unit in _MONTHS else wrapped_instant(moved), type_)
 
 
-def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
+def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
     type_: DataType = value.type
-    step = f"to_microseconds({count} * {_MICROS[unit]})"
+    step = fragment("to_microseconds({} * {})", count, _MICROS[unit])
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)
     if fine and isinstance(type_, (DateType, Date32Type)):
         raise UserError(
@@ -106,22 +105,23 @@ def _add_clock(call: Call, value: Typed, count: str, unit: str) -> Typed:
     elif fine and (isinstance(type_, DateTimeType) or (isinstance(type_, DateTime64Type) and type_.precision < fine)):
         type_ = DateTime64Type(fine, type_.timezone)
     if isinstance(type_, DateTimeType):
-        seconds = f"epoch_us({value.sql}) // 1000000 + ({count} & 4294967295) * {_MICROS[unit] // 1000000}"
+        moved = fragment("({} & 4294967295) * {}", count, _MICROS[unit] // 1000000)
+        seconds = fragment("epoch_us({}) // 1000000 + {}", value.sql, moved)
         return Typed(wrapped_seconds(seconds), type_)
     if isinstance(type_, DateTime64Type) and type_.precision > 6:
         return Typed(_add_nanoseconds(value, type_, count, _MICROS[unit] * 1000), type_)
-    return Typed(cast(f"({value.sql} + {step})", type_), type_)
+    return Typed(cast(fragment("({} + {})", value.sql, step), type_), type_)
 
 
-def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: str, nanoseconds: int) -> str:
+def _add_nanoseconds(value: Typed, type_: DateTime64Type, count: Fragment, nanoseconds: int) -> Fragment:
     """DuckDB's intervals have microseconds: the digits behind them would be lost."""
-    return f"make_timestamp_ns(epoch_ns({cast(value.sql, type_)}) + {count} * {nanoseconds})"
+    return fragment("make_timestamp_ns(epoch_ns({}) + {} * {})", cast(value.sql, type_), count, nanoseconds)
 
 
 def difference(call: Call, left: Typed, right: Typed) -> Typed:
     """``a - b``: days between dates, seconds between times; those of DateTime wrap around as Int32."""
     if isinstance(left.type, DateType) and isinstance(right.type, DateType):
-        return Typed(cast(f"({left.sql} - {right.sql})", INT32), INT32)
+        return Typed(cast(fragment("({} - {})", left.sql, right.sql), INT32), INT32)
     times = (DateTimeType, DateTime64Type)
     if not isinstance(left.type, times) or not isinstance(right.type, times):
         raise UserError(
@@ -129,14 +129,14 @@ def difference(call: Call, left: Typed, right: Typed) -> Typed:
             f"Illegal types {left.type} and {right.type} of arguments of function minus: use dateDiff",
         )
     if isinstance(left.type, DateTimeType) and isinstance(right.type, DateTimeType):
-        seconds = f"((epoch_us({left.sql}) - epoch_us({right.sql})) // 1000000)"
+        seconds = fragment("((epoch_us({}) - epoch_us({})) // 1000000)", left.sql, right.sql)
         return Typed(wrap_integer(seconds, INT64, INT32), INT32)
     fine = max(getattr(side.type, "precision", 0) for side in (left, right))
     digits, clock = (9, "epoch_ns") if fine > 6 else (6, "epoch_us")
-    unit = f"CAST({10.0**-digits:.{digits}f} AS DECIMAL({digits + 1}, {digits}))"
+    unit = fragment("CAST({} AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
     type_ = DecimalType(18, fine)
-    sides = (f"CAST({clock}({side.sql}) AS HUGEINT)" for side in (left, right))
-    return Typed(cast(f"(CAST(({' - '.join(sides)}) AS DECIMAL(20, 0)) * {unit})", type_), type_)
+    sides = (fragment("CAST({}({}) AS HUGEINT)", clock, side.sql) for side in (left, right))
+    return Typed(cast(fragment("(CAST(({}) AS DECIMAL(20, 0)) * {})", joined(" - ", sides), unit), type_), type_)
 
 
 # Functions ------------------------------------------------------------------------------------------------------------
@@ -201,26 +201,26 @@ def date_diff(call: Call) -> Typed:
     zone = call.constant_zone(3)
     if unit == "Hour":
         hours = (_stable_hour(call, position, zone) for position in (2, 1))
-        return Typed(f"({' - '.join(hours)})", INT64)
+        return Typed(fragment("({})", joined(" - ", hours)), INT64)
     if unit in _MICROS:  # the same in every zone
-        first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
+        first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position)) for position in (1, 2))
     else:
         first, second = (_local(call, position, zone) for position in (1, 2))
     if unit == "Week":  # weeks begin on Monday
-        mondays = (f"CAST(date_trunc('week', {local}) AS DATE)" for local in (second, first))
-        return Typed(f"CAST(({' - '.join(mondays)}) // 7 AS BIGINT)", INT64)
+        mondays = (fragment("CAST(date_trunc('week', {}) AS DATE)", local) for local in (second, first))
+        return Typed(fragment("CAST(({}) // 7 AS BIGINT)", joined(" - ", mondays)), INT64)
     engine = {"Millisecond": "millisecond", "Microsecond": "microsecond"}.get(unit, unit.lower())
-    return Typed(f"CAST(date_diff('{engine}', {first}, {second}) AS BIGINT)", INT64)
+    return Typed(fragment("CAST(date_diff('{}', {}, {}) AS BIGINT)", engine, first, second), INT64)
 
 
-def _stable_hour(call: Call, position: int, zone: str | None) -> str:
-    return f"({_stable_micros(call, position, zone)} // 3600000000)"
+def _stable_hour(call: Call, position: int, zone: str | None) -> Fragment:
+    return fragment("({} // 3600000000)", _stable_micros(call, position, zone))
 
 
-def _stable_micros(call: Call, position: int, zone: str | None) -> str:
+def _stable_micros(call: Call, position: int, zone: str | None) -> Fragment:
     """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
     own = zone or zone_of(_as_time(call, position), call)
-    return f"(epoch_us({_instant(call, position)}) - {epoch_offset(own) * 1000000})"
+    return fragment("(epoch_us({}) - {})", _instant(call, position), epoch_offset(own) * 1000000)
 
 
 # Of a wall clock: the number of the unit, and how far in it is.
@@ -240,34 +240,36 @@ def age(call: Call) -> Typed:
     zone = call.constant_zone(3)
     if unit == "Hour":
         later, earlier = (_stable_micros(call, position, zone) for position in (2, 1))
-        return Typed(f"CAST(trunc(({later} - {earlier}) / 3600000000.0) AS BIGINT)", INT64)
-    first, second = (f"CAST({_instant(call, position)} AS TIMESTAMP)" for position in (1, 2))
+        return Typed(fragment("CAST(trunc(({} - {}) / 3600000000.0) AS BIGINT)", later, earlier), INT64)
+    first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position)) for position in (1, 2))
     if unit not in _AGES:
-        return Typed(f"CAST(date_sub('{unit.lower()}', {first}, {second}) AS BIGINT)", INT64)
-    clocks = (f"CAST({_local(call, position, zone)} AS TIMESTAMP)" for position in (1, 2))
-    bound = f"struct_pack(i := {first}, j := {second}, l := {next(clocks)}, m := {next(clocks)})"
-    return Typed(f"list_transform([{bound}], lambda p: {_age_of_bound(unit)})[1]", INT64)
+        return Typed(fragment("CAST(date_sub('{}', {}, {}) AS BIGINT)", unit.lower(), first, second), INT64)
+    clocks = (fragment("CAST({} AS TIMESTAMP)", _local(call, position, zone)) for position in (1, 2))
+    bound = fragment("struct_pack(i := {}, j := {}, l := {}, m := {})", first, second, *clocks)
+    return Typed(fragment("list_transform([{}], lambda p: {})[1]", bound, _age_of_bound(unit)), INT64)
 
 
-def _age_of_bound(unit: str) -> str:
+def _age_of_bound(unit: str) -> Fragment:
     """From the instants ``p.i`` and ``p.j`` and their wall clocks ``p.l`` and ``p.m``."""
     number, rest = _AGES[unit]
-    left, right = (f"(({rest.format(clock=c)}) * 86400000000 + pando_time_of_day({c}))" for c in ("p.l", "p.m"))
-    not_full = f"CASE WHEN p.i <= p.j THEN {left} > {right} ELSE {right} > {left} END"
+    of_day = f"(({rest}) * 86400000000 + pando_time_of_day({{clock}}))"
+    left, right = (fragment(of_day, clock=clock) for clock in ("p.l", "p.m"))
+    not_full = fragment("CASE WHEN p.i <= p.j THEN {left} > {right} ELSE {right} > {left} END", left=left, right=right)
     if unit == "Week":  # ClickHouse compares the weekdays in the order of the arguments
-        not_full = f"(isodow(p.l) > isodow(p.m) OR (isodow(p.l) = isodow(p.m) AND {not_full}))"
-    borders = f"({number.format(clock='p.m')}) - ({number.format(clock='p.l')})"
-    return f"CAST({borders} + CASE WHEN NOT {not_full} THEN 0 WHEN p.i <= p.j THEN -1 ELSE 1 END AS BIGINT)"
+        not_full = fragment("(isodow(p.l) > isodow(p.m) OR (isodow(p.l) = isodow(p.m) AND {}))", not_full)
+    borders = fragment("({}) - ({})", fragment(number, clock="p.m"), fragment(number, clock="p.l"))
+    last = fragment("CASE WHEN NOT {} THEN 0 WHEN p.i <= p.j THEN -1 ELSE 1 END", not_full)
+    return fragment("CAST({} + {} AS BIGINT)", borders, last)
 
 
-def _instant(call: Call, position: int) -> str:
+def _instant(call: Call, position: int) -> Fragment:
     value = _as_time(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
         return cast_to(value, DateTime64Type(0), call.environment.zone)
     return value.sql
 
 
-def _local(call: Call, position: int, zone: str | None) -> str:
+def _local(call: Call, position: int, zone: str | None) -> Fragment:
     value = _as_time(call, position)
     if zone is not None and isinstance(value.type, DateTimeType):
         value = Typed(value.sql, DateTimeType(zone))
@@ -351,33 +353,35 @@ def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None =
     if is_date and unit not in _DAYS:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a Date has no {unit.lower()}s")
     if unit == "Day":
-        start = f"date_trunc('day', {local})"
+        start = fragment("date_trunc('day', {})", local)
         if count > 1:
-            start = f"make_timestamp((epoch_us({start}) // 86400000000 // {count}) * {count} * 86400000000)"
+            start = fragment(
+                "make_timestamp((epoch_us({}) // 86400000000 // {count}) * {count} * 86400000000)", start, count=count
+            )
         if is_date:
-            return Typed(f"CAST({start} AS DATE)", DateType())
+            return Typed(fragment("CAST({} AS DATE)", start), DateType())
         type_ = DateTimeType(own)
         return Typed(cast(from_zone(start, zone), type_), type_)
     return _start_of_clock(value, local, unit, count, zone)
 
 
-def _start_of_calendar(local: str, unit: str, count: int) -> str:
+def _start_of_calendar(local: Fragment, unit: str, count: int) -> Fragment:
     if unit == "Week":
-        monday = f"CAST(date_trunc('week', {local}) AS DATE)"
+        monday = fragment("CAST(date_trunc('week', {}) AS DATE)", local)
         if count == 1:
             return monday
-        days = f"({monday} - DATE '1970-01-05')"
-        return f"(DATE '1970-01-05' + CAST(({days} // {7 * count}) * {7 * count} AS INTEGER))"
+        days = fragment("({} - DATE '1970-01-05')", monday)
+        return fragment("(DATE '1970-01-05' + CAST(({} // {value}) * {value} AS INTEGER))", days, value=7 * count)
     months = _MONTHS[unit] * count
     if count == 1:
-        return f"CAST(date_trunc('{unit.lower()}', {local}) AS DATE)"
+        return fragment("CAST(date_trunc('{}', {}) AS DATE)", unit.lower(), local)
     if unit == "Year":
-        return f"make_date(year({local}) // {count} * {count}, 1, 1)"
-    index = f"((year({local}) * 12 + month({local}) - 1) // {months} * {months})"
-    return f"make_date({index} // 12, {index} % 12 + 1, 1)"
+        return fragment("make_date(year({}) // {count} * {count}, 1, 1)", local, count=count)
+    index = fragment("((year({local}) * 12 + month({local}) - 1) // {months} * {months})", local=local, months=months)
+    return fragment("make_date({index} // 12, {index} % 12 + 1, 1)", index=index)
 
 
-def _start_of_clock(value: Typed, local: str, unit: str, count: int, zone: str) -> Typed:
+def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: str) -> Typed:
     step = _MICROS.get(unit)
     if step is None:
         raise UserError("NOT_IMPLEMENTED", f"Truncation to the unit {unit} is not supported")
@@ -386,7 +390,7 @@ def _start_of_clock(value: Typed, local: str, unit: str, count: int, zone: str) 
     type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
     width = step * count
     if zone in ("UTC", "Etc/UTC", "GMT") or width <= 60_000_000:
-        start = f"make_timestamp(epoch_us({value.sql}) // {width} * {width})"
+        start = fragment("make_timestamp(epoch_us({}) // {width} * {width})", value.sql, width=width)
     else:
-        start = from_zone(f"make_timestamp(epoch_us({local}) // {width} * {width})", zone)
+        start = from_zone(fragment("make_timestamp(epoch_us({}) // {width} * {width})", local, width=width), zone)
     return Typed(cast(start, type_), type_)

@@ -18,6 +18,7 @@ from sql.functions.date_arithmetic import clamped, is_aligned_unit, truncate, zo
 from sql.functions.registry import Call, define, function
 from sql.grammar.units import normalized_unit
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.ranges import clamped_date, clamped_instant
 from sql.typing.typed import INT64, STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
@@ -50,7 +51,7 @@ def _check_zone(call: Call, value: Typed) -> None:
         )
 
 
-def _local(call: Call) -> str:
+def _local(call: Call) -> Fragment:
     """The wall clock of the first argument, in the zone of the last one if that is a string."""
     value = _time(call)
     if len(call.args) > 1 and isinstance(call.args[-1].value, str):
@@ -66,7 +67,7 @@ def _part(expression: str, type_: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         if call.name in _CLOCK_PARTS:
             _clock(call)
-        return Typed(cast(expression.format(_local(call)), type_), type_)
+        return Typed(cast(fragment(expression, _local(call)), type_), type_)
 
     return build
 
@@ -103,8 +104,8 @@ for _names, _expression, _type in (
 def to_days_since_year_zero(call: Call) -> Typed:
     """ClickHouse takes the day of an instant in UTC, whatever its zone and the one that is given."""
     call.constant_zone(1)
-    day = f"CAST({_time(call).sql} AS DATE)"
-    return Typed(cast(f"({day} - DATE '0000-01-01')", UINT32), UINT32)
+    day = fragment("CAST({} AS DATE)", _time(call).sql)
+    return Typed(cast(fragment("({} - DATE '0000-01-01')", day), UINT32), UINT32)
 
 
 def _relative(seconds: int) -> Callable[[Call], Typed]:
@@ -117,8 +118,10 @@ def _relative(seconds: int) -> Callable[[Call], Typed]:
             value = Typed(cast_to(value, DateTime64Type(0), zone), DateTime64Type(0))
         moved = epoch_offset(call.constant_zone(1) or zone_of(value, call))
         shift = 86400 - moved if moved % 3600 and seconds == 3600 else 0
-        ticks = f"(epoch_us({value.sql}) + {shift * 1000000})" if shift else f"epoch_us({value.sql})"
-        return Typed(cast(f"pando_clamped_seconds({ticks} // {seconds * 1000000})", UINT32), UINT32)
+        ticks = fragment("epoch_us({})", value.sql)
+        if shift:
+            ticks = fragment("({} + {})", ticks, shift * 1000000)
+        return Typed(cast(fragment("pando_clamped_seconds({} // {})", ticks, seconds * 1000000), UINT32), UINT32)
 
     return build
 
@@ -132,8 +135,8 @@ define("toRelativeSecondNum", _relative(1), (1, 2))
 def to_day_of_week(call: Call) -> Typed:
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = _local(call)
-    monday = f"isodow({local})"
-    expression = {0: monday, 1: f"({monday} - 1)", 2: f"({monday} % 7)", 3: f"({monday} % 7 + 1)"}.get(mode % 4, monday)
+    day = ("isodow({})", "(isodow({}) - 1)", "(isodow({}) % 7)", "(isodow({}) % 7 + 1)")[mode % 4]
+    expression = fragment(day, local)
     return Typed(cast(expression, UINT8), UINT8)
 
 
@@ -143,13 +146,13 @@ def to_week(call: Call) -> Typed:
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = _local(call)
     if mode == 3:
-        return Typed(cast(f"week({local})", UINT8), UINT8)
+        return Typed(cast(fragment("week({})", local), UINT8), UINT8)
     if mode not in (0, 1):
         raise UserError("NOT_IMPLEMENTED", f"Mode {mode} of {call.name} is not supported (0, 1 and 3 are)")
     if mode == 0:
-        number = f"((dayofyear({local}) - 1 + 7 - dayofweek({local})) // 7)"
+        number = fragment("((dayofyear({local}) - 1 + 7 - dayofweek({local})) // 7)", local=local)
     else:
-        number = f"((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)"
+        number = fragment("((dayofyear({local}) - 1 + 7 + 3 - (isodow({local}) - 1)) // 7)", local=local)
     return Typed(cast(number, UINT8), UINT8)
 
 
@@ -187,29 +190,29 @@ def to_start_of_second(call: Call) -> Typed:
     value = _time(call)
     if not isinstance(value.type, DateTime64Type):
         raise call.wrong_type(0, "DateTime64")
-    return Typed(f"date_trunc('second', {value.sql})", value.type)
+    return Typed(fragment("date_trunc('second', {})", value.sql), value.type)
 
 
 @function("toStartOfISOYear", (1, 2))
 def to_start_of_iso_year(call: Call) -> Typed:
     _check_zone(call, _time(call))
-    day = clamped_date(f"CAST({_local(call)} AS DATE)")
-    fourth = f"make_date(isoyear({day}), 1, 4)"
-    return clamped(Typed(f"CAST(date_trunc('week', {fourth}) AS DATE)", DateType()), Date32Type())
+    day = clamped_date(fragment("CAST({} AS DATE)", _local(call)))
+    fourth = fragment("make_date(isoyear({}), 1, 4)", day)
+    return clamped(Typed(fragment("CAST(date_trunc('week', {}) AS DATE)", fourth), DateType()), Date32Type())
 
 
 @function("toStartOfWeek", (1, 3))
 def to_start_of_week(call: Call) -> Typed:
     mode = call.constant_int(1, 0) if len(call.args) > 1 and not isinstance(call.args[1].value, str) else 0
-    day = f"CAST({_local(call)} AS DATE)"
-    back = f"(isodow({day}) - 1)" if mode % 2 else f"(isodow({day}) % 7)"
-    return clamped(Typed(f"({day} - CAST({back} AS INTEGER))", DateType()), Date32Type())
+    day = fragment("CAST({} AS DATE)", _local(call))
+    back = fragment("(isodow({}) - 1)" if mode % 2 else "(isodow({}) % 7)", day)
+    return clamped(Typed(fragment("({} - CAST({} AS INTEGER))", day, back), DateType()), Date32Type())
 
 
 @function("toLastDayOfMonth LAST_DAY", (1, 2), any_case=True)
 def to_last_day_of_month(call: Call) -> Typed:
     _check_zone(call, _time(call))
-    return clamped(Typed(f"last_day({_local(call)})", DateType()), Date32Type())
+    return clamped(Typed(fragment("last_day({})", _local(call)), DateType()), Date32Type())
 
 
 @function("toTimeZone toTimezone", 2)
@@ -239,8 +242,8 @@ def from_unix_timestamp(call: Call) -> Typed:
 def _from_unix(scale: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         type_ = DateTime64Type(scale, call.constant_zone(1))
-        micros = f"CAST({call.args[0].sql} AS BIGINT) * {10 ** (6 - scale)}"
-        return Typed(cast(f"make_timestamp({micros})", type_), type_)
+        micros = fragment("CAST({} AS BIGINT) * {}", call.args[0].sql, 10 ** (6 - scale))
+        return Typed(cast(fragment("make_timestamp({})", micros), type_), type_)
 
     return build
 
@@ -254,8 +257,8 @@ def _to_unix(step: int) -> Callable[[Call], Typed]:
         value = call.args[0]
         if not isinstance(value.type, DateTime64Type):
             raise call.wrong_type(0, "DateTime64")
-        micros = f"(epoch_ns({value.sql}) // 1000)" if value.type.precision > 6 else f"epoch_us({value.sql})"
-        return Typed(f"({micros} // {step})" if step > 1 else micros, INT64)
+        micros = fragment("(epoch_ns({}) // 1000)" if value.type.precision > 6 else "epoch_us({})", value.sql)
+        return Typed(fragment("({} // {})", micros, step) if step > 1 else micros, INT64)
 
     return build
 
@@ -268,29 +271,29 @@ define("toUnixTimestamp64Micro", _to_unix(1), 1)
 def make_date(call: Call) -> Typed:
     """A date that does not exist or is outside Date's range is the first one, as in ClickHouse."""
     macro = "pando_make_day" if len(call.args) == 2 else "pando_make_date"
-    return Typed(f"{macro}({', '.join(_whole(call, position) for position in range(len(call.args)))})", DateType())
+    return Typed(called(macro, *[_whole(call, position) for position in range(len(call.args))]), DateType())
 
 
-def _whole(call: Call, position: int) -> str:
+def _whole(call: Call, position: int) -> Fragment:
     value = call.args[position]
     if not is_number(value.type):
         raise call.wrong_type(position, "a number")
-    return f"CAST(trunc({value.sql}) AS BIGINT)" if isinstance(value.type, FloatType) else cast(value.sql, INT64)
+    return cast(fragment("trunc({})", value.sql) if isinstance(value.type, FloatType) else value.sql, INT64)
 
 
 @function("makeDateTime", (6, 7))
 def make_date_time(call: Call) -> Typed:
     zone = call.constant_zone(6)
-    local = f"pando_make_time({', '.join(_whole(call, position) for position in range(6))})"
+    local = called("pando_make_time", *[_whole(call, position) for position in range(6)])
     return Typed(clamped_instant(from_zone(local, zone or call.environment.zone)), DateTimeType(zone))
 
 
 # The clock: one moment for the whole query ----------------------------------------------------------------------------
 
 
-def _instant(call: Call) -> str:
+def _instant(call: Call) -> Fragment:
     moment = datetime.datetime.fromtimestamp(int(call.environment.now), datetime.UTC)
-    return f"CAST('{moment:%Y-%m-%d %H:%M:%S}' AS TIMESTAMP)"
+    return fragment("CAST('{}' AS TIMESTAMP)", f"{moment:%Y-%m-%d %H:%M:%S}")
 
 
 @function("now NOW CURRENT_TIMESTAMP", (0, 1), any_case=True)
@@ -304,14 +307,16 @@ def now64(call: Call) -> Typed:
     type_ = DateTime64Type(call.constant_int(0, 3), call.constant_zone(1))
     micros = int(call.environment.now * 1_000_000)
     unit = 10 ** max(0, 6 - type_.precision)
-    return Typed(cast(f"make_timestamp({micros // unit * unit})", type_), type_, is_constant=True)
+    return Typed(cast(fragment("make_timestamp({})", micros // unit * unit), type_), type_, is_constant=True)
 
 
 def _day(call: Call, shift: int) -> Typed:
     from zoneinfo import ZoneInfo
 
     moment = datetime.datetime.fromtimestamp(call.environment.now, ZoneInfo(call.environment.zone))
-    return Typed(f"DATE '{moment.date() + datetime.timedelta(days=shift)}'", DateType(), is_constant=True)
+    return Typed(
+        fragment("DATE '{}'", str(moment.date() + datetime.timedelta(days=shift))), DateType(), is_constant=True
+    )
 
 
 define("today curdate CURRENT_DATE", lambda call: _day(call, 0), 0, any_case=True)
@@ -352,7 +357,7 @@ def format_date_time(call: Call) -> Typed:
     if len(call.args) > 2:
         zone = call.constant_zone(2)
         value = Typed(value.sql, DateTimeType(zone) if isinstance(value.type, DateTimeType) else value.type)
-    return Typed(f"strftime({local_time(value, call.environment.zone)}, {text(pattern)})", STRING)
+    return Typed(fragment("strftime({}, {})", local_time(value, call.environment.zone), text(pattern)), STRING)
 
 
 @function("dateName", (2, 3), any_case=True)
@@ -366,21 +371,21 @@ def date_name(call: Call) -> Typed:
     if pattern is None:
         raise UserError("NOT_IMPLEMENTED", f"dateName of {call.args[0].value!r} is not supported")
     value = _clock(call, 1) if unit in ("Hour", "Minute", "Second") else _time(call, 1)
-    return Typed(f"strftime({local_time(value, call.environment.zone)}, {text(pattern)})", STRING)
+    return Typed(fragment("strftime({}, {})", local_time(value, call.environment.zone), text(pattern)), STRING)
 
 
 @function("monthName", 1, any_case=True)
 def month_name(call: Call) -> Typed:
     if isinstance(call.args[0].type, Date32Type):
         raise call.wrong_type(0, "Date, DateTime or DateTime64")
-    return Typed(f"monthname({_local(call)})", STRING)
+    return Typed(fragment("monthname({})", _local(call)), STRING)
 
 
 @function("parseDateTime STR_TO_DATE TO_TIMESTAMP_MYSQL", (2, 3), any_case=True)
 def parse_date_time(call: Call) -> Typed:
     zone = call.constant_zone(2)
     pattern = _translated(call, call.constant_text(1), _PARSE)
-    local = f"strptime({call.args[0].sql}, {text(pattern)})"
+    local = fragment("strptime({}, {})", call.args[0].sql, text(pattern))
     return Typed(from_zone(local, zone or call.environment.zone), DateTimeType(zone or call.environment.zone))
 
 

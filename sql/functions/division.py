@@ -7,6 +7,7 @@ from parts.types import DataType, DecimalType, FloatType, IntegerType
 from sql.functions.arithmetic import decimal_operand, decimal_type, illegal, kind_of
 from sql.functions.registry import Call, function
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, is_date_or_time, is_number, sum_type
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.typed import FLOAT64, INT64, Typed, cast
@@ -21,8 +22,8 @@ def divide(call: Call) -> Typed:
         raise illegal(call)
     left, right = (cast(arg.sql, FLOAT64) if arg.type != FLOAT64 else arg.sql for arg in call.args)
     if call.args[1].is_literal and call.args[1].value:
-        return Typed(f"({left} / {right})", FLOAT64)
-    return Typed(f"pando_divide({left}, {right})", FLOAT64)
+        return Typed(fragment("({} / {})", left, right), FLOAT64)
+    return Typed(fragment("pando_divide({}, {})", left, right), FLOAT64)
 
 
 def _divide_decimals(call: Call) -> Typed:
@@ -33,21 +34,25 @@ def _divide_decimals(call: Call) -> Typed:
     if divisor_scale > scale:
         raise UserError("ARGUMENT_OUT_OF_BOUND", "Decimal result's scale is less than argument's one")
     type_ = decimal_type(left.type, right.type, scale)
-    dividend = f"CAST(CAST({left.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT) * {10**divisor_scale}"
+    dividend = fragment(
+        "CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT) * {}", left.sql, scale, 10**scale, 10**divisor_scale
+    )
     if not isinstance(left.type, DecimalType):
-        dividend = f"CAST({left.sql} AS HUGEINT) * {10 ** (2 * scale)}"
-    divisor = f"CAST({decimal_operand(right)} * {10**divisor_scale} AS HUGEINT)"
-    quotient = f"(({dividend}) // {_nonzero(Typed(divisor, INT64))})"
+        dividend = fragment("CAST({} AS HUGEINT) * {}", left.sql, 10 ** (2 * scale))
+    divisor = fragment("CAST({} * {} AS HUGEINT)", decimal_operand(right), 10**divisor_scale)
+    quotient = fragment("(({}) // {})", dividend, _nonzero(Typed(divisor, INT64)))
     if scale == 0:
         return Typed(cast(quotient, type_), type_)
-    unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
-    return Typed(cast(f"(CAST({quotient} AS DECIMAL({37 - scale}, 0)) * {unit})", type_), type_)
+    unit = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-scale:.{scale}f}", scale + 1, scale)
+    return Typed(cast(fragment("(CAST({} AS DECIMAL({}, 0)) * {})", quotient, 37 - scale, unit), type_), type_)
 
 
-def _nonzero(value: Typed) -> str:
+def _nonzero(value: Typed) -> Fragment:
     if value.is_literal and value.value:
         return value.sql
-    return f"(CASE WHEN {value.sql} = 0 THEN error('pando:153:Division by zero') ELSE {value.sql} END)"
+    return fragment(
+        "(CASE WHEN {value} = 0 THEN error('pando:153:Division by zero') ELSE {value} END)", value=value.sql
+    )
 
 
 @function("intDiv", 2)
@@ -71,24 +76,29 @@ def _int_div(call: Call, zero: str) -> Typed:
         return Typed(cast(quotient, type_), type_)
     a, b = as_integer(left.type), as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
-    divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
+    divisor = _nonzero(right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
     wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed else "BIGINT"
     if not a.signed and not b.signed:
         wide = "UBIGINT"
     dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
     if zero == "zero" and type_.signed and not right.is_literal:
         divisor = _no_least_by_minus_one(dividend, divisor, type_)
-    quotient = f"(CAST({dividend} AS {wide}) // CAST({divisor} AS {wide}))"
+    quotient = fragment("(CAST({} AS {wide}) // CAST({} AS {wide}))", dividend, divisor, wide=wide)
     if wide == "HUGEINT":
         sql = wrap_64(quotient, type_) if type_.bits == 64 else cast(quotient, type_)
     else:
         sql = wrap_integer(quotient, IntegerType(64, wide == "BIGINT"), type_)
-    return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+    return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
 
 
-def _no_least_by_minus_one(dividend: str, divisor: str, type_: IntegerType) -> str:
+def _no_least_by_minus_one(dividend: Fragment, divisor: Fragment, type_: IntegerType) -> Fragment:
     """The divisor, or NULL where the quotient of the least number and -1 has no room."""
-    return f"(CASE WHEN {dividend} = ({type_.minimum + 1} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)"
+    return fragment(
+        "(CASE WHEN {} = ({} - 1) AND {divisor} = -1 THEN NULL ELSE {divisor} END)",
+        dividend,
+        type_.minimum + 1,
+        divisor=divisor,
+    )
 
 
 def _bits(type_: DataType) -> int:
@@ -99,13 +109,13 @@ def _bits(type_: DataType) -> int:
     return as_integer(type_).bits
 
 
-def _float_quotient(call: Call, zero: str, type_: IntegerType) -> str:
+def _float_quotient(call: Call, zero: str, type_: IntegerType) -> Fragment:
     left, right = (cast(arg.sql, FLOAT64) for arg in call.args)
-    quotient = f"pando_float_quotient({left}, {right}, {float(type_.maximum)!r})"
-    return quotient if zero == "error" else f"(CASE WHEN {right} = 0 THEN 0 ELSE {quotient} END)"
+    quotient = fragment("pando_float_quotient({}, {}, {})", left, right, repr(float(type_.maximum)))
+    return quotient if zero == "error" else fragment("(CASE WHEN {} = 0 THEN 0 ELSE {} END)", right, quotient)
 
 
-def _decimal_quotient(call: Call, zero: str) -> str:
+def _decimal_quotient(call: Call, zero: str) -> Fragment:
     """Of Decimals (or one and an integer) by their units; HUGEINT."""
     scales = []
     for value in call.args:
@@ -113,19 +123,21 @@ def _decimal_quotient(call: Call, zero: str) -> str:
             raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
         scales.append(value.type.scale if isinstance(value.type, DecimalType) else 0)
     units = [
-        f"CAST(CAST({value.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT)"
+        fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT)", value.sql, scale, 10**scale)
         if scale
-        else f"CAST({value.sql} AS HUGEINT)"
+        else fragment("CAST({} AS HUGEINT)", value.sql)
         for value, scale in zip(call.args, scales, strict=True)
     ]
     scale = max(scales)
-    dividend, divisor = (f"{unit} * {10 ** (scale - own)}" for unit, own in zip(units, scales, strict=True))
+    dividend, divisor = (
+        fragment("{} * {}", unit, 10 ** (scale - own)) for unit, own in zip(units, scales, strict=True)
+    )
     if zero == "zero":
-        return f"(CASE WHEN {call.args[1].sql} = 0 THEN 0 ELSE ({dividend}) // nullif({divisor}, 0) END)"
-    return f"(({dividend}) // {_nonzero(Typed(f'({divisor})', INT64))})"
+        return fragment("(CASE WHEN {} = 0 THEN 0 ELSE ({}) // nullif({}, 0) END)", call.args[1].sql, dividend, divisor)
+    return fragment("(({}) // {})", dividend, _nonzero(Typed(fragment("({})", divisor), INT64)))
 
 
-def _as_signed(sql: str, own: IntegerType, other: IntegerType) -> str:
+def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
     """Beside a signed number ClickHouse takes the bits of an unsigned one as a signed number of its width."""
     if own.signed or not other.signed:
         return sql
@@ -152,19 +164,19 @@ def _modulo(call: Call, zero: str) -> Typed:
     if zero == "zero" and any(isinstance(type_, DecimalType) for type_ in call.types):
         raise illegal(call)
     if kind == "float":
-        return Typed(f"pando_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
+        return Typed(fragment("pando_float_modulo({}, {})", cast(left.sql, FLOAT64), cast(right.sql, FLOAT64)), FLOAT64)
     if kind != "integer":
         raise illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
     a, b = as_integer(left.type), as_integer(right.type)
     type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
-    divisor = _nonzero(right) if zero == "error" else f"nullif({right.sql}, 0)"
+    divisor = _nonzero(right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
     wide = (
         "HUGEINT"
         if 64 in (a.bits, b.bits) and a.signed != b.signed
         else ("BIGINT" if a.signed or b.signed else "UBIGINT")
     )
-    sql = cast(f"(CAST({left.sql} AS {wide}) % CAST({divisor} AS {wide}))", type_)
-    return Typed(sql if zero == "error" else f"coalesce({sql}, {cast('0', type_)})", type_)
+    sql = cast(fragment("(CAST({} AS {wide}) % CAST({} AS {wide}))", left.sql, divisor, wide=wide), type_)
+    return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
 
 
 @function("positiveModulo positive_modulo pmod", 2)
@@ -172,12 +184,14 @@ def positive_modulo(call: Call) -> Typed:
     left, right = call.args
     kind = kind_of(call)
     if kind == "float":
-        return Typed(f"pando_positive_float_modulo({cast(left.sql, FLOAT64)}, {cast(right.sql, FLOAT64)})", FLOAT64)
+        return Typed(
+            fragment("pando_positive_float_modulo({}, {})", cast(left.sql, FLOAT64), cast(right.sql, FLOAT64)), FLOAT64
+        )
     if kind != "integer":
         raise illegal(call)
     type_ = IntegerType(as_integer(right.type).bits, False)
-    a, b = f"CAST({left.sql} AS HUGEINT)", f"abs(CAST({_nonzero(right)} AS HUGEINT))"
-    return Typed(cast(f"((({a} % {b}) + {b}) % {b})", type_), type_)
+    a, b = fragment("CAST({} AS HUGEINT)", left.sql), fragment("abs(CAST({} AS HUGEINT))", _nonzero(right))
+    return Typed(cast(fragment("((({0} % {1}) + {1}) % {1})", a, b), type_), type_)
 
 
 @function("gcd", 2)
@@ -195,8 +209,8 @@ def _common_divisor(call: Call, name: str) -> Typed:
         raise illegal(call)
     left, right = (as_integer(type_) for type_ in call.types)
     type_ = sum_type(left, right)
-    values = ", ".join(f"CAST({_nonzero(arg)} AS HUGEINT)" for arg in call.args)
-    return Typed(cast(f"{name}({values})", type_), type_)
+    values = [fragment("CAST({} AS HUGEINT)", _nonzero(arg)) for arg in call.args]
+    return Typed(cast(called(name, *values), type_), type_)
 
 
 MACROS = (

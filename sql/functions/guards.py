@@ -23,18 +23,20 @@ import pyarrow.compute as pc
 
 from parts.errors import PandoError, UserError
 from parts.query_status import QueryStatus
+from sql.typing.fragments import GUARDED, UNWATCHED, WATCHED, Fragment, Piece, fragment
 
 NAME = "pando_room"
 RUN = "/*run*/"
 """Stands for the number of the running query."""
 _CALL = f"{NAME}('{RUN};"
 """A text of the user's has no quote that stands alone, so that none is taken for this."""
+_ROOM = f"{_CALL}{{}}', {{}}, {{}})"
+_WATCH = "watch"
+_WATCHED = f"(CASE WHEN {_CALL}{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ({{}}) END)"
 _COPIES = 6
 """How often a vector may be in memory at once: made, grown, copied, turned to Arrow and to text."""
 _ALWAYS_BYTES = 256 << 20
 """What may be made where no query is known: in the expressions of a table."""
-_WATCH_BEGIN, _WATCH_END = "/*'\"watch\"'*/", "/*'\"watched\"'*/"
-"""With both kinds of quotes: in a literal and in an identifier one of them stands twice."""
 
 
 class Most(NamedTuple):
@@ -54,39 +56,44 @@ _running: dict[str, QueryStatus] = {}
 _lock = threading.Lock()
 
 
-def room(size: str, weight: str = "1", most: Most | None = None) -> str:
-    """The SQL text of a guarded size; ``weight`` (SQL too) is the bytes of a unit of it."""
+def room(size: Fragment, weight: Piece = 1, most: Most | None = None) -> Fragment:
+    """A guarded size; ``weight`` is the bytes of a unit of it."""
     if most is not None and most not in _mosts:
         _mosts.append(most)
     bound = _mosts.index(most) if most is not None else ""
-    return f"{_CALL}{bound}', {size}, {weight})"
+    return fragment(_ROOM, bound, size, weight)
 
 
-def is_guarded(sql: str) -> bool:
-    return NAME in sql
+def is_guarded(sql: Fragment) -> bool:
+    return bool(sql.traits & GUARDED)
 
 
-def watched(body: str, is_watched: bool) -> str:
+class _Unwatched(Fragment):
+    """The body of a lambda that has no other lambda in it, or around it so far."""
+
+    __slots__ = ()
+
+    def __init__(self, body: Fragment) -> None:
+        super().__init__(("", ""), (body,), body.size, body.traits | UNWATCHED)
+
+
+def watched(body: Fragment, is_watched: bool) -> Fragment:
     """The body of a lambda, looking whether the query may go on at every vector of elements.
 
-    One that is not yet watched is marked, for the lambda around it if there is one.
+    That costs, and so it is done only where ``is_watched`` says so, and in lambdas in one another: in all of them.
     """
-    inner = body.replace(_WATCH_BEGIN, _BEGIN).replace(_WATCH_END, _END)
-    begin, end = (_BEGIN, _END) if is_watched or inner != body or _BEGIN in body else (_WATCH_BEGIN, _WATCH_END)
-    return f"{begin}{inner}{end}"
-
-
-_WATCH = "watch"
-_BEGIN = f"(CASE WHEN {_CALL}{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ("
-_END = ") END)"
+    if not is_watched and not body.traits & (WATCHED | UNWATCHED):
+        return _Unwatched(body)
+    done: dict[int, Fragment] = {}
+    for node in body.unfinished(lambda node: not node.traits & UNWATCHED or id(node) in done):
+        parts = tuple([done.get(id(part), part) for part in node.parts])
+        done[id(node)] = fragment(_WATCHED, *parts) if isinstance(node, _Unwatched) else node.with_parts(parts)
+    return fragment(_WATCHED, done.get(id(body), body))
 
 
 @contextmanager
 def running(sql: str, status: QueryStatus) -> Iterator[str]:
-    """The text for one run of it."""
-    if not is_guarded(sql):
-        yield sql
-        return
+    """The text of a guarded statement for one run of it."""
     number = str(next(_numbers))
     with _lock:
         _running[number] = status

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache, lru_cache
 
 from parts.errors import UserError
+from sql.functions.macros import MACROS
+from sql.typing.fragments import MACRO, Fragment
 
 _MOST_WEIGHT = 300_000
 """DuckDB takes some seconds for as much."""
-_FEW_CALLS = 2
-_TOKEN = re.compile(r"'(?:[^']++|'')*+'|\"[^\"]*+\"|(pando_\w++)\(|([(\[{])|([)\]}])|(,)|(\w++)")
+_HOLE = "\0"
+"""Stands for a part in the texts around parts."""
+_TOKEN = re.compile(r"'(?:[^']++|'')*+'|\"[^\"]*+\"|(pando_\w++)\(|([(\[{])|([)\]}])|(,)|(\w++|\0)")
+_LONG_ROW = 64
 _DEFINITION = re.compile(r"(\w+)\(([^)]*)\)\s+AS\s+(.*)", re.DOTALL)
 
 Shares = dict[str, tuple[int, ...]]
@@ -53,26 +58,44 @@ def _count(body: str, shares: Shares, words: dict[str, int]) -> dict[str, int]:
     return words
 
 
-def check_weight(sql: str, shares: Shares) -> None:
+@cache
+def _shares() -> Shares:
+    return shares_of(MACROS)
+
+
+def check_weight(sql: Fragment) -> None:
     """Raises 168 (TOO_BIG_AST) when the macros in the statement make it too large to plan."""
-    if sql.count("pando_") <= _FEW_CALLS:
-        return
-    weight = 0
-    for _, times, _ in _written(sql, shares):
-        weight += times
-        if weight > _MOST_WEIGHT:
-            raise UserError(
-                "TOO_BIG_AST", "The query is too big with its functions written out: too many of them in one another"
-            )
+    if sql.traits & MACRO and measure(sql)[0] > _MOST_WEIGHT:
+        raise UserError(
+            "TOO_BIG_AST", "The query is too big with its functions written out: too many of them in one another"
+        )
 
 
-def measure(sql: str, shares: Shares) -> tuple[int, int]:
-    """How many words and brackets are there when all is written out, and how deep the brackets of the text are."""
+def measure(sql: Fragment) -> tuple[int, int]:
+    """How many words and brackets are there when all is written out, and how deep its own brackets are."""
+    for node in sql.unfinished(lambda node: node.measured is not None):
+        profile = _profile if len(node.texts) < _LONG_ROW else _profile.__wrapped__
+        weight, deepest, holes = profile(node.texts)
+        for part, (times, depth) in zip(node.parts, holes, strict=True):
+            own, levels = (part.measured or (0, 0)) if isinstance(part, Fragment) else (1, 0)
+            weight += times * own
+            deepest = max(deepest, depth + levels)
+        node.measured = weight, deepest
+    return sql.measured or (0, 0)
+
+
+@lru_cache(4096)
+def _profile(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+    """The weight and depth of texts around parts, and how often and how deep each part is written."""
     weight = deepest = 0
-    for _, times, depth in _written(sql, shares):
-        weight += times
-        deepest = max(deepest, depth)
-    return weight, deepest
+    holes: list[tuple[int, int]] = []
+    for word, times, depth in _written(_HOLE.join(texts), _shares()):
+        if _HOLE in word:  # inside a literal a part is no word
+            holes += [(times if word == _HOLE else 0, depth)] * word.count(_HOLE)
+        else:
+            weight += times
+            deepest = max(deepest, depth)
+    return weight, deepest, tuple(holes)
 
 
 def _written(sql: str, shares: Shares) -> Iterable[tuple[str, int, int]]:
@@ -93,4 +116,4 @@ def _written(sql: str, shares: Shares) -> Iterable[tuple[str, int, int]]:
         elif comma:
             argument += 1
             times = base * (own[argument] if argument < len(own) else 1)
-        yield word or "", times, len(around)
+        yield word or match.group(), times, len(around)

@@ -7,6 +7,7 @@ from parts.types import ArrayType, MapType, TupleType, strip_nullable
 from sql.functions.registry import Call, function
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.typed import UINT8, UINT64, Typed, cast, text
 
@@ -15,13 +16,13 @@ def make_tuple(values: list[Typed]) -> Typed:
     """``tuple(…)`` or ``(a, b)``. The parts are kept, so that IN and comparisons can see them."""
     plain = [value.plain for value in values]
     type_ = TupleType(tuple((None, value.type) for value in plain))
-    fields = ", ".join(f'"{position}" := {_typed_null(value)}' for position, value in enumerate(plain, 1))
-    sql = f"struct_pack({fields})" if plain else 'struct_pack("1" := 0)'
+    fields = [fragment('"{}" := {}', position, _typed_null(value)) for position, value in enumerate(plain, 1)]
+    sql = fragment("struct_pack({})", joined(", ", fields) or '"1" := 0')
     return Typed(sql, type_, is_constant=all(value.is_constant for value in plain), elements=tuple(plain))
 
 
-def _typed_null(value: Typed) -> str:
-    return "CAST(NULL AS INTEGER)" if value.value is None else value.sql
+def _typed_null(value: Typed) -> Fragment:
+    return fragment("CAST(NULL AS INTEGER)") if value.value is None else value.sql
 
 
 @function("tupleElement", (2, 3), nulls=False)
@@ -29,15 +30,15 @@ def tuple_element(call: Call) -> Typed:
     value, key = call.args[0], call.args[1].value
     type_ = strip_nullable(value.type)
     if isinstance(type_, ArrayType) and isinstance(strip_nullable(type_.inner), TupleType):
-        inner = tuple_element(Call("tupleElement", (Typed("x", type_.inner), call.args[1]), call.environment))
-        return Typed(f"list_transform({value.sql}, lambda x: {inner.sql})", ArrayType(inner.type))
+        inner = tuple_element(Call("tupleElement", (Typed(fragment("x"), type_.inner), call.args[1]), call.environment))
+        return Typed(fragment("list_transform({}, lambda x: {})", value.sql, inner.sql), ArrayType(inner.type))
     if isinstance(type_, MapType) and key in ("keys", "values"):
         name, element = ("map_keys", type_.key) if key == "keys" else ("map_values", type_.value)
-        return Typed(f"{name}({value.sql})", ArrayType(element))
+        return Typed(fragment("{}({})", name, value.sql), ArrayType(element))
     if key == "size0" and isinstance(type_, ArrayType):
-        return Typed(cast(f"len({value.sql})", UINT64), UINT64)
+        return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
     if key == "null" and value.type.is_nullable:
-        return Typed(f"({value.sql} IS NULL)", UINT8, is_condition=True)
+        return Typed(fragment("({} IS NULL)", value.sql), UINT8, is_condition=True)
     if not isinstance(type_, TupleType):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"First argument for function tupleElement must be Tuple, not {value.type}"
@@ -46,7 +47,7 @@ def tuple_element(call: Call) -> Typed:
     if value.elements is not None:
         return value.elements[position - 1]
     label, inner_type = type_.elements[position - 1]
-    return Typed(f"struct_extract({value.sql}, {text(label or str(position))})", inner_type)
+    return Typed(fragment("struct_extract({}, {})", value.sql, text(label or str(position))), inner_type)
 
 
 def _position(type_: TupleType, key: object) -> int:
@@ -77,9 +78,9 @@ def make_map(call: Call) -> Typed:
     keys, values = call.args[0::2], call.args[1::2]
     type_ = MapType(supertype(key.type for key in keys), supertype(value.type for value in values))
     zone = call.environment.zone
-    key_texts = ", ".join(convert(key, type_.key, zone) for key in keys)
-    value_texts = ", ".join(convert(value, type_.value, zone) for value in values)
-    return Typed(f"map([{key_texts}], [{value_texts}])", type_)
+    key_texts = joined(", ", [convert(key, type_.key, zone) for key in keys])
+    value_texts = joined(", ", [convert(value, type_.value, zone) for value in values])
+    return Typed(fragment("map([{}], [{}])", key_texts, value_texts), type_)
 
 
 def map_type(call: Call, position: int = 0) -> MapType:
@@ -91,18 +92,18 @@ def map_type(call: Call, position: int = 0) -> MapType:
 
 @function("mapKeys", 1)
 def map_keys(call: Call) -> Typed:
-    return Typed(f"map_keys({call.args[0].sql})", ArrayType(map_type(call).key))
+    return Typed(fragment("map_keys({})", call.args[0].sql), ArrayType(map_type(call).key))
 
 
 @function("mapValues", 1)
 def map_values(call: Call) -> Typed:
-    return Typed(f"map_values({call.args[0].sql})", ArrayType(map_type(call).value))
+    return Typed(fragment("map_values({})", call.args[0].sql), ArrayType(map_type(call).value))
 
 
 @function("mapContains mapContainsKey", 2)
 def map_contains(call: Call) -> Typed:
     key = convert(call.args[1], map_type(call).key, call.environment.zone)
-    return Typed(f"list_contains(map_keys({call.args[0].sql}), {key})", UINT8, is_condition=True)
+    return Typed(fragment("list_contains(map_keys({}), {})", call.args[0].sql, key), UINT8, is_condition=True)
 
 
 @function("mapFromArrays", 2)
@@ -110,7 +111,7 @@ def map_from_arrays(call: Call) -> Typed:
     keys, values = call.args
     if not isinstance(keys.type, ArrayType) or not isinstance(values.type, ArrayType):
         raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
-    return Typed(f"map({keys.sql}, {values.sql})", MapType(keys.type.inner, values.type.inner))
+    return Typed(fragment("map({}, {})", keys.sql, values.sql), MapType(keys.type.inner, values.type.inner))
 
 
 @function("mapFilter", 2)
@@ -118,8 +119,11 @@ def map_filter(call: Call) -> Typed:
     type_ = map_type(call, 1)
     if call.args[0].apply is None:
         raise call.wrong_type(0, "a lambda")
-    _, body = call.args[0].apply([Typed("e.key", type_.key), Typed("e.value", type_.value)])
-    return Typed(f"map_from_entries(list_filter(map_entries({call.args[1].sql}), lambda e: {body.condition}))", type_)
+    body = call.args[0].apply([Typed(fragment("e.key"), type_.key), Typed(fragment("e.value"), type_.value)])
+    return Typed(
+        fragment("map_from_entries(list_filter(map_entries({}), lambda e: {}))", call.args[1].sql, body.condition),
+        type_,
+    )
 
 
 @function("mapApply", 2)
@@ -127,19 +131,21 @@ def map_apply(call: Call) -> Typed:
     type_ = map_type(call, 1)
     if call.args[0].apply is None:
         raise call.wrong_type(0, "a lambda")
-    _, body = call.args[0].apply([Typed("e.key", type_.key), Typed("e.value", type_.value)])
+    body = call.args[0].apply([Typed(fragment("e.key"), type_.key), Typed(fragment("e.value"), type_.value)])
     if not isinstance(body.type, TupleType) or len(body.type.elements) != 2 or body.elements is None:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "The lambda of mapApply must give a tuple (key, value)")
     key, value = body.elements
-    entry = f"list_transform(map_entries({call.args[1].sql}), lambda e: struct_pack(k := {key.sql}, v := {value.sql}))"
-    return Typed(f"map_from_entries({entry})", MapType(key.type, value.type))
+    entry = fragment(
+        "list_transform(map_entries({}), lambda e: struct_pack(k := {}, v := {}))", call.args[1].sql, key.sql, value.sql
+    )
+    return Typed(fragment("map_from_entries({})", entry), MapType(key.type, value.type))
 
 
 def map_element(call: Call, value: Typed, key: Typed) -> Typed:
     """``m[key]``: the value's default where the key is missing."""
     type_ = strip_nullable(value.type)
     assert isinstance(type_, MapType)
-    found = f"element_at({value.sql}, {convert(key, type_.key, call.environment.zone)})[1]"
+    found = fragment("element_at({}, {})[1]", value.sql, convert(key, type_.key, call.environment.zone))
     if type_.value.is_nullable:
         return Typed(found, type_.value)
-    return Typed(f"coalesce({found}, {default_sql(type_.value)})", type_.value)
+    return Typed(fragment("coalesce({}, {})", found, default_sql(type_.value)), type_.value)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from parts.errors import UserError
 from parts.types import BoolType, DecimalType, FloatType, IntegerType
 from sql.functions.registry import Call, define, function
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, is_number
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.typed import FLOAT64, INT8, UINT8, Typed, cast
@@ -19,7 +20,7 @@ def _float_function(template: str) -> Callable[[Call], Typed]:
             if not is_number(arg.type):
                 raise call.wrong_type(position, "a number")
             values.append(arg.sql if arg.type == FLOAT64 else cast(arg.sql, FLOAT64))
-        return Typed(template.format(*values), FLOAT64)
+        return Typed(fragment(template, *values), FLOAT64)
 
     return build
 
@@ -38,8 +39,8 @@ for _names, _template in (
 define("pow power", _float_function("pow({0}, {1})"), 2, any_case=True)
 define("atan2", _float_function("atan2({0}, {1})"), 2, any_case=True)
 define("hypot", _float_function("pando_hypot({0}, {1})"), 2, any_case=True)
-define("pi", lambda call: Typed("pi()", FLOAT64, is_constant=True), 0, any_case=True)
-define("e", lambda call: Typed("exp(1)", FLOAT64, is_constant=True), 0)
+define("pi", lambda call: Typed(fragment("pi()"), FLOAT64, is_constant=True), 0, any_case=True)
+define("e", lambda call: Typed(fragment("exp(1)"), FLOAT64, is_constant=True), 0)
 
 
 @function("sign", 1, any_case=True)
@@ -48,8 +49,13 @@ def sign(call: Call) -> Typed:
         raise call.wrong_type(0, "a number")
     value = call.args[0]
     if isinstance(value.type, FloatType):  # 1 for NaN
-        return Typed(cast(f"CASE WHEN isnan({value.sql}) THEN 1 ELSE sign({value.sql}) END", INT8), INT8)
-    return Typed(cast(f"sign({cast(value.sql, UINT8) if isinstance(value.type, BoolType) else value.sql})", INT8), INT8)
+        return Typed(
+            cast(fragment("CASE WHEN isnan({value}) THEN 1 ELSE sign({value}) END", value=value.sql), INT8), INT8
+        )
+    return Typed(
+        cast(fragment("sign({})", cast(value.sql, UINT8) if isinstance(value.type, BoolType) else value.sql), INT8),
+        INT8,
+    )
 
 
 # Rounding -------------------------------------------------------------------------------------------------------------
@@ -74,7 +80,7 @@ def _rounding(function: str, integer: str, decimal: str) -> Callable[[Call], Typ
             if digits >= value.type.scale:
                 return value
             if digits < value.type.scale - 38:
-                return Typed(cast(f"({value.sql} * 0)", value.type), value.type)
+                return Typed(cast(fragment("({} * 0)", value.sql), value.type), value.type)
             return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
@@ -88,47 +94,49 @@ def _rounded_integer(template: str, value: Typed, unit: int) -> Typed:
     type_ = as_integer(value.type)
     if unit > type_.maximum:
         return Typed(
-            f"({value.sql} <> {value.sql})" if isinstance(value.type, BoolType) else f"({value.sql} * 0)", value.type
+            fragment("({value} <> {value})" if isinstance(value.type, BoolType) else "({value} * 0)", value=value.sql),
+            value.type,
         )
     wide = IntegerType(64, True)
 
-    def wrap(sql: str, goal: IntegerType) -> str:
+    def wrap(sql: Fragment, goal: IntegerType) -> Fragment:
         if goal.bits == 64:
-            return f"CAST({wrap_64(sql, goal)} AS HUGEINT)"
+            return fragment("CAST({} AS HUGEINT)", wrap_64(sql, goal))
         return cast(wrap_integer(sql, wide, goal), wide)
 
-    own = f"CAST({value.sql} AS {'HUGEINT' if type_.bits == 64 else 'BIGINT'})"
-    shifted = wrap(f"({own} - {unit})", type_) if type_.signed else own
+    own = fragment("CAST({} AS {})", value.sql, "HUGEINT" if type_.bits == 64 else "BIGINT")
+    shifted = wrap(fragment("({} - {})", own, unit), type_) if type_.signed else own
     half_up = wrap(
-        f"(CASE WHEN {own} < 0 THEN {shifted} ELSE {own} END + {unit // 2})",
+        fragment("(CASE WHEN {own} < 0 THEN {} ELSE {own} END + {})", shifted, unit // 2, own=own),
         type_ if type_.bits >= 32 else IntegerType(32, True),
     )
-    down = f"CASE WHEN {own} < 0 THEN {wrap(f'({own} - {unit - 1})', type_)} ELSE {own} END" if type_.signed else own
-    up = f"CASE WHEN {own} > 0 THEN {wrap(f'({own} + {unit - 1})', type_)} ELSE {own} END"
-    rounded = template.format(x=own, unit=unit, half_up=half_up, down=down, up=up)
+    less, more = (wrap(fragment(way, own, unit - 1), type_) for way in ("({} - {})", "({} + {})"))
+    down = fragment("CASE WHEN {own} < 0 THEN {} ELSE {own} END", less, own=own) if type_.signed else own
+    up = fragment("CASE WHEN {own} > 0 THEN {} ELSE {own} END", more, own=own)
+    rounded = fragment(template, x=own, unit=unit, half_up=half_up, down=down, up=up)
     if type_.bits == 64:
         sql = wrap_64(rounded, type_)
     else:
         sql = wrap_integer(rounded, wide, type_)
-    return Typed(f"({sql} <> 0)" if isinstance(value.type, BoolType) else sql, value.type)
+    return Typed(fragment("({} <> 0)", sql) if isinstance(value.type, BoolType) else sql, value.type)
 
 
-def _rounded_decimal(template: str, value: Typed, digits: int) -> str:
+def _rounded_decimal(template: str, value: Typed, digits: int) -> Fragment:
     assert isinstance(value.type, DecimalType)
     scale = value.type.scale
-    rounded = template.format(
-        f"CAST(CAST({value.sql} AS DECIMAL(38, {scale})) * {10**scale} AS HUGEINT)", 10 ** min(scale - digits, 38)
-    )
-    unit = f"CAST('{10.0**-scale:.{scale}f}' AS DECIMAL({scale + 1}, {scale}))"
-    return f"(CAST({rounded} AS DECIMAL({37 - scale}, 0)) * {unit})"
+    whole = fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT)", value.sql, scale, 10**scale)
+    rounded = fragment(template, whole, 10 ** min(scale - digits, 38))
+    unit = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-scale:.{scale}f}", scale + 1, scale)
+    return fragment("(CAST({} AS DECIMAL({}, 0)) * {})", rounded, 37 - scale, unit)
 
 
-def _rounded_float(function: str, sql: str, digits: int) -> str:
+def _rounded_float(function: str, sql: Fragment, digits: int) -> Fragment:
     """ClickHouse's powers of ten end at the greatest UInt64."""
     unit = float(min(10 ** abs(digits), 2**64 - 1))
     if digits == 0:
-        return f"{function}({sql})"
-    return f"({function}({sql} * {unit!r}) / {unit!r})" if digits > 0 else f"({function}({sql} / {unit!r}) * {unit!r})"
+        return called(function, sql)
+    scaled = fragment("{} * {}" if digits > 0 else "{} / {}", sql, repr(unit))
+    return fragment("({} / {})" if digits > 0 else "({} * {})", called(function, scaled), repr(unit))
 
 
 _TRUNC_INTEGER = "(({x}) // {unit} * {unit})"
@@ -162,8 +170,8 @@ def round_to_exp2(call: Call) -> Typed:
     value = call.args[0]
     if not isinstance(value.type, IntegerType) or value.type.signed:
         raise UserError("NOT_IMPLEMENTED", f"roundToExp2 of {value.type} is not supported")
-    power = f"pow(2, floor(log2({value.sql})))"
-    return Typed(cast(f"CASE WHEN {value.sql} = 0 THEN 0 ELSE {power} END", value.type), value.type)
+    power = fragment("pow(2, floor(log2({})))", value.sql)
+    return Typed(cast(fragment("CASE WHEN {} = 0 THEN 0 ELSE {} END", value.sql, power), value.type), value.type)
 
 
 MACROS = (

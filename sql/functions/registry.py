@@ -31,6 +31,7 @@ from parts.types import (
 from sql.grammar.syntax_tree import Function
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.defaults import default_sql
+from sql.typing.fragments import EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, joined
 from sql.typing.typed import NOT_LITERAL, LambdaType, Typed, literal
 
 
@@ -48,7 +49,7 @@ class Environment:
 class Call:
     """One call: ``args`` and ``params`` are compiled; ``name`` is canonical; ``node`` is the tree.
 
-    ``distinct`` and ``filter`` are texts for an aggregate: before its arguments, and behind its bracket.
+    ``distinct`` and ``filter`` are of an aggregate: before its arguments, and behind its bracket.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Call:
     params: tuple[Typed, ...] = ()
     node: Function | None = None
     distinct: str = ""
-    filter: str = ""
+    filter: Fragment = EMPTY
 
     @property
     def types(self) -> tuple[DataType, ...]:
@@ -223,27 +224,29 @@ def _retyped(value: Typed, type_: DataType) -> Typed:
     return value if type_ is value.type else replace(value, type=type_)
 
 
-_HIDES_NULL = (
-    "coalesce(", "CASE ", "list_transform(", "greatest(", "least(", "concat_ws(", "list_append(",
-    "pando_position_from(", "pando_character_from(", "pando_pad_length(", "pando_hypot(", "pando_log(",
-)  # fmt: skip
-
-
 def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:
-    """A NULL argument makes the result NULL also where DuckDB's text would answer something else."""
-    if result.summands[1]:
+    """A NULL argument makes the result NULL also where DuckDB would answer something else."""
+    if isinstance(result.sql, IntegerSum) or not _hides_null(result.sql, [arg.sql for arg in args]):
         return result
-    sql = result.sql
-    for arg in sorted(args, key=lambda arg: -len(arg.sql)):
-        sql = sql.replace(arg.sql, "")
-    if not any(word in sql for word in _HIDES_NULL):
-        return result
-    missing = " OR ".join(f"{arg.sql} IS NULL" for arg in args if arg.type.is_nullable)
-    return replace(result, sql=f"(CASE WHEN {missing} THEN NULL ELSE {result.sql} END)")
+    missing = joined(" OR ", [fragment("{} IS NULL", arg.sql) for arg in args if arg.type.is_nullable])
+    return replace(result, sql=fragment("(CASE WHEN {} THEN NULL ELSE {} END)", missing, result.sql))
+
+
+def _hides_null(sql: Fragment, args: Sequence[Fragment]) -> bool:
+    """Whether what is around the arguments may be something else than NULL where one of them is NULL."""
+    ahead = [sql]
+    while ahead:
+        node = ahead.pop()
+        if not node.traits & HIDES_NULL or node in args:
+            continue
+        if node.own_traits & HIDES_NULL:
+            return True
+        ahead.extend(node.fragments)
+    return False
 
 
 def _filled(given: Typed, bare: Typed) -> Typed:
-    return replace(bare, sql=f"coalesce({given.sql}, {default_sql(bare.type)})")
+    return replace(bare, sql=fragment("coalesce({}, {})", given.sql, default_sql(bare.type)))
 
 
 def _finished(result: Typed, constant: bool) -> Typed:
@@ -260,5 +263,5 @@ def _keeps_low_cardinality(args: Sequence[Typed], result: DataType) -> bool:
     )
 
 
-def result(sql: str, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
+def result(sql: Fragment, type_: DataType, *, condition: bool = False, value: Any = NOT_LITERAL) -> Typed:
     return Typed(sql, type_, value, is_condition=condition)

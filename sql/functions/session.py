@@ -7,6 +7,7 @@ from collections.abc import Callable
 from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
 from sql.settings.session import HONOURED, canonical_name, default_value
+from sql.typing.fragments import fragment, joined
 from sql.typing.typed import UINT32, UINT64, Typed, cast, literal, text
 
 
@@ -55,11 +56,15 @@ def _get_setting(call: Call) -> Typed:
 
 def _profiles(call: Call) -> Typed:
     names = call.environment.constants.get("profiles", "default").split(",")
-    return Typed(f"[{', '.join(text(name) for name in names)}]", ArrayType(StringType()))
+    return Typed(fragment("[{}]", joined(", ", map(text, names))), ArrayType(StringType()))
 
 
 define("currentProfiles enabledProfiles defaultProfiles", _profiles, 0)
-define("currentRoles enabledRoles defaultRoles", lambda _: Typed("CAST([] AS VARCHAR[])", ArrayType(StringType())), 0)
+define(
+    "currentRoles enabledRoles defaultRoles",
+    lambda _: Typed(fragment("CAST([] AS VARCHAR[])"), ArrayType(StringType())),
+    0,
+)
 define("revision", lambda _: Typed(cast("54515", UINT32), UINT32), 0, any_case=True)
 define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64), 0, any_case=True)
 
@@ -67,4 +72,4 @@ define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64),
 @function("serverUUID", 0)
 def _server_uuid(call: Call) -> Typed:
     given = call.environment.constants.get("serverUUID", "00000000-0000-0000-0000-000000000000")
-    return Typed(f"pando_uuid({text(given)})", UUIDType())
+    return Typed(fragment("pando_uuid({})", text(given)), UUIDType())

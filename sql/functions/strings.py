@@ -22,23 +22,24 @@ from sql.functions import guards
 from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, Piece, called, fragment, joined
 from sql.typing.inference import is_string
 from sql.typing.integers import wrap_integer
 from sql.typing.texts import to_text
 from sql.typing.typed import INT32, STRING, UINT8, UINT64, Typed, cast, text
 
 
-def string(call: Call, position: int) -> str:
+def string(call: Call, position: int) -> Fragment:
     """The argument as VARCHAR; it must be a String or FixedString (with the zeros at its end)."""
     value = call.args[position]
     if not is_string(value.type):
         raise call.wrong_type(position, "String")
-    return f"decode({value.sql})" if isinstance(value.type, FixedStringType) else value.sql
+    return fragment("decode({})", value.sql) if isinstance(value.type, FixedStringType) else value.sql
 
 
-def number(call: Call, position: int) -> str:
+def number(call: Call, position: int) -> Fragment:
     """The argument as BIGINT."""
-    return f"CAST({call.args[position].sql} AS BIGINT)"
+    return fragment("CAST({} AS BIGINT)", call.args[position].sql)
 
 
 def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
@@ -46,7 +47,7 @@ def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
 
     def build(call: Call) -> Typed:
         texts = [string(call, i) if i < strings else number(call, i) for i in range(len(call.args))]
-        return Typed(template.format(*texts), STRING)
+        return Typed(fragment(template, *texts), STRING)
 
     return build
 
@@ -55,8 +56,8 @@ def _ascii_case(macro: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
-            return Typed(f"encode({macro}(decode({value.sql})))", value.type)
-        return Typed(f"{macro}({string(call, 0)})", STRING)
+            return Typed(fragment("encode({})", called(macro, fragment("decode({})", value.sql))), value.type)
+        return Typed(called(macro, string(call, 0)), STRING)
 
     return build
 
@@ -92,17 +93,21 @@ def replace_all(call: Call) -> Typed:
     value, old, new = (string(call, position) for position in range(3))
     lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
     if 0 <= lengths[1] <= lengths[0]:
-        return Typed(f"pando_replace({value}, {old}, {new})", STRING)
-    room = guards.room(f"strlen({value}) // greatest(strlen({old}), 1)", f"strlen({new})")
-    return Typed(f"pando_replace({value}, {old}, CASE WHEN {room} IS NULL THEN NULL ELSE {new} END)", STRING)
+        return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
+    room = guards.room(fragment("strlen({}) // greatest(strlen({}), 1)", value, old), fragment("strlen({})", new))
+    return Typed(
+        fragment("pando_replace({}, {}, CASE WHEN {} IS NULL THEN NULL ELSE {} END)", value, old, room, new), STRING
+    )
 
 
 @function("replaceOne", 3)
 def replace_one(call: Call) -> Typed:
     value, old, new = (string(call, position) for position in range(3))
-    found = f"instr({value}, {old})"
-    cut = f"left({value}, {found} - 1) || {new} || substr({value}, {found} + length({old}))"
-    return Typed(f"(CASE WHEN {old} = '' OR {found} = 0 THEN {value} ELSE {cut} END)", STRING)
+    found = fragment("instr({}, {})", value, old)
+    cut = fragment(
+        "left({value}, {found} - 1) || {} || substr({value}, {found} + length({}))", new, old, value=value, found=found
+    )
+    return Typed(fragment("(CASE WHEN {} = '' OR {} = 0 THEN {} ELSE {} END)", old, found, value, cut), STRING)
 
 
 # Lengths --------------------------------------------------------------------------------------------------------------
@@ -114,43 +119,43 @@ def length(call: Call) -> Typed:
 
     value = call.args[0]
     if isinstance(value.type, (ArrayType,)):
-        return Typed(cast(f"len({value.sql})", UINT64), UINT64)
+        return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
     if isinstance(value.type, MapType):
-        return Typed(cast(f"cardinality({value.sql})", UINT64), UINT64)
+        return Typed(cast(fragment("cardinality({})", value.sql), UINT64), UINT64)
     if isinstance(value.type, FixedStringType):
-        return Typed(cast(f"octet_length({value.sql})", UINT64), UINT64)
-    return Typed(cast(f"strlen({string(call, 0)})", UINT64), UINT64)
+        return Typed(cast(fragment("octet_length({})", value.sql), UINT64), UINT64)
+    return Typed(cast(fragment("strlen({})", string(call, 0)), UINT64), UINT64)
 
 
 @function("lengthUTF8 char_length character_length", 1, any_case=True)
 def length_utf8(call: Call) -> Typed:
-    return Typed(cast(f"length({string(call, 0)})", UINT64), UINT64)
+    return Typed(cast(fragment("length({})", string(call, 0)), UINT64), UINT64)
 
 
-def _is_empty(call: Call) -> str:
+def _is_empty(call: Call) -> Fragment:
     from parts.types import MapType, UUIDType
 
     value = call.args[0]
     if isinstance(value.type, ArrayType):
-        return f"(len({value.sql}) = 0)"
+        return fragment("(len({}) = 0)", value.sql)
     if isinstance(value.type, MapType):
-        return f"(cardinality({value.sql}) = 0)"
+        return fragment("(cardinality({}) = 0)", value.sql)
     if isinstance(value.type, (UUIDType, FixedStringType)):
-        return f"regexp_full_match(hex({value.sql}), '0*')"
-    return f"({string(call, 0)} = '')"
+        return fragment("regexp_full_match(hex({}), '0*')", value.sql)
+    return fragment("({} = '')", string(call, 0))
 
 
 define("empty", lambda call: Typed(_is_empty(call), UINT8, is_condition=True), 1)
-define("notEmpty", lambda call: Typed(f"(NOT {_is_empty(call)})", UINT8, is_condition=True), 1)
+define("notEmpty", lambda call: Typed(fragment("(NOT {})", _is_empty(call)), UINT8, is_condition=True), 1)
 
 
 @function("reverse", 1, any_case=True)
 def reverse(call: Call) -> Typed:
     if isinstance(call.args[0].type, ArrayType):
-        return Typed(f"list_reverse({call.args[0].sql})", call.args[0].type)
+        return Typed(fragment("list_reverse({})", call.args[0].sql), call.args[0].type)
     if isinstance(call.args[0].type, FixedStringType):
-        return Typed(f"encode(pando_byte_reverse(decode({call.args[0].sql})))", call.args[0].type)
-    return Typed(f"pando_byte_reverse({string(call, 0)})", STRING)
+        return Typed(fragment("encode(pando_byte_reverse(decode({})))", call.args[0].sql), call.args[0].type)
+    return Typed(fragment("pando_byte_reverse({})", string(call, 0)), STRING)
 
 
 # Parts ----------------------------------------------------------------------------------------------------------------
@@ -158,10 +163,12 @@ def reverse(call: Call) -> Typed:
 
 def _substring(macro: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        size = f"greatest({number(call, 2)}, -9223372036854775807)" if len(call.args) > 2 else "1099511627776"
+        size: Piece = 1099511627776
+        if len(call.args) > 2:
+            size = fragment("greatest({}, -9223372036854775807)", number(call, 2))
         if call.args[1].value == 0:
-            return Typed(f"(CASE WHEN {string(call, 0)} IS NULL THEN NULL ELSE '' END)", STRING)
-        return Typed(f"{macro}({string(call, 0)}, {number(call, 1)}, {size})", STRING)
+            return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string(call, 0)), STRING)
+        return Typed(called(macro, string(call, 0), number(call, 1), size), STRING)
 
     return build
 
@@ -173,17 +180,17 @@ define("substringUTF8 substrUTF8", _substring("pando_substring"), (2, 3), any_ca
 @function("substringIndex SUBSTRING_INDEX", 3, any_case=True)
 def substring_index(call: Call) -> Typed:
     value, delimiter, count = string(call, 0), string(call, 1), call.constant_int(2)
-    words = f"string_split({value}, {delimiter})"
+    words = fragment("string_split({}, {})", value, delimiter)
     if count == 0:
-        return Typed("''", STRING)
-    piece = f"{words}[1:{count}]" if count > 0 else f"{words}[{count}:]"
-    return Typed(f"array_to_string({piece}, {delimiter})", STRING)
+        return Typed(fragment("''"), STRING)
+    piece = fragment("{}[1:{}]", words, count) if count > 0 else fragment("{}[{}:]", words, count)
+    return Typed(fragment("array_to_string({}, {})", piece, delimiter), STRING)
 
 
 def _trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        characters = string(call, 1) if len(call.args) > 1 else "' '"
-        return Typed(f"{name}({string(call, 0)}, {characters})", STRING)
+        characters = string(call, 1) if len(call.args) > 1 else text(" ")
+        return Typed(called(name, string(call, 0), characters), STRING)
 
     return build
 
@@ -203,10 +210,9 @@ _REPEATED = guards.Most(
 
 def _pad(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        fill = string(call, 2) if len(call.args) > 2 else "' '"
-        fill = f"coalesce(nullif({fill}, ''), ' ')" if len(call.args) > 2 else fill
-        size = guards.room(number(call, 1), "1", _PADDED)
-        return Typed(f"{name}({string(call, 0)}, pando_pad_length({size}), {fill})", STRING)
+        fill = fragment("coalesce(nullif({}, ''), ' ')", string(call, 2)) if len(call.args) > 2 else text(" ")
+        size = fragment("pando_pad_length({})", guards.room(number(call, 1), 1, _PADDED))
+        return Typed(called(name, string(call, 0), size, fill), STRING)
 
     return build
 
@@ -217,14 +223,16 @@ define("rightPad rpad rightPadUTF8", _pad("rpad"), (2, 3), any_case=True)
 
 @function("repeat", 2, any_case=True)
 def repeat(call: Call) -> Typed:
-    times = guards.room(f"greatest({number(call, 1)}, 0)", f"strlen({string(call, 0)})", _REPEATED)
-    return Typed(f"repeat({string(call, 0)}, {times})", STRING)
+    times = guards.room(
+        fragment("greatest({}, 0)", number(call, 1)), fragment("strlen({})", string(call, 0)), _REPEATED
+    )
+    return Typed(fragment("repeat({}, {})", string(call, 0), times), STRING)
 
 
 @function("space", 1, any_case=True)
 def space(call: Call) -> Typed:
-    times = guards.room(f"greatest({number(call, 0)}, 0)", "1", _REPEATED)
-    return Typed(f"repeat(' ', {times})", STRING)
+    times = guards.room(fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
+    return Typed(fragment("repeat(' ', {})", times), STRING)
 
 
 _MOST_IN_A_ROW = 8
@@ -235,25 +243,28 @@ def concat(call: Call) -> Typed:
     if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
         return array_concat(call)
     texts = [
-        f"decode({arg.sql})" if isinstance(arg.type, FixedStringType) else to_text(arg, call.environment.zone)
+        fragment("decode({})", arg.sql)
+        if isinstance(arg.type, FixedStringType)
+        else to_text(arg, call.environment.zone)
         for arg in call.args
     ]
     return Typed(_joined(texts), STRING)
 
 
-def _joined(texts: list[str]) -> str:
+def _joined(texts: list[Fragment]) -> Fragment:
     """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
     if len(texts) <= _MOST_IN_A_ROW:
-        return f"({' || '.join(texts)})" if texts else "''"
+        return fragment("({})", joined(" || ", texts)) if texts else text("")
     middle = len(texts) // 2
-    return f"({_joined(texts[:middle])} || {_joined(texts[middle:])})"
+    return fragment("({} || {})", _joined(texts[:middle]), _joined(texts[middle:]))
 
 
 @function("concatWithSeparator concat_ws", (1, None), any_case=True)
 def concat_with_separator(call: Call) -> Typed:
     separator = string(call, 0)
     texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
-    return Typed(f"({f' || {separator} || '.join(texts)})" if texts else "''", STRING)
+    separated = [piece for word in texts for piece in (separator, word)]
+    return Typed(fragment("({})", joined(" || ", separated[1:])) if texts else text(""), STRING)
 
 
 @function("format", (1, None))
@@ -262,7 +273,7 @@ def format_string(call: Call) -> Typed:
     import re
 
     pattern, counter = call.constant_text(0), 0
-    pieces: list[str] = []
+    pieces: list[Fragment] = []
     for part in re.split(r"(\{\{|\}\}|\{\d*\})", pattern):
         if part in ("{{", "}}"):
             pieces.append(text(part[0]))
@@ -274,36 +285,41 @@ def format_string(call: Call) -> Typed:
             pieces.append(to_text(call.args[index + 1], call.environment.zone))
         elif part:
             pieces.append(text(part))
-    return Typed(f"({' || '.join(pieces)})" if pieces else "''", STRING)
+    return Typed(fragment("({})", joined(" || ", pieces)) if pieces else text(""), STRING)
 
 
 @function("char", (1, None), any_case=True)
 def char(call: Call) -> Typed:
-    return Typed("(" + " || ".join(f"chr(CAST({arg.sql} AS INTEGER))" for arg in call.args) + ")", STRING)
+    characters = [fragment("chr(CAST({} AS INTEGER))", arg.sql) for arg in call.args]
+    return Typed(fragment("({})", joined(" || ", characters)), STRING)
 
 
 @function("ascii", 1, any_case=True)
 def ascii_code(call: Call) -> Typed:
-    first = f"substr(hex(encode({string(call, 0)})), 1, 2)"
-    return Typed(f"(CASE WHEN {string(call, 0)} = '' THEN 0 ELSE CAST('0x' || {first} AS INTEGER) END)", INT32)
+    first = fragment("substr(hex(encode({})), 1, 2)", string(call, 0))
+    return Typed(
+        fragment("(CASE WHEN {} = '' THEN 0 ELSE CAST('0x' || {} AS INTEGER) END)", string(call, 0), first), INT32
+    )
 
 
 @function("hex", 1, any_case=True)
 def hexadecimal(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
-        return Typed(f"hex({value.sql if isinstance(value.type, FixedStringType) else f'encode({value.sql})'})", STRING)
+        return Typed(
+            fragment("hex({})" if isinstance(value.type, FixedStringType) else "hex(encode({}))", value.sql), STRING
+        )
     if (number := _as_unsigned(call)) is not None:
-        return Typed(f"pando_even_hex(upper(to_hex({number})))", STRING)
+        return Typed(fragment("pando_even_hex(upper(to_hex({})))", number), STRING)
     raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
 
 
-def _as_unsigned(call: Call) -> str | None:
+def _as_unsigned(call: Call) -> Fragment | None:
     """The bits of a number, day or second as UBIGINT."""
     value = call.args[0]
     if isinstance(value.type, IntegerType):
         bits = wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False))
-        return f"CAST({bits} AS UBIGINT)"
+        return fragment("CAST({} AS UBIGINT)", bits)
     if isinstance(value.type, (BoolType, DateType, DateTimeType)):
         return cast_to(value, UINT64, call.environment.zone)
     return None
@@ -314,11 +330,14 @@ def binary(call: Call) -> Typed:
     """A number, day or second without leading zero bytes; a text byte by byte."""
     value = call.args[0]
     if isinstance(value.type, StringType):
-        return Typed(f"bin({value.sql})", STRING)
+        return Typed(fragment("bin({})", value.sql), STRING)
     if (number := _as_unsigned(call)) is None:
         raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
-    digits = f"to_binary({number})"
-    return Typed(f"lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", STRING)
+    digits = fragment("to_binary({})", number)
+    return Typed(
+        fragment("lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", digits=digits),
+        STRING,
+    )
 
 
 MACROS = (

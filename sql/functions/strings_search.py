@@ -8,25 +8,28 @@ from parts.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import number, string
+from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 
 def _position(fold: str, length: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        haystack, needle = (f"{fold}({string(call, i)})" if fold else string(call, i) for i in (0, 1))
+        haystack, needle = (called(fold, string(call, i)) if fold else string(call, i) for i in (0, 1))
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
-            found = f"{macro}({haystack}, {needle}, greatest({number(call, 2)}, 1))"
+            found = called(macro, haystack, needle, fragment("greatest({}, 1)", number(call, 2)))
             return Typed(cast(found, UINT64), UINT64)
         if length == "bytes":
-            found = (
-                f"(CASE WHEN contains({haystack}, {needle}) THEN "
-                f"strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1 ELSE 0 END)"
+            found = fragment(
+                "(CASE WHEN contains({haystack}, {needle}) THEN "
+                "strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1 ELSE 0 END)",
+                haystack=haystack,
+                needle=needle,
             )
-            if needle == "''":
-                found = "1"
+            if needle == text(""):
+                found = fragment("1")
         else:
-            found = f"instr({haystack}, {needle})"
+            found = fragment("instr({}, {})", haystack, needle)
         return Typed(cast(found, UINT64), UINT64)
 
     return build
@@ -50,7 +53,7 @@ def locate(call: Call) -> Typed:
 
 def _test(template: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        return Typed(template.format(string(call, 0), string(call, 1)), UINT8, is_condition=True)
+        return Typed(fragment(template, string(call, 0), string(call, 1)), UINT8, is_condition=True)
 
     return build
 
@@ -69,14 +72,14 @@ def _like(operator: str) -> Callable[[Call], Typed]:
         value, pattern = string(call, 0), call.args[1]
         if isinstance(pattern.value, str):
             return Typed(_like_constant(value, pattern.value, operator), UINT8, is_condition=True)
-        return Typed(f"({value} {operator} {string(call, 1)} ESCAPE '\\')", UINT8, is_condition=True)
+        return Typed(fragment("({} {} {} ESCAPE '\\')", value, operator, string(call, 1)), UINT8, is_condition=True)
 
     return build
 
 
-def _like_constant(value: str, pattern: str, operator: str) -> str:
+def _like_constant(value: Fragment, pattern: str, operator: str) -> Fragment:
     escape = " ESCAPE '\\'" if "\\" in pattern else ""
-    return f"({value} {operator} {text(pattern)}{escape})"
+    return fragment("({} {} {}{})", value, operator, text(pattern), escape)
 
 
 define("like", _like("LIKE"), 2, any_case=True)
@@ -93,7 +96,9 @@ def extract(call: Call) -> Typed:
     """The first group of the first match, or the whole match without groups."""
     pattern = call.constant_text(1)
     group = 1 if _groups(pattern) else 0
-    return Typed(f"coalesce(regexp_extract({string(call, 0)}, {text(pattern)}, {group}, 's'), '')", STRING)
+    return Typed(
+        fragment("coalesce(regexp_extract({}, {}, {}, 's'), '')", string(call, 0), text(pattern), group), STRING
+    )
 
 
 def _groups(pattern: str) -> int:
@@ -109,9 +114,9 @@ def _groups(pattern: str) -> int:
 def extract_all(call: Call) -> Typed:
     pattern = call.constant_text(1)
     group = 1 if _groups(pattern) else 0
-    found = f"regexp_extract_all({string(call, 0)}, {text(pattern)}, {group}, 's')"
+    found = fragment("regexp_extract_all({}, {}, {}, 's')", string(call, 0), text(pattern), group)
     # An empty match ends the search.
-    return Typed("[]::VARCHAR[]" if _matches_nothing(pattern) else found, ArrayType(STRING))
+    return Typed(fragment("[]::VARCHAR[]") if _matches_nothing(pattern) else found, ArrayType(STRING))
 
 
 def _matches_nothing(pattern: str) -> bool:
@@ -133,15 +138,16 @@ def regexp_extract(call: Call) -> Typed:
             f"regexpExtract: the index {group} must be from 0 to {groups}, the groups of the pattern",
         )
     return Typed(
-        f"coalesce(regexp_extract({string(call, 0)}, {text(call.constant_text(1))}, {group}, 's'), '')", STRING
+        fragment("coalesce(regexp_extract({}, {}, {}, 's'), '')", string(call, 0), text(call.constant_text(1)), group),
+        STRING,
     )
 
 
 def _replace_regexp(options: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value, pattern, new = (string(call, position) for position in range(3))
-        replaced = f"regexp_replace({value}, {pattern}, {new}, '{options}')"
-        return Typed(f"(CASE WHEN {pattern} = '' THEN {value} ELSE {replaced} END)", STRING)
+        replaced = fragment("regexp_replace({}, {}, {}, '{}')", value, pattern, new, options)
+        return Typed(fragment("(CASE WHEN {} = '' THEN {} ELSE {} END)", pattern, value, replaced), STRING)
 
     return build
 
@@ -153,7 +159,11 @@ define("replaceRegexpOne", _replace_regexp("s"), 3)
 @function("countSubstrings", 2)
 def count_substrings(call: Call) -> Typed:
     value, needle = string(call, 0), string(call, 1)
-    found = f"((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))"
+    found = fragment(
+        "((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))",
+        value=value,
+        needle=needle,
+    )
     return Typed(cast(found, UINT64), UINT64)
 
 
@@ -161,13 +171,13 @@ def count_substrings(call: Call) -> Typed:
 def count_matches(call: Call) -> Typed:
     """An empty match is none."""
     pattern = call.constant_text(1)
-    found = f"regexp_extract_all({string(call, 0)}, {text(pattern)}, 0, 's')"
+    found = fragment("regexp_extract_all({}, {}, 0, 's')", string(call, 0), text(pattern))
     if not pattern or set(pattern) & set(r"*?^$|\\({"):
-        found = f"list_filter({found}, lambda m: m <> '')"
-    return Typed(cast(f"len({found})", UINT64), UINT64)
+        found = fragment("list_filter({}, lambda m: m <> '')", found)
+    return Typed(cast(fragment("len({})", found), UINT64), UINT64)
 
 
-def _multi(call: Call) -> list[str]:
+def _multi(call: Call) -> list[Fragment]:
     elements = call.args[1].elements
     if elements is None:
         raise call.wrong_type(1, "a constant array of strings")
@@ -177,22 +187,25 @@ def _multi(call: Call) -> list[str]:
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
     value = string(call, 0)
-    tests = " OR ".join(f"({needle} <> '' AND contains({value}, {needle}))" for needle in _multi(call)) or "false"
-    return Typed(f"({tests})", UINT8, is_condition=True)
+    test = "({needle} <> '' AND contains({value}, {needle}))"
+    tests = [fragment(test, value=value, needle=needle) for needle in _multi(call)]
+    return Typed(fragment("({})", joined(" OR ", tests) or "false"), UINT8, is_condition=True)
 
 
 @function("multiMatchAny", 2)
 def multi_match_any(call: Call) -> Typed:
     value = string(call, 0)
-    tests = " OR ".join(f"regexp_matches({value}, {pattern}, 's')" for pattern in _multi(call)) or "false"
-    return Typed(f"({tests})", UINT8, is_condition=True)
+    tests = [fragment("regexp_matches({}, {}, 's')", value, pattern) for pattern in _multi(call)]
+    return Typed(fragment("({})", joined(" OR ", tests) or "false"), UINT8, is_condition=True)
 
 
 # URLs and JSON --------------------------------------------------------------------------------------------------------
 
 
 def _url(pattern: str, group: int = 1) -> Callable[[Call], Typed]:
-    return lambda call: Typed(f"coalesce(regexp_extract({string(call, 0)}, '{pattern}', {group}), '')", STRING)
+    return lambda call: Typed(
+        fragment("coalesce(regexp_extract({}, '{}', {}), '')", string(call, 0), pattern, group), STRING
+    )
 
 
 define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://"), 1)
@@ -205,16 +218,16 @@ define("domainWithoutWWW", _url(rf"{_SCHEME}(?:www\.)?({_HOST}*\.{_HOST}+)(?:[:/
 
 @function("path", 1)
 def path(call: Call) -> Typed:
-    behind = f"regexp_replace({string(call, 0)}, '^[^/?#]*//', '')"
-    return Typed(f"regexp_extract({behind}, '^[^/?#]*(/[^?#]*)', 1)", STRING)
+    behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string(call, 0))
+    return Typed(fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind), STRING)
 
 
 define("queryString", _url(r"\?([^#]*)"), 1)
 define("fragment", _url("#(.*)$"), 1)
-define("cutQueryString", lambda call: Typed(rf"regexp_replace({string(call, 0)}, '\?[^#]*', '')", STRING), 1)
+define("cutQueryString", lambda call: Typed(fragment(r"regexp_replace({}, '\?[^#]*', '')", string(call, 0)), STRING), 1)
 
 
-def _json_element(call: Call, document: str) -> str:
+def _json_element(call: Call, document: Fragment) -> Fragment:
     """The element that constant keys and indices lead to. An index counts from 1 (from the end if negative) the
     elements of an array and the members of an object."""
     path = "$"
@@ -223,18 +236,18 @@ def _json_element(call: Call, document: str) -> str:
         if isinstance(value, str):
             path += '."' + value.replace('"', '\\"') + '"'
         elif isinstance(value, int):
-            holder = f"json_extract({document}, {text(path)})"
-            document, path = f"pando_json_member({holder}, {value})", "$"
+            holder = fragment("json_extract({}, {})", document, text(path))
+            document, path = fragment("pando_json_member({}, {})", holder, value), "$"
         else:
             raise call.wrong_type(position, "a constant key or index")
-    return f"json_extract({document}, {text(path)})"
+    return fragment("json_extract({}, {})", document, text(path))
 
 
-def _json_value(call: Call, convert: Callable[[str, str], Typed]) -> Typed:
+def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> Typed:
     document = string(call, 0)
-    checked = f"(CASE WHEN json_valid({document}) THEN {document} END)"
+    checked = fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document)
     element = _json_element(call, checked)
-    return convert(element, f"json_extract_string({element}, '$')")
+    return convert(element, fragment("json_extract_string({}, '$')", element))
 
 
 @function("JSONExtractString", (1, None))
@@ -242,29 +255,29 @@ def json_extract_string(call: Call) -> Typed:
     return _json_value(
         call,
         lambda json, plain: Typed(
-            f"coalesce(CASE WHEN json_type({json}) = 'NULL' THEN '' ELSE {plain} END, '')", STRING
+            fragment("coalesce(CASE WHEN json_type({}) = 'NULL' THEN '' ELSE {} END, '')", json, plain), STRING
         ),
     )
 
 
 @function("JSONExtractRaw", (1, None))
 def json_extract_raw(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(f"coalesce(CAST({json} AS VARCHAR), '')", STRING))
+    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(CAST({} AS VARCHAR), '')", json), STRING))
 
 
 @function("JSONExtractInt", (1, None))
 def json_extract_int(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(f"coalesce(pando_json_integer({plain}), 0)", INT64))
+    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_integer({}), 0)", plain), INT64))
 
 
 @function("JSONExtractUInt", (1, None))
 def json_extract_uint(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(f"coalesce(pando_json_unsigned({plain}), 0)", UINT64))
+    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_unsigned({}), 0)", plain), UINT64))
 
 
 @function("JSONExtractFloat", (1, None))
 def json_extract_float(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(f"coalesce(TRY_CAST({plain} AS DOUBLE), 0)", FLOAT64))
+    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(TRY_CAST({} AS DOUBLE), 0)", plain), FLOAT64))
 
 
 @function("JSONExtractBool", (1, None))
@@ -272,8 +285,12 @@ def json_extract_bool(call: Call) -> Typed:
     return _json_value(
         call,
         lambda json, plain: Typed(
-            f"coalesce(CASE json_type({json}) WHEN 'BOOLEAN' THEN {plain} = 'true' "
-            f"WHEN 'BIGINT' THEN {plain} <> '0' WHEN 'UBIGINT' THEN {plain} <> '0' END, false)",
+            fragment(
+                "coalesce(CASE json_type({}) WHEN 'BOOLEAN' THEN {plain} = 'true' "
+                "WHEN 'BIGINT' THEN {plain} <> '0' WHEN 'UBIGINT' THEN {plain} <> '0' END, false)",
+                json,
+                plain=plain,
+            ),
             UINT8,
             is_condition=True,
         ),
@@ -282,7 +299,7 @@ def json_extract_bool(call: Call) -> Typed:
 
 @function("JSONHas", (1, None))
 def json_has(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(f"({json} IS NOT NULL)", UINT8, is_condition=True))
+    return _json_value(call, lambda json, plain: Typed(fragment("({} IS NOT NULL)", json), UINT8, is_condition=True))
 
 
 @function("JSONLength", (1, None))
@@ -290,14 +307,14 @@ def json_length(call: Call) -> Typed:
     return _json_value(
         call,
         lambda json, plain: Typed(
-            cast(f"coalesce(CASE json_type({json}) WHEN 'ARRAY' THEN json_array_length({json}) "
-                 f"WHEN 'OBJECT' THEN len(json_keys({json})) END, 0)", UINT64), UINT64),
+            cast(fragment("coalesce(CASE json_type({0}) WHEN 'ARRAY' THEN json_array_length({0}) "
+                          "WHEN 'OBJECT' THEN len(json_keys({0})) END, 0)", json), UINT64), UINT64),
     )  # fmt: skip
 
 
 @function("isValidJSON", 1)
 def is_valid_json(call: Call) -> Typed:
-    return Typed(f"json_valid({string(call, 0)})", UINT8, is_condition=True)
+    return Typed(fragment("json_valid({})", string(call, 0)), UINT8, is_condition=True)
 
 
 MACROS = (

@@ -5,14 +5,15 @@ from __future__ import annotations
 from parts.types import ArrayType, StringType
 from sql.functions.registry import Call, function
 from sql.functions.strings import string
+from sql.typing.fragments import Fragment, fragment
 from sql.typing.texts import to_text
 from sql.typing.typed import STRING, Typed, text
 
 
-def _split(call: Call, separator: str, value: str, limit: int) -> Typed:
-    words = f"string_split({value}, {separator})"
+def _split(call: Call, separator: Fragment, value: Fragment, limit: int) -> Typed:
+    words = fragment("string_split({}, {})", value, separator)
     if limit > 0:
-        words = f"{words}[1:{limit}]"
+        words = fragment("{}[1:{}]", words, limit)
     return Typed(words, ArrayType(STRING))
 
 
@@ -21,36 +22,36 @@ def split_by(call: Call) -> Typed:
     limit = call.constant_int(2, 0)
     value = string(call, 1)
     if call.args[0].value == "":
-        return _split(call, "''", value, limit)
+        return _split(call, text(""), value, limit)
     return _split(call, string(call, 0), value, limit)
 
 
 @function("splitByWhitespace", (1, 2))
 def split_by_whitespace(call: Call) -> Typed:
-    words = f"list_filter(regexp_split_to_array({string(call, 0)}, '\\s+'), lambda w: w <> '')"
+    words = fragment("list_filter(regexp_split_to_array({}, '\\s+'), lambda w: w <> '')", string(call, 0))
     return _limited(call, words, 1)
 
 
 @function("splitByNonAlpha", (1, 2))
 def split_by_non_alpha(call: Call) -> Typed:
-    words = f"list_filter(regexp_split_to_array({string(call, 0)}, '[\\s[:punct:]]+'), lambda w: w <> '')"
+    words = fragment("list_filter(regexp_split_to_array({}, '[\\s[:punct:]]+'), lambda w: w <> '')", string(call, 0))
     return _limited(call, words, 1)
 
 
 @function("splitByRegexp", (2, 3))
 def split_by_regexp(call: Call) -> Typed:
-    return _limited(call, f"regexp_split_to_array({string(call, 1)}, {text(call.constant_text(0))})", 2)
+    return _limited(call, fragment("regexp_split_to_array({}, {})", string(call, 1), text(call.constant_text(0))), 2)
 
 
-def _limited(call: Call, words: str, position: int) -> Typed:
+def _limited(call: Call, words: Fragment, position: int) -> Typed:
     """At most as many words as the argument says; 0 is no limit."""
     limit = call.constant_int(position, 0)
-    return Typed(f"{words}[1:{limit}]" if limit > 0 else words, ArrayType(STRING))
+    return Typed(fragment("{}[1:{}]", words, limit) if limit > 0 else words, ArrayType(STRING))
 
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
-    return _limited(call, f"regexp_extract_all({string(call, 0)}, '[a-zA-Z]+')", 1)
+    return _limited(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string(call, 0)), 1)
 
 
 @function("arrayStringConcat", (1, 2))
@@ -58,7 +59,11 @@ def array_string_concat(call: Call) -> Typed:
     array = call.args[0]
     if not isinstance(array.type, ArrayType):
         raise call.wrong_type(0, "Array")
-    separator = string(call, 1) if len(call.args) > 1 else "''"
-    inner = to_text(Typed("x", array.type.inner), call.environment.zone)
-    items = array.sql if isinstance(array.type.inner, StringType) else f"list_transform({array.sql}, lambda x: {inner})"
-    return Typed(f"coalesce(array_to_string({items}, {separator}), '')", STRING)
+    separator = string(call, 1) if len(call.args) > 1 else text("")
+    inner = to_text(Typed(fragment("x"), array.type.inner), call.environment.zone)
+    items = (
+        array.sql
+        if isinstance(array.type.inner, StringType)
+        else fragment("list_transform({}, lambda x: {})", array.sql, inner)
+    )
+    return Typed(fragment("coalesce(array_to_string({}, {}), '')", items, separator), STRING)

@@ -115,9 +115,9 @@ class Guard:
                 f"(max_expanded_ast_elements)",
             )
 
-    def check_text(self, sql: str) -> None:
+    def check_size(self, characters: int) -> None:
         """Of the compiled query or a part of it. Raises 168 (TOO_BIG_AST)."""
-        if len(sql) > self._most_text:
+        if characters > self._most_text:
             raise UserError(
                 "TOO_BIG_AST",
                 f"The query is too big with its aliases and functions written out: more than {self._most_text} "

@@ -24,7 +24,6 @@ from sql.pruning.condition import Both, Condition, Constant
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.pruned_part import PrunedPart, RowFilter
 from sql.pruning.ranges import Bounds, closed, point, rectangles
-from sql.relation import PartsRelation
 
 __all__ = ["IndexUse", "PrunedPart", "analyse_scan", "analysis_of"]
 
@@ -221,8 +220,6 @@ def canonical_column(name: str) -> str:
     return canonical(Identifier((name,)))
 
 
-def analyse_scan(scan: Scan, evaluation: Evaluation) -> Analysis:
-    relation = scan.source.relation
-    assert isinstance(relation, PartsRelation)
+def analyse_scan(scan: Scan, description: TableDescription, evaluation: Evaluation) -> Analysis:
     environment = scan.conditions[0][1].environment if scan.conditions else Environment()
-    return analysis_of(scan, relation.description, environment, evaluation)
+    return analysis_of(scan, description, environment, evaluation)

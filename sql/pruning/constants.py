@@ -29,6 +29,7 @@ from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Node
 from sql.pruning.evaluation import Evaluation
 from sql.typing.casts import cast_to
+from sql.typing.fragments import RANDOM, fragment
 from sql.typing.typed import Typed
 
 _COMPARABLE = (
@@ -98,7 +99,7 @@ class Constants:
 
     def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
         """Python's datetime would cut the value to microseconds, and the condition would be another one."""
-        value = self._computed(Typed(f"epoch_ns({converted.sql})", IntegerType(64, True)))
+        value = self._computed(Typed(fragment("epoch_ns({})", converted.sql), IntegerType(64, True)))
         if value is None:
             raise NotUnderstood
         return pa.scalar(value, pa.int64()).cast(type_.arrow)
@@ -106,7 +107,7 @@ class Constants:
     def _computed(self, typed: Typed) -> object:
         if typed.is_literal:
             return typed.value
-        if not typed.is_constant and typed.sql.count("random()"):
+        if not typed.is_constant and typed.sql.traits & RANDOM:
             raise NotUnderstood
         return self._evaluation.constant(typed)
 

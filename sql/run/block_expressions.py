@@ -100,7 +100,7 @@ class _Evaluator:
         self._type = value.type
         self._columns = columns
         cast = output_cast(value.type)
-        text = f"CAST({value.sql} AS {cast})" if cast else value.sql
+        text = f"CAST({value.sql.render()} AS {cast})" if cast else value.sql.render()
         scan = Scan(source)
         self._sql = f"SELECT {text} AS c0 FROM {scan_sql(scan)}" if columns else f"SELECT {text} AS c0"
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sql.functions.macro_weight import check_weight
 from sql.grammar.recent_texts import LONGEST_TEXT, RecentTexts
 from sql.run import database
 from sql.typing.typed import Typed
@@ -9,7 +10,9 @@ from sql.typing.typed import Typed
 
 def fold_constant(value: Typed) -> object:
     """The Python value of a constant expression. The clock is a literal in its text: equal texts are equal values."""
-    return _constants.get((value.number, None), lambda: _folded(value.number))
+    check_weight(value.sql)
+    sql = value.number.render()
+    return _constants.get((sql, None), lambda: _folded(sql))
 
 
 def _constant_size(value: object) -> int:

@@ -21,9 +21,8 @@ import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
 from sql.functions import guards
-from sql.functions.macro_weight import check_weight
-from sql.functions.macros import MACROS, shares
-from sql.typing import typed
+from sql.functions.macros import MACROS
+from sql.typing.typed import text_sql
 
 _LONG_TEXT = 10_000
 _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
@@ -100,13 +99,12 @@ def cursor() -> duckdb.DuckDBPyConnection:
 
 
 def prepared(sql: str) -> str:
-    """The same statement, whose parsing holds the interpreter for a moment only. Raises 168 when it is too large.
+    """The same statement, whose parsing holds the interpreter for a moment only.
 
     DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
     only when it plans, without the lock.
     """
-    check_weight(sql, shares())
-    return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({typed.text(sql)})"
+    return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({text_sql(sql)})"
 
 
 def translate(error: Exception) -> PandoError:

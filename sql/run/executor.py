@@ -161,7 +161,7 @@ class QueryEngine:
             compiled = compiler.compile(tree)
         except RecursionError:
             raise too_deep_recursion(MOST_LEVELS) from None
-        guard.check_text(compiled.sql)
+        guard.check_size(compiled.sql.size)
         return tree, compiler, compiled
 
 
@@ -258,8 +258,10 @@ class _Run:
             if planned.scan.coded:
                 streams[name].begin()
         self._status.check()
-        text = self._on_close.enter_context(guards.running(self.plan.sql, self._status))
-        lease = _statements.lease(text, streams)
+        text = self.plan.sql
+        if self.plan.is_guarded:
+            text = self._on_close.enter_context(guards.running(text, self._status))
+        lease = _statements.lease(text, streams, is_kept=not self.plan.is_guarded)
         with self._lock:
             if self._closed or self.state.cancelled:
                 lease.close()
@@ -271,7 +273,7 @@ class _Run:
 
     def _batch_rows(self, parts: Sequence[Sequence[PrunedPart] | None]) -> int:
         """Rows of a batch of the result, so that the longest rows that are read, or made, do not make it too big."""
-        if guards.is_guarded(self.plan.sql):
+        if self.plan.is_guarded:
             return _VECTOR_ROWS
         stored = [item.part for chosen in parts for item in chosen or () if item.part.rows]
         row_bytes = max((part.data_uncompressed_bytes // part.rows for part in stored), default=0)

@@ -81,7 +81,7 @@ def _steps(query: Query) -> list[str]:
 def _index_lines(scan: Scan, relation: PartsRelation) -> Iterator[str]:
     snapshot = relation.snapshot()
     try:
-        analysis: Analysis = analyse_scan(scan, EVALUATION)
+        analysis: Analysis = analyse_scan(scan, relation.description, EVALUATION)
         analysis.prune(list(snapshot.parts))
     finally:
         snapshot.release()

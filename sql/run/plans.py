@@ -17,6 +17,7 @@ from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, S
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
 from sql.functions import guards
+from sql.functions.macro_weight import check_weight
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -35,6 +36,7 @@ from sql.run.block_expressions import EVALUATION
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
 from sql.run.stored_rows import stored_columns
+from sql.typing.fragments import EMPTY, Fragment, fragment, joined, leaf
 from sql.typing.mapping import output_cast
 
 _MOST_PLANS = 256
@@ -71,6 +73,8 @@ class Plan:
     """``sql`` reads the scans by their names. Plans are shared by queries: nothing in one changes."""
 
     sql: str
+    is_guarded: bool
+    """Whether it asks for room while it runs (``sql.functions.guards``)."""
     columns: tuple[tuple[str, DataType], ...]
     scans: tuple[ScanPlan, ...]
     counts_rows: bool
@@ -84,19 +88,22 @@ class Plan:
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
     sql = _final_sql(compiled)
+    check_weight(sql)
     planned = []
     for scan in scans:
         leave_out_strings(scan, sql)
-        sql = sql.replace(scan.placeholder, scan_sql(scan))
         relation = scan.source.relation
         if isinstance(relation, PartsRelation):
-            planned.append(ScanPlan(scan, relation.description, analyse_scan(scan, EVALUATION)))
+            description = relation.description
+            planned.append(ScanPlan(scan, description, analyse_scan(scan, description, EVALUATION)))
         else:
             planned.append(ScanPlan(scan))
     first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
     stored = stored_columns(tree, scans, compiled)
     limit = _first_rows(tree) if stored and isinstance(tree, Select) and tree.limit is not None else None
-    return Plan(sql, compiled.columns, tuple(planned), is_row_count(tree, scans), first_rows, stored, limit)
+    text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
+    counts_rows = is_row_count(tree, scans)
+    return Plan(text, guards.is_guarded(sql), compiled.columns, tuple(planned), counts_rows, first_rows, stored, limit)
 
 
 def _first_rows(tree: Query) -> int:
@@ -108,40 +115,42 @@ def _first_rows(tree: Query) -> int:
     return sum(count.value for count in counts if isinstance(count, Literal) and type(count.value) is int)
 
 
-def _final_sql(compiled: CompiledQuery) -> str:
+def _final_sql(compiled: CompiledQuery) -> Fragment:
     """The statement with columns cast so that their Arrow form is (nearly) the storage form."""
     casts = [output_cast(type_) for _, type_ in compiled.columns]
-    room = _room_of_rows(compiled) if guards.is_guarded(compiled.sql) else ""
+    room = _room_of_rows(compiled) if guards.is_guarded(compiled.sql) else EMPTY
     if not any(casts) and not room:
         return compiled.sql
     columns = [
         f"CAST(c{position} AS {cast}) AS c{position}" if cast else f"c{position}" for position, cast in enumerate(casts)
     ]
-    return f"SELECT {', '.join(columns)}{room} FROM ({compiled.sql})"
+    return fragment("SELECT {}{} FROM ({})", ", ".join(columns), room, compiled.sql)
 
 
-def _room_of_rows(compiled: CompiledQuery) -> str:
+def _room_of_rows(compiled: CompiledQuery) -> Fragment:
     """One more column, a bound on the bytes of a vector of rows: a long value may stand in each of them.
 
     A column, because a condition would be looked at below a join that repeats the value. The executor drops it.
     """
-    sizes = [_size(f"c{position}", type_) for position, (_, type_) in enumerate(compiled.columns)]
-    given = [f"coalesce({size}, 0)" for size in sizes if size]
-    return f", {guards.room(' + '.join(given))} AS room" if given else ""
+    sizes = [_size(leaf(f"c{position}"), type_) for position, (_, type_) in enumerate(compiled.columns)]
+    given = [fragment("coalesce({}, 0)", size) for size in sizes if size is not None]
+    return fragment(", {} AS room", guards.room(joined(" + ", given))) if given else EMPTY
 
 
-def _size(value: str, type_: DataType) -> str:
-    """The bytes of a value that may be long; ``""`` for another."""
+def _size(value: Fragment, type_: DataType) -> Fragment | None:
+    """The bytes of a value that may be long."""
     match type_:
         case NullableType(inner) | LowCardinalityType(inner):
             return _size(value, inner)
         case StringType():
-            return f"strlen({value})"
+            return fragment("strlen({})", value)
         case ArrayType(inner):
-            size = _size("w", inner)
-            longer = f" + coalesce(list_sum(list_transform({value}, lambda w: {size})), 0)" if size else ""
-            return f"CAST(len({value}) * 16{longer} AS BIGINT)"
-    return ""
+            size = _size(fragment("w"), inner)
+            if size is None:
+                return fragment("CAST(len({}) * 16 AS BIGINT)", value)
+            longer = fragment("coalesce(list_sum(list_transform({}, lambda w: {})), 0)", value, size)
+            return fragment("CAST(len({}) * 16 + {} AS BIGINT)", value, longer)
+    return None
 
 
 # Keeping --------------------------------------------------------------------------------------------------------------

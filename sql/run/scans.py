@@ -98,7 +98,7 @@ def scan_columns(scan: Scan) -> list[str]:
 
 
 def scan_sql(scan: Scan) -> str:
-    """What replaces the scan's placeholder."""
+    """What stands for the scan in FROM."""
     number = scan.source.number
     columns = []
     casts = False

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from sql.functions import guards
 from sql.run import database
 from sql.run.scans import ScanStream
 
@@ -65,7 +64,7 @@ class _Statement:
 class LeasedStatement:
     """A statement while one query has it. Read ``batches`` once, then ``close``; ``interrupt`` from any thread."""
 
-    def __init__(self, pool: StatementPool, key: _Key, statement: _Statement) -> None:
+    def __init__(self, pool: StatementPool, key: _Key | None, statement: _Statement) -> None:
         self._pool = pool
         self._key = key
         self._statement = statement
@@ -94,8 +93,8 @@ class StatementPool:
         self._idle: OrderedDict[_Key, _Statement] = OrderedDict()
         atexit.register(self.clear)
 
-    def lease(self, sql: str, streams: Mapping[str, ScanStream]) -> LeasedStatement:
-        """A statement of that text over streams of those columns and types."""
+    def lease(self, sql: str, streams: Mapping[str, ScanStream], *, is_kept: bool = True) -> LeasedStatement:
+        """A statement of that text over streams of those columns and types; unless ``is_kept``, for this query only."""
         key = (sql, tuple((name, stream.schema) for name, stream in streams.items()))
         with self._lock:
             statement = self._idle.pop(key, None)
@@ -103,13 +102,13 @@ class StatementPool:
             statement = _Statement(sql, streams)
         else:
             statement.attach(streams)
-        return LeasedStatement(self, key, statement)
+        return LeasedStatement(self, key if is_kept else None, statement)
 
-    def keep(self, key: _Key, statement: _Statement) -> bool:
+    def keep(self, key: _Key | None, statement: _Statement) -> bool:
         """Whether the statement stays, idle, for another query."""
         surplus = None
         with self._lock:
-            if len(key[0]) > _LONGEST_TEXT or key in self._idle or guards.NAME in key[0]:
+            if key is None or len(key[0]) > _LONGEST_TEXT or key in self._idle:
                 return False
             self._idle[key] = statement
             if len(self._idle) > self._most_idle:

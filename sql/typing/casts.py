@@ -31,6 +31,7 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number
 from sql.typing.integers import to_integer, wrap_integer
 from sql.typing.mapping import engine_type
@@ -44,7 +45,7 @@ from sql.typing.zones import SERVER_ZONE
 _EPOCH = "TIMESTAMP '1970-01-01'"
 
 
-def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
+def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
     """The value's text as the engine type of ``target``, its supertype."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
@@ -59,29 +60,32 @@ def convert(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
         return _convert_composite(value, source, goal, zone)
     if isinstance(source, DateType) and isinstance(goal, DateTimeType):
         value = Typed(
-            f"(CASE WHEN {value.sql} > DATE '2106-02-06' THEN DATE '2106-02-06' ELSE {value.sql} END)", source
+            fragment(
+                "(CASE WHEN {value} > DATE '2106-02-06' THEN DATE '2106-02-06' ELSE {value} END)", value=value.sql
+            ),
+            source,
         )
     return cast_to(value, target, zone)
 
 
-def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str) -> str:
+def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
     if engine_type(source) == engine_type(goal):
         return value.sql
     if isinstance(source, ArrayType) and isinstance(goal, ArrayType):
         if isinstance(strip_nullable(source.inner), NothingType) or is_number(source.inner):
             return cast(value.sql, goal)
-        body = convert(Typed("x", source.inner), goal.inner, zone)
-        return f"list_transform({value.sql}, lambda x: {body})"
+        body = convert(Typed(fragment("x"), source.inner), goal.inner, zone)
+        return fragment("list_transform({}, lambda x: {})", value.sql, body)
     if isinstance(source, TupleType) and isinstance(goal, TupleType):
         parts = []
         for position, ((name, inner), (new, wanted)) in enumerate(zip(source.elements, goal.elements, strict=True), 1):
-            field = Typed(f"struct_extract({value.sql}, {text(name or str(position))})", inner)
-            parts.append(f"{quoted(new or str(position))} := {convert(field, wanted, zone)}")
-        return f"struct_pack({', '.join(parts)})"
+            field = Typed(fragment("struct_extract({}, {})", value.sql, text(name or str(position))), inner)
+            parts.append(fragment("{} := {}", quoted(new or str(position)), convert(field, wanted, zone)))
+        return fragment("struct_pack({})", joined(", ", parts))
     return cast(value.sql, goal)
 
 
-def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
+def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
     """The text of CAST(value AS target), for any pair ClickHouse converts. Raises ``UserError`` 70 or 48 otherwise."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if source == goal:
@@ -105,49 +109,53 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
     return sql
 
 
-def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> str:
+def cast_checked(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
     """As :func:`cast_to`; a wrong text is NULL in a Nullable type, a NULL is error 349 in one that is not."""
     source, goal = strip_nullable(value.type), strip_nullable(target)
     if target.is_nullable and isinstance(source, StringType) and isinstance(goal, SPELLED):
         return text_or_null(Typed(value.number, source), goal, zone)
     sql = cast_to(value, target, zone)
     if value.type.is_nullable and not target.is_nullable and not isinstance(target, (ArrayType, MapType, TupleType)):
-        failure = "error('pando:349:Cannot convert NULL value to non-Nullable type')"
-        return f"(CASE WHEN {value.sql} IS NULL THEN {failure} ELSE {sql} END)"
+        failure = fragment("error('pando:349:Cannot convert NULL value to non-Nullable type')")
+        return fragment("(CASE WHEN {} IS NULL THEN {} ELSE {} END)", value.sql, failure, sql)
     return sql
 
 
-def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -> str:
+def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment:
     if isinstance(source, ArrayType) and isinstance(goal, ArrayType):
         if isinstance(strip_nullable(source.inner), NothingType):
             return cast(value.sql, goal)
         if isinstance(source.inner, ArrayType) and isinstance(goal.inner, StringType):
             raise UserError("TYPE_MISMATCH", "CAST AS Array can only be performed between same-dimensional array types")
-        return f"list_transform({value.sql}, lambda x: {cast_checked(Typed('x', source.inner), goal.inner, zone)})"
+        return fragment(
+            "list_transform({}, lambda x: {})",
+            value.sql,
+            cast_checked(Typed(fragment("x"), source.inner), goal.inner, zone),
+        )
     if isinstance(source, TupleType) and isinstance(goal, TupleType) and len(source.elements) == len(goal.elements):
         parts = []
         for position, ((name, inner), (new, wanted)) in enumerate(zip(source.elements, goal.elements, strict=True), 1):
-            field = Typed(f"struct_extract({value.sql}, {text(name or str(position))})", inner)
-            parts.append(f"{quoted(new or str(position))} := {cast_to(field, wanted, zone)}")
-        return f"struct_pack({', '.join(parts)})"
+            field = Typed(fragment("struct_extract({}, {})", value.sql, text(name or str(position))), inner)
+            parts.append(fragment("{} := {}", quoted(new or str(position)), cast_to(field, wanted, zone)))
+        return fragment("struct_pack({})", joined(", ", parts))
     return cast(value.sql, goal)
 
 
-def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> str | None:
+def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
     if isinstance(goal, BoolType) and (is_number(source) or isinstance(source, (EnumType, IPv4Type))):
-        return f"({value.sql} <> 0)"
+        return fragment("({} <> 0)", value.sql)
     if isinstance(goal, BoolType) and isinstance(source, (UUIDType, IPv6Type)):
-        return f"({value.sql} <> unhex(repeat('00', 16)))"
+        return fragment("({} <> unhex(repeat('00', 16)))", value.sql)
     if isinstance(goal, BoolType) and isinstance(source, (DateType, Date32Type)):
-        return f"({value.sql} <> DATE '1970-01-01')"
+        return fragment("({} <> DATE '1970-01-01')", value.sql)
     if isinstance(goal, BoolType) and isinstance(source, (DateTimeType, DateTime64Type)):
-        return f"({value.sql} <> {cast(_EPOCH, source)})"
+        return fragment("({} <> {})", value.sql, cast(_EPOCH, source))
     if isinstance(goal, IntegerType):
         return to_integer(value, source, goal)
     if isinstance(goal, (FloatType, DecimalType)):
         return _to_real(value, source, goal)
     if isinstance(source, EnumType) and isinstance(goal, (DateType, Date32Type, DateTimeType)):
-        number = f"CAST({value.sql} AS BIGINT)"
+        number = fragment("CAST({} AS BIGINT)", value.sql)
         return wrapped_seconds(number) if isinstance(goal, DateTimeType) else _day_of_number(number, goal)
     if isinstance(goal, (DateType, Date32Type)):
         return to_date(value, source, goal, zone)
@@ -160,38 +168,50 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> s
     if isinstance(goal, IPv4Type) and isinstance(source, IntegerType) and not source.signed:
         return wrap_integer(value.sql, source, UINT32)
     if isinstance(goal, IPv6Type) and isinstance(source, IPv4Type):
-        return f"unhex('00000000000000000000FFFF' || lpad(to_hex({value.sql}), 8, '0'))"
+        return fragment("unhex('00000000000000000000FFFF' || lpad(to_hex({}), 8, '0'))", value.sql)
     return None
 
 
-def _day_of_number(number: str, goal: DataType) -> str:
-    return wrapped_day(number) if isinstance(goal, DateType) else f"(DATE '1970-01-01' + CAST({number} AS INTEGER))"
+def _day_of_number(number: Fragment, goal: DataType) -> Fragment:
+    return (
+        wrapped_day(number)
+        if isinstance(goal, DateType)
+        else fragment("(DATE '1970-01-01' + CAST({} AS INTEGER))", number)
+    )
 
 
-def _to_enum(value: Typed, source: DataType, goal: EnumType) -> str | None:
+def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
     if isinstance(source, EnumType):
         names = dict(source.values)
         numbers = {names[name]: number for name, number in goal.values if name in names}
-        arms = " ".join(f"WHEN {old} THEN {new}" for old, new in numbers.items())
-        return cast(f"CASE {value.sql} {arms} ELSE error('pando:691:Unknown element of {_plain(goal.name)}') END", goal)
+        arms = joined(" ", [fragment("WHEN {} THEN {}", old, new) for old, new in numbers.items()])
+        return cast(
+            fragment(
+                "CASE {} {} ELSE error('pando:691:Unknown element of {}') END", value.sql, arms, _plain(goal.name)
+            ),
+            goal,
+        )
     if not isinstance(source, IntegerType):
         return None
-    known = " ".join(f"WHEN {number} THEN {number}" for _, number in goal.values)
-    failure = f"error('pando:691:Unexpected value ' || {value.sql} || ' in enum')"
-    return cast(f"CASE {value.sql} {known} ELSE CASE WHEN {value.sql} IS NOT NULL THEN {failure} END END", goal)
+    known = joined(" ", [fragment("WHEN {number} THEN {number}", number=number) for _, number in goal.values])
+    failure = fragment("error('pando:691:Unexpected value ' || {} || ' in enum')", value.sql)
+    return cast(
+        fragment("CASE {value} {} ELSE CASE WHEN {value} IS NOT NULL THEN {} END END", known, failure, value=value.sql),
+        goal,
+    )
 
 
 def _plain(name: str) -> str:
     return name.replace("'", "''")
 
 
-def _to_real(value: Typed, source: DataType, goal: DataType) -> str | None:
+def _to_real(value: Typed, source: DataType, goal: DataType) -> Fragment | None:
     if isinstance(source, FloatType) and isinstance(goal, DecimalType):
         return _decimal_of_float(value.sql, source, goal)
     if isinstance(source, DecimalType) and isinstance(goal, DecimalType) and source.scale > goal.scale:
-        return cast(f"trunc({value.sql}, {goal.scale})", goal)
+        return cast(fragment("trunc({}, {})", value.sql, goal.scale), goal)
     if goal == FloatType(32) and source == FloatType(64):
-        return f"pando_narrow_float({value.sql})"
+        return fragment("pando_narrow_float({})", value.sql)
     if is_number(source) or (isinstance(source, EnumType) and isinstance(goal, FloatType)):
         return cast(value.sql, goal)
     if isinstance(source, DateTime64Type):
@@ -199,30 +219,30 @@ def _to_real(value: Typed, source: DataType, goal: DataType) -> str | None:
     if is_date_or_time(source) and isinstance(goal, DecimalType):
         raise UserError("ILLEGAL_COLUMN", f"Illegal column {source} of first argument of a conversion to {goal}")
     if isinstance(source, (DateType, Date32Type)):
-        return cast(f"({value.sql} - DATE '1970-01-01')", goal)
-    return cast(f"(epoch_us({value.sql}) // 1000000)", goal) if isinstance(source, DateTimeType) else None
+        return cast(fragment("({} - DATE '1970-01-01')", value.sql), goal)
+    return cast(fragment("(epoch_us({}) // 1000000)", value.sql), goal) if isinstance(source, DateTimeType) else None
 
 
-def _real_of_instant(sql: str, source: DateTime64Type, goal: DataType) -> str:
+def _real_of_instant(sql: Fragment, source: DateTime64Type, goal: DataType) -> Fragment:
     """Seconds since the epoch; digits behind a decimal's scale are cut off."""
     digits = 9 if source.precision > 6 else 6
-    ticks = f"epoch_{'ns' if digits == 9 else 'us'}({sql})"
+    ticks = fragment("epoch_{}({})", "ns" if digits == 9 else "us", sql)
     if isinstance(goal, FloatType):
-        return cast(f"({ticks} / 1e{digits})", goal)
-    unit = f"CAST({10.0**-digits:.{digits}f} AS DECIMAL({digits + 1}, {digits}))"
-    exact = f"CAST({ticks} AS DECIMAL(19, 0)) * {unit}"
+        return cast(fragment("({} / 1e{})", ticks, digits), goal)
+    unit = fragment("CAST({} AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
+    exact = fragment("CAST({} AS DECIMAL(19, 0)) * {}", ticks, unit)
     scale = goal.scale  # type: ignore[attr-defined]
-    return cast(f"trunc({exact}, {scale})" if scale < digits else f"({exact})", goal)
+    return cast(fragment("trunc({}, {})", exact, scale) if scale < digits else fragment("({})", exact), goal)
 
 
-def _decimal_of_float(sql: str, source: FloatType, goal: DecimalType) -> str:
+def _decimal_of_float(sql: Fragment, source: FloatType, goal: DecimalType) -> Fragment:
     """Digits behind the scale are cut off."""
     scale = goal.scale
-    units = f"trunc({sql} * CAST({10**scale} AS {engine_type(source)}))"
+    units = fragment("trunc({} * CAST({} AS {}))", sql, 10**scale, engine_type(source))
     if scale > 15:
-        return cast(f"CAST({units} AS DECIMAL(38, 0)) / {10**scale}", goal)
-    unit = f"CAST({10.0**-scale:.{scale}f} AS DECIMAL(16, {scale}))"
-    return cast(f"(CAST({units} AS DECIMAL(22, 0)) * {unit})", goal)
+        return cast(fragment("CAST({} AS DECIMAL(38, 0)) / {}", units, 10**scale), goal)
+    unit = fragment("CAST({} AS DECIMAL(16, {}))", f"{10.0**-scale:.{scale}f}", scale)
+    return cast(fragment("(CAST({} AS DECIMAL(22, 0)) * {})", units, unit), goal)
 
 
 def zoned_as(target: DataType, source: DataType) -> DataType:

@@ -26,6 +26,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment
 from sql.typing.typed import Typed
 
 _REAL = r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d++)?|[+-]?(inf|infinity|nan)"
@@ -36,8 +37,8 @@ _UUID = r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}"
 _TRUTH = r"true|false|t|f|yes|no|y|n|on|off|1|0|enable|disable|enabled|disabled"
 
 
-def constant_text_as(value: Typed, target: DataType, zone: str) -> str:
-    """DuckDB's text of a constant string as a value of ``target``.
+def constant_text_as(value: Typed, target: DataType, zone: str) -> Fragment:
+    """A constant string as a value of ``target``.
 
     Raises ``UserError`` with the code of ClickHouse's parser of that type (53, 38, 41, 72, 376, 467, 675, 676).
     """

@@ -13,6 +13,7 @@ is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
 
 from __future__ import annotations
 
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.ranges import clamped_instant
 from sql.typing.zones import from_zone
 
@@ -29,45 +30,45 @@ _PARTS = "['y', 'm', 'd', 'h', 'i', 's', 'f', 'sign', 'oh', 'om']"
 _NAMED = "['%d %b %Y', '%b %d %Y', '%d %B %Y', '%B %d %Y', '%d %b %Y %H:%M:%S', '%d %B %Y %H:%M:%S']"
 
 
-def instant_of_text(sql: str, zone: str, *, fine: bool) -> str:
+def instant_of_text(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """The UTC instant of a VARCHAR, read freely; error 41 where there is none.
 
     ``fine``: for DateTime64, with parts of a second; else whole seconds within DateTime's range.
     """
-    return _with_fallback(sql, zone, f"coalesce({_free(zone, fine)}, pando_no_instant(spelled))", fine)
+    return _with_fallback(sql, zone, fragment("coalesce({}, pando_no_instant(spelled))", _free(zone, fine)), fine)
 
 
-def instant_or_null(sql: str, zone: str, *, fine: bool) -> str:
+def instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """As :func:`instant_of_text`, NULL where there is none."""
     return _with_fallback(sql, zone, _free(zone, fine), fine)
 
 
-def basic_instant_or_null(sql: str, zone: str, *, fine: bool) -> str:
+def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
-    clock = f"pando_basic_clock(spelled, {str(fine).lower()})"
-    seconds = f"pando_basic_unix(spelled, {str(fine).lower()})"
-    return _with_fallback(sql, zone, f"coalesce({from_zone(clock, zone)}, {seconds})", fine)
+    clock = fragment("pando_basic_clock(spelled, {})", str(fine).lower())
+    seconds = fragment("pando_basic_unix(spelled, {})", str(fine).lower())
+    return _with_fallback(sql, zone, fragment("coalesce({}, {})", from_zone(clock, zone), seconds), fine)
 
 
-def nanoseconds_of_text(sql: str, instant: str) -> str:
+def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:
     """A TIMESTAMP_NS of an instant (microseconds) and the digits of its text behind them."""
-    return f"pando_nanoseconds({instant}, {sql})"
+    return fragment("pando_nanoseconds({}, {})", instant, sql)
 
 
-def _free(zone: str, fine: bool) -> str:
-    read = f"pando_any_clock(spelled, {str(fine).lower()})"
+def _free(zone: str, fine: bool) -> Fragment:
+    read = fragment("pando_any_clock(spelled, {})", str(fine).lower())
     local = from_zone(read, zone)
-    return read if local == read else f"CASE WHEN pando_is_utc(spelled) THEN {read} ELSE {local} END"
+    return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
 
 
-def _with_fallback(sql: str, zone: str, rest: str, fine: bool) -> str:
+def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool) -> Fragment:
     """``rest`` reads ``spelled``."""
-    plain = from_zone(f"{'pando_plain_clock' if fine else 'pando_plain_second'}({sql})", zone)
-    read = f"list_transform([{sql}], lambda spelled: {rest})[1]"
+    plain = from_zone(called("pando_plain_clock" if fine else "pando_plain_second", sql), zone)
+    read = fragment("list_transform([{}], lambda spelled: {})[1]", sql, rest)
     if not fine:
         whole = clamped_instant("date_trunc('second', moment)")
-        read = f"list_transform([{read}], lambda moment: {whole})[1]"
-    return f"coalesce({plain}, {read})"
+        read = fragment("list_transform([{}], lambda moment: {})[1]", read, whole)
+    return fragment("coalesce({}, {})", plain, read)
 
 
 MACROS = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from parts.types import IntegerType
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.integers import wrap_integer
 from sql.typing.mapping import engine_type
 from sql.typing.typed import INT64, UINT64
@@ -30,24 +31,26 @@ def constant_integer(text: str, goal: IntegerType) -> int | None:
     return (int(text) - goal.minimum) % (1 << goal.bits) + goal.minimum
 
 
-def integer_or_null(sql: str, goal: IntegerType) -> str:
+def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     """NULL where a VARCHAR spells no integer of ``goal``."""
     return _spelled(sql, goal, goal)
 
 
-def _spelled(sql: str, goal: IntegerType, read: IntegerType) -> str:
-    spelled = f"regexp_full_match({sql}, '{_pattern(goal).pattern}')"
-    return f"(CASE WHEN {spelled} THEN TRY_CAST({sql} AS {engine_type(read)}) END)"
+def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
+    spelled = fragment("regexp_full_match({}, '{}')", sql, _pattern(goal).pattern)
+    return fragment("(CASE WHEN {} THEN TRY_CAST({} AS {}) END)", spelled, sql, engine_type(read))
 
 
-def integer_of_text(sql: str, goal: IntegerType) -> str:
+def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
     """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
     tiers = [integer_or_null(sql, goal)]
     if goal.bits < INT64.bits:
-        low = wrap_integer("low", INT64, goal)
-        tiers.append(f"list_transform([{_spelled(sql, goal, INT64)}], lambda low: {low})[1]")
-    wrapped = wrap_integer(f"pando_low_digits(digits, '{_pattern(goal).pattern}', '{goal.name}')", UINT64, goal)
-    return f"coalesce({', '.join(tiers)}, list_transform([{sql}], lambda digits: {wrapped})[1])"
+        low = wrap_integer(fragment("low"), INT64, goal)
+        tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _spelled(sql, goal, INT64), low))
+    wrapped = wrap_integer(
+        fragment("pando_low_digits(digits, '{}', '{}')", _pattern(goal).pattern, goal.name), UINT64, goal
+    )
+    return fragment("coalesce({}, list_transform([{}], lambda digits: {})[1])", joined(", ", tiers), sql, wrapped)
 
 
 MACROS = (

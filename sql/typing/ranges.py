@@ -6,38 +6,40 @@ value once for each place that names it, so the argument should be short or Duck
 
 from __future__ import annotations
 
+from sql.typing.fragments import Fragment, Piece, fragment
+
 _DAY_MASK = 65535
 _SECOND_MASK = 4294967295
 
 
-def wrapped_day(days: str) -> str:
+def wrapped_day(days: Fragment) -> Fragment:
     """A Date from a BIGINT of days since the epoch: its low 16 bits."""
-    return f"(DATE '1970-01-01' + CAST(({days}) & {_DAY_MASK} AS INTEGER))"
+    return fragment("(DATE '1970-01-01' + CAST(({}) & {} AS INTEGER))", days, _DAY_MASK)
 
 
-def clamped_date(sql: str) -> str:
+def clamped_date(sql: Piece) -> Fragment:
     """A DATE within Date's range."""
-    return f"pando_clamped_date({sql})"
+    return fragment("pando_clamped_date({})", sql)
 
 
-def wrapped_seconds(seconds: str) -> str:
+def wrapped_seconds(seconds: Fragment) -> Fragment:
     """A DateTime from a BIGINT of seconds: its low 32 bits."""
-    return f"make_timestamp((({seconds}) & {_SECOND_MASK}) * 1000000)"
+    return fragment("make_timestamp((({}) & {}) * 1000000)", seconds, _SECOND_MASK)
 
 
-def wrapped_instant(sql: str) -> str:
+def wrapped_instant(sql: Fragment) -> Fragment:
     """A TIMESTAMP of whole seconds within DateTime's range, wrapped around."""
-    return wrapped_seconds(f"epoch_us({sql}) // 1000000")
+    return wrapped_seconds(fragment("epoch_us({}) // 1000000", sql))
 
 
-def clamped_instant(sql: str) -> str:
+def clamped_instant(sql: Piece) -> Fragment:
     """A TIMESTAMP within DateTime's range."""
-    return f"pando_clamped_instant({sql})"
+    return fragment("pando_clamped_instant({})", sql)
 
 
-def clamped_seconds(number: str) -> str:
+def clamped_seconds(number: Fragment) -> Fragment:
     """Seconds of a DateTime as BIGINT from an integer or float."""
-    return f"pando_clamped_seconds({number})"
+    return fragment("pando_clamped_seconds({})", number)
 
 
 MACROS = (

@@ -18,6 +18,7 @@ from parts.types import (
     StringType,
     UUIDType,
 )
+from sql.typing.fragments import Fragment, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.typing.integer_texts import integer_or_null
 from sql.typing.mapping import engine_type
@@ -31,40 +32,46 @@ SPELLED = (
 """The types that a text may fail to spell without an error."""
 
 
-def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> str:
+def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = False) -> Fragment:
     """The value of a String or FixedString, or NULL; ``basic``: instants only in the basic spelling."""
     sql = value.sql
     if isinstance(value.type, FixedStringType):
-        sql = f"pando_fixed_text({sql})"
+        sql = fragment("pando_fixed_text({})", sql)
         if isinstance(target, IntegerType):
-            sql = f"coalesce(nullif({sql}, ''), '0')"
+            sql = fragment("coalesce(nullif({}, ''), '0')", sql)
     match target:
         case DateType():
-            return date_of_text(sql, "pando_try_day(spelled)")
+            return date_of_text(sql, fragment("pando_try_day(spelled)"))
         case Date32Type():
-            return date32_of_text(sql, "pando_try_day(spelled)")
+            return date32_of_text(sql, fragment("pando_try_day(spelled)"))
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():
-            return f"TRY_CAST(pando_float_spelling({sql}) AS {engine_type(target)})"
+            return fragment("TRY_CAST(pando_float_spelling({}) AS {})", sql, engine_type(target))
         case DecimalType():
-            return f"TRY({from_text(Typed(f'pando_float_spelling({sql})', STRING), target, zone)})"
+            return fragment(
+                "TRY({})", from_text(Typed(fragment("pando_float_spelling({})", sql), STRING), target, zone)
+            )
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
-            return f"unhex(replace(CAST(TRY_CAST({sql} AS UUID) AS VARCHAR), '-', ''))"
+            return fragment("unhex(replace(CAST(TRY_CAST({} AS UUID) AS VARCHAR), '-', ''))", sql)
         case IPv4Type():
-            return f"pando_try_ipv4({sql})"
+            return fragment("pando_try_ipv4({})", sql)
         case IPv6Type():
-            return f"pando_try_ipv6({sql})"
+            return fragment("pando_try_ipv6({})", sql)
         case FixedStringType(length):
-            return f"pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})"
+            return fragment(
+                "pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})",
+                sql=sql,
+                length=length,
+            )
         case StringType():
             return sql
     return from_text(Typed(sql, STRING), target, zone)
 
 
-def _instant(sql: str, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> str:
+def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:
     read = basic_instant_or_null if basic else instant_or_null
     fine = isinstance(target, DateTime64Type)
     instant = read(sql, target.timezone or zone, fine=fine)

@@ -31,6 +31,7 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.typing.integer_texts import constant_integer, integer_of_text
 from sql.typing.ranges import clamped_date
@@ -44,7 +45,7 @@ _DAYS: dict[type[DataType], tuple[date, date]] = {
 }
 
 
-def to_text(value: Typed, zone: str) -> str:
+def to_text(value: Typed, zone: str) -> Fragment:
     """``toString(value)`` as VARCHAR."""
     type_ = strip_nullable(value.type)
     sql = value.number
@@ -52,77 +53,84 @@ def to_text(value: Typed, zone: str) -> str:
         case StringType():
             return sql
         case IntegerType() | BoolType() | DateType() | Date32Type():
-            return f"CAST({sql} AS VARCHAR)"
+            return fragment("CAST({} AS VARCHAR)", sql)
         case FloatType(bits):
-            return f"pando_float_text({sql})" if bits == 64 else f"pando_float32_text({sql})"
+            return fragment("pando_float_text({})", sql) if bits == 64 else fragment("pando_float32_text({})", sql)
         case DecimalType(_, scale):
-            return f"pando_decimal_text(CAST({sql} AS VARCHAR))" if scale else f"CAST({sql} AS VARCHAR)"
+            return (
+                fragment("pando_decimal_text(CAST({} AS VARCHAR))", sql)
+                if scale
+                else fragment("CAST({} AS VARCHAR)", sql)
+            )
         case DateTimeType() | DateTime64Type():
             return _instant_text(value, type_, zone)
         case UUIDType():
-            return f"pando_uuid_text({sql})"
+            return fragment("pando_uuid_text({})", sql)
         case EnumType():
-            arms = " ".join(f"WHEN {number} THEN {text(name)}" for name, number in type_.values)
-            return f"(CASE {sql} {arms} END)"
+            arms = joined(" ", [fragment("WHEN {} THEN {}", number, text(name)) for name, number in type_.values])
+            return fragment("(CASE {} {} END)", sql, arms)
         case FixedStringType():
-            return f"pando_fixed_text({sql})"
+            return fragment("pando_fixed_text({})", sql)
         case IPv4Type():
-            octets = (f"CAST(({sql} >> {shift}) & 255 AS VARCHAR)" for shift in (24, 16, 8, 0))
-            return f"concat_ws('.', {', '.join(octets)})"
+            octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
+            return fragment("concat_ws('.', {})", joined(", ", octets))
         case IPv6Type():
-            return f"pando_ipv6_text({sql})"
+            return fragment("pando_ipv6_text({})", sql)
         case ArrayType() | TupleType() | MapType():
             return _composite_text(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
 
 
-def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> str:
+def _instant_text(value: Typed, type_: DateTimeType | DateTime64Type, zone: str) -> Fragment:
     local = local_time(value, zone)
     if isinstance(type_, DateTimeType) or type_.precision == 0:
-        return f"CAST({local} AS VARCHAR)"
+        return fragment("CAST({} AS VARCHAR)", local)
     if type_.precision > 6:
-        return f"left(strftime({local}, '%Y-%m-%d %H:%M:%S.%n'), {20 + type_.precision})"
-    return f"left(strftime({local}, '%Y-%m-%d %H:%M:%S.%f'), {20 + type_.precision})"
+        return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%n'), {})", local, 20 + type_.precision)
+    return fragment("left(strftime({}, '%Y-%m-%d %H:%M:%S.%f'), {})", local, 20 + type_.precision)
 
 
-def _quoted_text(sql: str, type_: DataType, zone: str) -> str:
+def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     """The text of a value inside an array, map or tuple."""
     bare = strip_nullable(type_)
     inner = to_text(Typed(sql, bare), zone)
     if isinstance(bare, StringType):
-        inner = f"'''' || replace(replace({inner}, '\\', '\\\\'), '''', '\\''') || ''''"
+        inner = fragment("'''' || replace(replace({}, '\\', '\\\\'), '''', '\\''') || ''''", inner)
     elif not isinstance(bare, (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType)):
-        inner = f"'''' || {inner} || ''''"
-    return f"coalesce({inner}, 'NULL')" if type_.is_nullable else f"({inner})"
+        inner = fragment("'''' || {} || ''''", inner)
+    return fragment("coalesce({}, 'NULL')", inner) if type_.is_nullable else fragment("({})", inner)
 
 
-def _composite_text(sql: str, type_: DataType, zone: str) -> str:
+def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     if isinstance(type_, ArrayType):
-        body = _quoted_text("x", type_.inner, zone)
-        return f"('[' || array_to_string(list_transform({sql}, lambda x: {body}), ',') || ']')"
+        body = _quoted_text(fragment("x"), type_.inner, zone)
+        return fragment("('[' || array_to_string(list_transform({}, lambda x: {}), ',') || ']')", sql, body)
     if isinstance(type_, MapType):
-        key, value = _quoted_text("x.key", type_.key, zone), _quoted_text("x.value", type_.value, zone)
-        entries = f"list_transform(map_entries({sql}), lambda x: {key} || ':' || {value})"
-        return f"('{{' || array_to_string({entries}, ',') || '}}')"
+        key, value = (
+            _quoted_text(fragment(name), inner, zone)
+            for name, inner in (("x.key", type_.key), ("x.value", type_.value))
+        )
+        entries = fragment("list_transform(map_entries({}), lambda x: {} || ':' || {})", sql, key, value)
+        return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
     assert isinstance(type_, TupleType)
     parts = [
-        _quoted_text(f"struct_extract({sql}, {text(name or str(position))})", inner, zone)
+        _quoted_text(fragment("struct_extract({}, {})", sql, text(name or str(position))), inner, zone)
         for position, (name, inner) in enumerate(type_.elements, 1)
     ]
-    return "('(' || " + " || ',' || ".join(parts) + " || ')')"
+    return fragment("('(' || {} || ')')", joined(" || ',' || ", parts))
 
 
 # From text ------------------------------------------------------------------------------------------------------------
 
 
-def from_text(value: Typed, target: DataType, zone: str) -> str:
+def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
     """The value that a String spells. A wrong spelling fails when it is met."""
     day = _constant_day(value, strip_nullable(target))
     if day is not None:
-        return f"DATE '{day}'"
+        return fragment("DATE '{}'", str(day))
     sql = value.sql
     if isinstance(strip_nullable(value.type), FixedStringType):
-        sql = f"pando_fixed_text({sql})"
+        sql = fragment("pando_fixed_text({})", sql)
     goal = strip_nullable(target)
     match goal:
         case IntegerType():
@@ -130,49 +138,53 @@ def from_text(value: Typed, target: DataType, zone: str) -> str:
         case FloatType():
             return cast(sql, goal)
         case DecimalType(_, scale):  # further digits are cut off, not rounded
-            kept = r"'\.\d*', ''" if scale == 0 else rf"'(\.\d{{{scale}}})\d+', '\1'"
-            return cast(f"regexp_replace({sql}, {kept})", goal)
+            kept = r"'\.\d*', ''" if scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", scale)
+            return cast(fragment("regexp_replace({}, {})", sql, kept), goal)
         case BoolType():
-            return f"pando_bool({sql})"
+            return fragment("pando_bool({})", sql)
         case DateType():
-            return date_of_text(sql, "pando_day(spelled, 'Date')")
+            return date_of_text(sql, fragment("pando_day(spelled, 'Date')"))
         case Date32Type():
-            return date32_of_text(sql, "pando_day(spelled, 'Date32')")
+            return date32_of_text(sql, fragment("pando_day(spelled, 'Date32')"))
         case DateTimeType():
             return instant_of_text(sql, goal.timezone or zone, fine=False)
         case DateTime64Type(precision, own):
             instant = instant_of_text(sql, own or zone, fine=True)
             return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
         case FixedStringType(length):
-            return f"pando_to_fixed({sql}, {length})"
+            return fragment("pando_to_fixed({}, {})", sql, length)
         case UUIDType():
-            return f"pando_uuid({sql})"
+            return fragment("pando_uuid({})", sql)
         case EnumType():
             return _enum_number(sql, goal)
         case IPv4Type():
-            return f"pando_ipv4({sql})"
+            return fragment("pando_ipv4({})", sql)
         case IPv6Type():
-            return f"pando_ipv6({sql})"
-    return _unsupported(value, target)
+            return fragment("pando_ipv6({})", sql)
+    raise _unsupported(value, target)
 
 
-def date_of_text(sql: str, rest: str) -> str:
+def date_of_text(sql: Fragment, rest: Fragment) -> Fragment:
     """The day of a VARCHAR, within Date's range: ISO days at once, others by ``rest``, which reads ``spelled``."""
-    read = f"list_transform([{sql}], lambda spelled: {rest})[1]"
-    return f"coalesce(pando_plain_date({sql}), list_transform([{read}], lambda day: {clamped_date('day')})[1])"
+    read = fragment("list_transform([{}], lambda spelled: {})[1]", sql, rest)
+    return fragment(
+        "coalesce(pando_plain_date({}), list_transform([{}], lambda day: {})[1])", sql, read, clamped_date("day")
+    )
 
 
-def date32_of_text(sql: str, rest: str) -> str:
+def date32_of_text(sql: Fragment, rest: Fragment) -> Fragment:
     """As :func:`date_of_text`, with all days that DuckDB has."""
-    return f"coalesce(pando_plain_date32({sql}), list_transform([{sql}], lambda spelled: {rest})[1])"
+    return fragment(
+        "coalesce(pando_plain_date32({sql}), list_transform([{sql}], lambda spelled: {})[1])", rest, sql=sql
+    )
 
 
-def _integer(value: Typed, sql: str, goal: IntegerType) -> str:
+def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
     known = constant_integer(value.value, goal) if isinstance(value.value, str) else None
     if known is not None:
         return cast(str(known), goal)
     is_padded = isinstance(strip_nullable(value.type), FixedStringType)
-    return integer_of_text(f"coalesce(nullif({sql}, ''), '0')" if is_padded else sql, goal)
+    return integer_of_text(fragment("coalesce(nullif({}, ''), '0')", sql) if is_padded else sql, goal)
 
 
 def _constant_day(value: Typed, goal: DataType) -> date | None:
@@ -187,21 +199,21 @@ def _constant_day(value: Typed, goal: DataType) -> date | None:
     return day if first <= day <= last else None
 
 
-def cut_second(instant: str, precision: int) -> str:
+def cut_second(instant: Fragment, precision: int) -> Fragment:
     """The digits of a second that the type has."""
     step = 10 ** (6 - precision)
-    return instant if step == 1 else f"make_timestamp(epoch_us({instant}) // {step} * {step})"
+    return instant if step == 1 else fragment("make_timestamp(epoch_us({}) // {step} * {step})", instant, step=step)
 
 
-def _unsupported(value: Typed, target: DataType) -> str:
-    raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
+def _unsupported(value: Typed, target: DataType) -> UserError:
+    return UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to {target} is not supported")
 
 
-def _enum_number(sql: str, goal: EnumType) -> str:
-    arms = " ".join(f"WHEN {text(name)} THEN {number}" for name, number in goal.values)
+def _enum_number(sql: Fragment, goal: EnumType) -> Fragment:
+    arms = joined(" ", [fragment("WHEN {} THEN {}", text(name), number) for name, number in goal.values])
     unknown = text(f" of type {goal.name}")
-    failure = f"error('pando:691:Unknown element ' || {sql} || {unknown})"
-    return cast(f"CASE {sql} {arms} WHEN NULL THEN NULL ELSE {failure} END", goal)
+    failure = fragment("error('pando:691:Unknown element ' || {} || {})", sql, unknown)
+    return cast(fragment("CASE {} {} WHEN NULL THEN NULL ELSE {} END", sql, arms, failure), goal)
 
 
 def _first_zeros_elided(groups: str) -> str:

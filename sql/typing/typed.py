@@ -1,10 +1,10 @@
-"""A compiled expression: DuckDB SQL text with the ClickHouse type of its values.
+"""A compiled expression: DuckDB SQL (``sql.typing.fragments``) with the ClickHouse type of its values.
 
 Invariants:
 
 - ``sql`` can stand anywhere in an expression (it is a call, a cast, a name or in brackets), and has the engine type of
   ``type`` (``mapping.engine_type``), except that a *condition* (a UInt8 of comparisons) may be a DuckDB BOOLEAN:
-  ``is_condition`` tells, and ``number`` gives the integer.
+  ``is_condition`` tells, and ``number`` gives the integer. It is rendered with its statement, not before.
 - ``value`` is the Python value of a literal, or ``NOT_LITERAL``; ``is_constant`` is true without any column below.
 """
 
@@ -27,6 +27,7 @@ from parts.types import (
     StringType,
     TupleType,
 )
+from sql.typing.fragments import Fragment, Piece, fragment, leaf
 from sql.typing.mapping import engine_type
 
 NOT_LITERAL: Any = object()
@@ -85,40 +86,38 @@ class LambdaType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    sql: str
+    sql: Fragment
     type: DataType
     value: Any = NOT_LITERAL
     is_constant: bool = False
     is_condition: bool = False
     elements: tuple[Typed, ...] | None = None
     """The parts of a ``tuple(…)`` or ``array(…)`` written in place."""
-    summands: tuple[str, tuple[str, ...]] = ("", ())
-    """Of a long sum of integers: its ``sql``, and the HUGEINT texts of which it is the low bits."""
-    apply: Callable[[list[Typed]], tuple[str, Typed]] | None = None
-    """Of a lambda: from its arguments' types to (DuckDB's text, the typed body)."""
+    apply: Callable[[list[Typed]], Typed] | None = None
+    """Of a lambda: from its arguments to its body."""
 
     @property
     def is_literal(self) -> bool:
         return self.value is not NOT_LITERAL
 
     @property
-    def number(self) -> str:
-        """The text as a value of the engine type, never a BOOLEAN for a UInt8."""
-        return f"CAST({self.sql} AS UTINYINT)" if self.is_condition else self.sql
+    def number(self) -> Fragment:
+        """The SQL as a value of the engine type, never a BOOLEAN for a UInt8."""
+        return fragment("CAST({} AS UTINYINT)", self.sql) if self.is_condition else self.sql
 
     @property
     def plain(self) -> Typed:
-        """Itself with ``number`` as its text."""
+        """Itself with ``number`` as its SQL."""
         return replace(self, sql=self.number, is_condition=False) if self.is_condition else self
 
     @property
-    def condition(self) -> str:
-        """The text as a BOOLEAN: true where the value is not zero."""
+    def condition(self) -> Fragment:
+        """The SQL as a BOOLEAN: true where the value is not zero."""
         if self.is_condition or isinstance(_bare(self.type), BoolType):
             return self.sql
         if isinstance(_bare(self.type), NothingType):
-            return "CAST(NULL AS BOOLEAN)"
-        return f"({self.sql} <> 0)"
+            return fragment("CAST(NULL AS BOOLEAN)")
+        return fragment("({} <> 0)", self.sql)
 
 
 def _bare(type_: DataType) -> DataType:
@@ -127,11 +126,15 @@ def _bare(type_: DataType) -> DataType:
     return strip_nullable(type_)
 
 
-def text(value: str) -> str:
+def text(value: str) -> Fragment:
     """A DuckDB string literal."""
+    return leaf(text_sql(value))
+
+
+def text_sql(value: str) -> str:
+    """A DuckDB string literal, where a whole statement is written at once."""
     if "\0" in value:
-        parts = value.split("\0")
-        return "(" + " || chr(0) || ".join(text(part) for part in parts) + ")"
+        return "(" + " || chr(0) || ".join(map(text_sql, value.split("\0"))) + ")"
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -140,16 +143,16 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def cast(sql: str, type_: DataType) -> str:
-    return f"CAST({sql} AS {engine_type(type_)})"
+def cast(sql: Piece, type_: DataType) -> Fragment:
+    return fragment("CAST({} AS {})", sql, engine_type(type_))
 
 
 def literal(value: object, written: str = "") -> Typed:
     """A constant with the type ClickHouse gives it: the narrowest integer, Float64, String, Bool or NULL."""
     if value is None:
-        return Typed("NULL", NULL_TYPE, None, True)
+        return Typed(fragment("NULL"), NULL_TYPE, None, True)
     if isinstance(value, bool):
-        return Typed("true" if value else "false", BOOL, value, True)
+        return Typed(fragment("true" if value else "false"), BOOL, value, True)
     if isinstance(value, int):
         type_ = integer_literal_type(value)
         return Typed(cast(str(value), type_), type_, value, True)
@@ -159,16 +162,12 @@ def literal(value: object, written: str = "") -> Typed:
     return Typed(text(value), STRING, value, True)
 
 
-def float_text(value: float) -> str:
-    if value != value or value in (float("inf"), float("-inf")):
-        return f"CAST('{value}' AS DOUBLE)"
+def float_text(value: float) -> Fragment:
     digits = repr(value)
+    if value != value or value in (float("inf"), float("-inf"), 0):
+        return fragment("CAST('{}' AS DOUBLE)", digits)
     # With an exponent DuckDB reads a DOUBLE at once, without it a decimal that is rounded a second time.
-    return (
-        f"CAST('{value!r}' AS DOUBLE)"
-        if value == 0
-        else f"CAST({digits if 'e' in digits else digits + 'e0'} AS DOUBLE)"
-    )
+    return fragment("CAST({} AS DOUBLE)", digits if "e" in digits else digits + "e0")
 
 
 def integer_literal_type(value: int) -> IntegerType:

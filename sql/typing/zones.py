@@ -6,32 +6,33 @@ import datetime
 from zoneinfo import ZoneInfo
 
 from parts.types import Date32Type, DateType, strip_nullable
+from sql.typing.fragments import Fragment, fragment
 from sql.typing.typed import Typed, text
 
 SERVER_ZONE = "UTC"
 
 
-def local_time(value: Typed, zone: str) -> str:
+def local_time(value: Typed, zone: str) -> Fragment:
     """A TIMESTAMP that shows the wall clock of the value's zone (``zone`` when its type names none)."""
     type_ = strip_nullable(value.type)
     if isinstance(type_, (DateType, Date32Type)):
-        return f"CAST({value.sql} AS TIMESTAMP)"
+        return fragment("CAST({} AS TIMESTAMP)", value.sql)
     name = type_.timezone or zone  # type: ignore[attr-defined]
     return to_zone(value.sql, name)
 
 
-def to_zone(sql: str, zone: str) -> str:
+def to_zone(sql: Fragment, zone: str) -> Fragment:
     """From a UTC instant to the wall clock of ``zone``."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return f"timezone({text(zone)}, timezone('UTC', CAST({sql} AS TIMESTAMP)))"
+    return fragment("timezone({}, timezone('UTC', CAST({} AS TIMESTAMP)))", text(zone), sql)
 
 
-def from_zone(sql: str, zone: str) -> str:
+def from_zone(sql: Fragment, zone: str) -> Fragment:
     """From the wall clock of ``zone`` to the UTC instant."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return f"timezone('UTC', timezone({text(zone)}, CAST({sql} AS TIMESTAMP)))"
+    return fragment("timezone('UTC', timezone({}, CAST({} AS TIMESTAMP)))", text(zone), sql)
 
 
 def epoch_offset(zone: str) -> int:

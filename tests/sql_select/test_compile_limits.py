@@ -143,7 +143,7 @@ def test_ordinary_calls_have_no_layers() -> None:
         "SELECT substring(toString(number), 1, 2), number + 1 + 2 + 3, round(number / 3, 1) AS r, r + r FROM numbers(1)"
     )
     _, _, compiled = QueryEngine()._compile(query, NOTHING, settings_of({}), "default", None, None, None)
-    assert ' AS "e' not in compiled.sql
+    assert ' AS "e' not in compiled.sql.render()
 
 
 def test_limits_are_settings() -> None:

@@ -18,6 +18,7 @@ from sql.run.executor import QueryEngine, SelectResult
 from sql.run.plans import Plan, make_plan
 from sql.run.statement_pool import LeasedStatement, StatementPool
 from sql.settings.session import DEFAULT_SETTINGS
+from sql.typing.fragments import leaf
 from tests.sql_select.dataset import MemoryCatalog
 from tests.sql_select.part_tables import PartTable, describe
 
@@ -30,7 +31,7 @@ def _read_back(array: pa.Array) -> list[object]:
     cursor = database.cursor()
     try:
         cursor.register("t", pa.table({"c": array}))
-        return [value for (value,) in cursor.execute(f"SELECT {decoded('c')} FROM t").fetchall()]
+        return [value for (value,) in cursor.execute(f"SELECT {decoded(leaf('c')).render()} FROM t").fetchall()]
     finally:
         cursor.close()
 
@@ -135,9 +136,9 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     statements: list[bool] = []
 
     class Pool(StatementPool):
-        def lease(self, sql: str, streams: Mapping[str, Any]) -> LeasedStatement:
+        def lease(self, sql: str, streams: Mapping[str, Any], *, is_kept: bool = True) -> LeasedStatement:
             statements.append("#" in sql)
-            return super().lease(sql, streams)
+            return super().lease(sql, streams, is_kept=is_kept)
 
     monkeypatch.setattr(executor, "_statements", Pool())
     monkeypatch.setattr(short_strings, "FIRST_ROWS", 1000)

@@ -17,7 +17,7 @@ _CATALOG = MemoryCatalog({"t": MemoryRelation(_SCHEMA, pa.table({}))})
 
 def _group_bys(query: str) -> int:
     compiled = QueryCompiler(_CATALOG, Environment(), constant=fold_constant).compile(parse_query(query))
-    return compiled.sql.count(" GROUP BY ")
+    return compiled.sql.render().count(" GROUP BY ")
 
 
 @pytest.mark.parametrize(
