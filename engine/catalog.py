@@ -206,9 +206,22 @@ class Catalog:
                 table.check_can_drop()
             table.stop()
             if not detach:
-                table.drop()
-                remove_durably(self._table_metadata(database, name))
+                try:
+                    table.drop()
+                    remove_durably(self._table_metadata(database, name))
+                except Exception:
+                    self._begin_anew(database, name)
+                    raise
             del self._databases[database][name]
+
+    def _begin_anew(self, database: str, name: str) -> None:
+        """A table whose DROP failed is what a start of the server makes of what is left of it."""
+        del self._databases[database][name]
+        if self._table_metadata(database, name).exists():
+            try:
+                self._start(self.read_definition(database, name))
+            except Exception:
+                logger.exception("table %s.%s could not be dropped, and does not start again", database, name)
 
     def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
         """Stops the table, moves definition and data, and starts it under its new name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from coordination.memory_keeper import MemoryEnsemble
 from engine.tables.replicated.table import ReplicatedTable
-from parts.errors import PandoError
+from parts.errors import PandoError, UnavailableError
 from tests.engine.conftest import Local
 
 PATHS = ["'/t/{database}/{table}', 'r1'", "'/t/x', 'r1'", ""]
@@ -84,6 +85,43 @@ def test_detached_and_attached_table_goes_on(server: Server) -> None:
     server.run("OPTIMIZE TABLE t FINAL")
     assert server.value("SELECT count() FROM t") == 3
     assert not server.table("t").store.detached()
+
+
+def test_a_table_goes_on_whose_drop_failed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.run(create("t"))
+    server.run("INSERT INTO t VALUES (1)")
+
+    def refuse() -> None:
+        raise UnavailableError("KEEPER_EXCEPTION", "No connection to ZooKeeper; try again later")
+
+    monkeypatch.setattr(server.table("t").session, "drop_replica", refuse)
+    with pytest.raises(PandoError) as refused:
+        server.run("DROP TABLE t")
+    assert refused.value.code == 999
+    server.run("INSERT INTO t VALUES (2)")
+    assert server.value("SELECT count() FROM t") == 2
+    place = server.table("t").replica.root
+    server.run("DROP TABLE t")
+    assert server.keeper.exists(place) is None
+    assert server.value("EXISTS TABLE t") == 0
+
+
+def test_a_drop_whose_last_fsync_failed_is_repeated(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.run(create("t"))
+    server.run("INSERT INTO t VALUES (1)")
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, f"Input/output error: {path}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("engine.tables.table.sync_directory", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            server.run("DROP TABLE t")
+    assert "missing in ZooKeeper" in server.table("t").state.readonly_reason
+    assert server.run("CHECK TABLE t") == []
+    server.run("DROP TABLE t")
+    server.run(create("t"))
+    assert server.value("SELECT count() FROM t") == 0
 
 
 def test_table_truncated_takes_the_same_rows_again(server: Server) -> None:
