@@ -2,13 +2,11 @@
 
 Three ways to write a value: *plain* (what toString gives; nested values inside are quoted), *quoted* (an SQL literal,
 as inside arrays and in VALUES), *JSON*. Lists are written without a loop: the elements are rendered as one array and
-joined per row by Arrow. Only floats outside 1e-5 … 1e15 and IPv6 addresses are formatted value by value, each
-distinct one once.
+joined per row by Arrow. Only floats outside 1e-4 … 1e9 are formatted value by value, each distinct one once.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -38,6 +36,7 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
+from sql.formats.ipv6_texts import write_plain
 from sql.formats.options import FormatOptions
 from sql.formats.wire import enum_names, list_parts
 from sql.formats.zones import wall_clock
@@ -47,6 +46,7 @@ QUOTED_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
 }  # fmt: skip
 _BARE_IN_SQL = (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType, NothingType)
+_MAPPED_PREFIX = b"\0" * 10 + b"\xff\xff"
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -194,15 +194,16 @@ def _ipv4(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 
 
 def _ipv6(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    encoded = pc.dictionary_encode(array)
-    texts = [_ipv6_text(value) for value in encoded.dictionary.to_pylist()]
-    return pc.take(pa.array(texts, pa.string()), encoded.indices)
-
-
-def _ipv6_text(packed: bytes) -> str:
-    if packed[:12] == b"\0" * 10 + b"\xff\xff":
-        return f"::ffff:{ipaddress.IPv4Address(packed[12:])}"
-    return ipaddress.IPv6Address(packed).compressed
+    if not len(array):
+        return pa.array([], pa.string())
+    matrix = _bytes_matrix(array, 16)
+    texts = write_plain(matrix)
+    is_mapped = (matrix[:, :12] == np.frombuffer(_MAPPED_PREFIX, np.uint8)).all(axis=1)
+    if is_mapped.any():
+        numbers = pa.array(np.ascontiguousarray(matrix[is_mapped, 12:]).view(">u4").ravel().astype(np.uint32))
+        mapped = pc.binary_join_element_wise("::ffff:", _ipv4(numbers, type_, options), "")
+        texts = pc.replace_with_mask(texts, pa.array(is_mapped), mapped)
+    return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts
 
 
 def _enums(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:

@@ -37,6 +37,7 @@ from parts.types import (
     UUIDType,
 )
 from sql.formats import text_times
+from sql.formats.ipv6_texts import read_plain
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, out_of_range
 from sql.grammar.escapes import contains, shorten, unchecked_text
 
@@ -225,18 +226,22 @@ def _ipv4(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 
 
 def _ipv6(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
-    """Each distinct address is parsed once by the standard library: Arrow has no parser for them."""
-    encoded = pc.dictionary_encode(texts)
+    """Of addresses with dots in them, each distinct one is parsed once by the standard library."""
+    matrix, is_plain = read_plain(texts.fill_null("::") if texts.null_count else texts)
+    others = pa.array(np.flatnonzero(~is_plain))
+    encoded = pc.dictionary_encode(texts.take(others))
     packed: list[bytes] = []
-    for text in encoded.dictionary.to_pylist():
+    for code, text in enumerate(encoded.dictionary.to_pylist()):
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
-            index = int(pc.index(texts, pa.scalar(text)).as_py())
+            index = others[pc.index(encoded.indices, pa.scalar(code, pa.int32())).as_py()].as_py()
             raise cannot_parse(index, text, type_, "CANNOT_PARSE_IPV6") from None
         mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
         packed.append(mapped.packed)
-    return pc.take(pa.array(packed, type_.arrow), encoded.indices)
+    if packed:
+        matrix[others] = np.frombuffer(b"".join(packed), np.uint8).reshape(-1, 16)[np.asarray(encoded.indices)]
+    return _with_nulls(matrix, texts, type_.arrow)
 
 
 def _enums(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
