@@ -14,5 +14,5 @@ def constant_number(node: Node, compiler: Compiling, clause: str) -> int:
         return value.value
     folded = compiler.need_query().constant(value) if value.is_constant else None
     if isinstance(folded, int) and folded >= 0:
-        return folded
+        return int(folded)  # true is 1
     raise UserError("BAD_ARGUMENTS", f"{clause} must be a constant number of rows that is not negative")

@@ -76,8 +76,9 @@ class SelectCompiler:
     def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
         if len(self.scope.sources) != 1 or any(value.sql.parts for value in values):
             return ()
-        named = {column.sql: column.name for column in self.scope.sources[0].columns.values()}
-        plain = tuple(named[value.sql] for value in values if value.sql in named)
+        # toLowCardinality and its like change the type alone.
+        named = {(column.sql, column.type): column.name for column in self.scope.sources[0].columns.values()}
+        plain = tuple(named[value.sql, value.type] for value in values if (value.sql, value.type) in named)
         return plain if len(plain) == len(values) else ()
 
     def _name(self, node: Node) -> str:

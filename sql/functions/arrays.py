@@ -8,7 +8,7 @@ from collections.abc import Callable
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
 from sql.functions import guards
-from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element
+from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
@@ -274,11 +274,11 @@ def array_resize(call: Call) -> Typed:
 
 @function("arrayZip", (1, None))
 def array_zip(call: Call) -> Typed:
-    arrays = joined(", ", [arg.sql for arg in call.args])
     inner = [array_type(call, position).inner for position in range(len(call.args))]
     parts = [Typed(fragment("z[{}]", position), type_) for position, type_ in enumerate(inner, 1)]
     body = make_tuple(parts)
-    return Typed(fragment("list_transform(list_zip({}), lambda z: {})", arrays, body.sql), ArrayType(body.type))
+    arrays = zipped(call.args, call.name)
+    return Typed(fragment("list_transform({}, lambda z: {})", arrays, body.sql), ArrayType(body.type))
 
 
 @function("arrayIntersect", (1, None))
@@ -307,11 +307,7 @@ class Mapped:
             self.list = arrays[0].sql
             parameters = [Typed(leaf(self.variable), self.inner[0])]
         else:
-            first = arrays[0].sql
-            checks = joined(" AND ", [fragment("len({}) = len({})", other.sql, first) for other in arrays[1:]])
-            zipped = fragment("list_zip({})", joined(", ", [arg.sql for arg in arrays]))
-            failure = fragment("error('pando:190:Arrays passed to {} must have equal size')", call.name)
-            self.list = fragment("(CASE WHEN {} THEN {} ELSE {} END)", checks, zipped, failure)
+            self.list = zipped(arrays, call.name)
             parameters = [
                 Typed(fragment("{}[{}]", self.variable, position), inner)
                 for position, inner in enumerate(self.inner, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, strip_nullable
 from sql.functions.registry import Call, function
@@ -10,6 +12,17 @@ from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.typed import UINT8, UINT64, Typed, cast, text
+
+
+def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
+    """Structs of the arrays' elements, in a list; 190 (SIZES_OF_ARRAYS_DONT_MATCH) where one is longer than another."""
+    structs = fragment("list_zip({})", joined(", ", [array.sql for array in arrays]))
+    if len(arrays) == 1:
+        return structs
+    first = arrays[0].sql
+    checks = joined(" AND ", [fragment("len({}) = len({})", other.sql, first) for other in arrays[1:]])
+    failure = fragment("error('pando:190:Arrays passed to {} must have equal size')", function_name)
+    return fragment("(CASE WHEN {} THEN {} ELSE {} END)", checks, structs, failure)
 
 
 def make_tuple(values: list[Typed]) -> Typed:

@@ -53,6 +53,8 @@ def _select(query: str, table: PartTable) -> SelectResult:
         ("SELECT k FROM t WHERE n = 1", False),
         ("SELECT k + 1 FROM t WHERE k = 17", False),
         ("SELECT k, 1 FROM t WHERE k = 17", False),
+        ("SELECT toLowCardinality(k) FROM t WHERE k = 17", False),
+        ("SELECT toNullable(k) FROM t WHERE k = 17", False),
         ("SELECT k, _part FROM t WHERE k = 17", False),
         ("SELECT DISTINCT c FROM t WHERE k < 100", False),
         ("SELECT k FROM t WHERE k < 100 ORDER BY k", False),
