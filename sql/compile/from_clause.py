@@ -122,12 +122,12 @@ class FromClause:
         self.scope.sources.append(source)
         scan = Scan(source)
         self.query.scans.append(scan)
-        if node.sample:
-            self._sample(node, scan)
+        if node.sample is not None:
+            self._sample(node, scan, node.sample, node.sample_offset or Fraction(0))
         return scan.table
 
-    def _sample(self, node: NamedTable, scan: Scan) -> None:
-        """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range."""
+    def _sample(self, node: NamedTable, scan: Scan, share: Fraction, offset: Fraction) -> None:
+        """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range; all of it if k is 0 or 1."""
         relation = scan.source.relation
         if not isinstance(relation, PartsRelation) or not relation.description.sampling_key:
             raise UserError(
@@ -137,12 +137,18 @@ class FromClause:
         type_ = strip_nullable(key.types[0])
         if not isinstance(type_, IntegerType) or type_.signed:
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The sampling key has type {type_}, but must be unsigned")
-        share, offset = Fraction(node.sample), Fraction(node.sample_offset or 0)
-        if share > 1:
-            rows = sum(part.rows for part in _peek_parts(relation))
-            share, offset = (share / rows if rows else Fraction(1)), (offset / rows if rows else Fraction(0))
+        if share > 1 or offset > 1:
+            rows = max(1, sum(part.rows for part in _peek_parts(relation)))
+            share, offset = (size / rows if size > 1 else size for size in (share, offset))
+        if share == 0 or share >= 1:
+            if offset:
+                raise UserError("ARGUMENT_OUT_OF_BOUND", "The OFFSET of SAMPLE needs a sample smaller than the table")
+            return
         universe = type_.maximum + 1
         low, high = int(offset * universe), int((offset + share) * universe)
+        if low >= universe:
+            self.filters.append(fragment("false"))
+            return
         expression = parse_expression(key.expressions[0])
         own = ExpressionCompiler(Scope([scan.source]), self.query.environment)
         bounds: list[Node] = []

@@ -5,8 +5,12 @@ Source: ClickHouse documentation, "FROM clause" and "JOIN clause".
 
 from __future__ import annotations
 
+from fractions import Fraction
+
+from parts.errors import UserError
 from sql.grammar.expressions import ExpressionParser
 from sql.grammar.limits import BRACKET_LEVELS
+from sql.grammar.number_literals import check_number_length
 from sql.grammar.primary import at_query
 from sql.grammar.syntax_tree import ArrayJoin, Join, NamedTable, Node, Subquery, SubqueryTable, TableFunction
 from sql.grammar.tokens import TokenStream
@@ -25,6 +29,7 @@ _JOIN_WORDS = frozenset(
 
 
 _TABLE_LEVELS = 3
+_MOST_DIGITS = 600
 
 
 def parse_from(parser: ExpressionParser) -> Node:
@@ -112,24 +117,32 @@ def _table(parser: ExpressionParser) -> Node:
     alias = _table_alias(stream)
     final = stream.accept("FINAL")
     alias = alias or _table_alias(stream)
-    sample, offset = _sample(stream) if stream.accept("SAMPLE") else ("", "")
+    sample = _ratio(stream) if stream.accept("SAMPLE") else None
+    offset = _ratio(stream) if sample is not None and stream.accept("OFFSET") else None
     return NamedTable(database, name, alias, final, sample, offset)
 
 
-def _sample(stream: TokenStream) -> tuple[str, str]:
-    share = _ratio(stream)
-    return share, _ratio(stream) if stream.accept("OFFSET") else ""
+def _ratio(stream: TokenStream) -> Fraction:
+    if stream.peek().text.startswith("."):  # behind a word that is a dot and a number
+        stream.fail("a digit before the point")
+    ratio = _decimal(stream, "a share of the data (0.1, 1/10) or a number of rows")
+    if not stream.accept("/"):
+        return ratio
+    divisor = _decimal(stream, "a number")
+    if not divisor:
+        raise UserError("STD_EXCEPTION", "bad rational: zero denominator: SAMPLE and its OFFSET divide by 0")
+    return ratio / divisor
 
 
-def _ratio(stream: TokenStream) -> str:
-    if stream.peek().kind != "number":
-        stream.fail("a share of the data (0.1, 1/10) or a number of rows")
-    text = stream.next().text
-    if stream.accept("/"):
-        if stream.peek().kind != "number":
-            stream.fail("a number")
-        return f"{text}/{stream.next().text}"
-    return text
+def _decimal(stream: TokenStream, expected: str) -> Fraction:
+    """A decimal number, exactly. An exponent beyond all numbers of rows counts as one that is."""
+    text = stream.peek().text.replace("_", "").lower()
+    if stream.peek().kind != "number" or text[:2] in ("0x", "0b"):
+        stream.fail(expected)
+    check_number_length(stream.next().text)
+    digits, _, exponent = text.partition("e")
+    power = int(exponent) if exponent else 0
+    return Fraction(digits) * Fraction(10) ** max(-_MOST_DIGITS, min(power, _MOST_DIGITS))
 
 
 def _table_alias(stream: TokenStream) -> str:

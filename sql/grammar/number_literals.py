@@ -10,13 +10,18 @@ from sql.grammar.syntax_tree import Literal
 _LONGEST_NUMBER = 300
 
 
+def check_number_length(text: str) -> None:
+    """Raises 62 for what is longer than any number."""
+    if len(text) > _LONGEST_NUMBER:
+        raise UserError("SYNTAX_ERROR", f"Syntax error: {text[:40]}… is no number: it has {len(text)} characters")
+
+
 def number_literal(text: str) -> Literal:
     """The value of a number: int if it is written as one and fits 64 bits, else float.
 
     Raises 62 for what is longer than any number.
     """
-    if len(text) > _LONGEST_NUMBER:
-        raise UserError("SYNTAX_ERROR", f"Syntax error: {text[:40]}… is no number: it has {len(text)} characters")
+    check_number_length(text)
     plain = text.replace("_", "")
     sign = -1 if plain.startswith("-") else 1
     digits = plain.lstrip("+-")

@@ -10,6 +10,7 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 
@@ -132,8 +133,9 @@ class NamedTable(Node):
     table: str
     alias: str = ""
     final: bool = False
-    sample: str = ""
-    sample_offset: str = ""
+    sample: Fraction | None = None
+    """SAMPLE: a share of the rows up to 1, a number of rows above."""
+    sample_offset: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)

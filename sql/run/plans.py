@@ -164,7 +164,7 @@ def _depends_on_text_alone(tree: Query, plan: Plan) -> bool:
             return False
         if isinstance(node, Function) and node.name not in _FUNCTIONS:
             return False
-        if isinstance(node, NamedTable) and (node.sample or node.sample_offset):
+        if isinstance(node, NamedTable) and node.sample is not None:
             return False
     # The expression of an ALIAS column may be anything.
     return all(column.default_kind != "ALIAS" for column in plan.scans[0].scan.definitions.values())

@@ -17,7 +17,7 @@ from sql.relation import PartsRelation
 
 def is_row_count(query: Query, scans: Sequence[Scan]) -> bool:
     """Whether the query's only value is the number of rows of one MergeTree table that pass its WHERE."""
-    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample:
+    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return False
     rest = replace(query, expressions=(), source=None, prewhere=None, where=None)
     if rest != Select(()) or len(query.expressions) != 1 or len(scans) != 1:

@@ -27,7 +27,7 @@ Found = tuple[Part, list[RowPiece]]
 
 def stored_columns(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[str, ...]:
     """The columns of the one MergeTree table that the query reads, if its result is their values; else nothing."""
-    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample:
+    if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return ()
     rest = replace(query, expressions=(), source=None, prewhere=None, where=None, limit=None)
     if rest != Select(()) or len(scans) != 1 or not isinstance(query.limit, Literal | None):
