@@ -102,9 +102,10 @@ class ExpressionCompiler:
                 return literal(value, written)
             case Identifier(parts):
                 return self._identifier(parts)
-            case StarColumn(number, name):
+            case StarColumn(number, name, _, merged):
                 source = next(source for source in self.scope.sources if source.number == number)
-                return self.column(source, source.columns[name])
+                column = source.columns[name]
+                return self.column(source, (merged and column.merged) or column)
             case Alias(expression, name):
                 return self._aliased(name, expression)
             case Function():

@@ -7,15 +7,15 @@ key."""
 from __future__ import annotations
 
 from parts.errors import UserError
-from parts.types import make_nullable
+from parts.types import DataType, make_nullable
 from sql.compile.compiling import FromCompiling
-from sql.compile.scope import Source
+from sql.compile.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts import convert
-from sql.typing.defaults import default_sql
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import supertype
+from sql.typing.mapping import engine_type
 from sql.typing.typed import Typed
 
 
@@ -101,7 +101,7 @@ class _Sides:
             first = _one_column(self.left, name, "left")
             second = _one_column(self.right, name, "right")
             first.used[name] = second.used[name] = None
-            a, b = first.columns[name].typed, second.columns[name].typed
+            a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
             left, right = self._converted(a, b)
             if asof and position == len(names) - 1:
                 self.other.append(fragment("{} >= {}", left, right))
@@ -110,20 +110,23 @@ class _Sides:
             self._using.append((first, second, name, a, b))
 
     def merge_using(self, node: Join) -> None:
-        """The one visible column of USING: the left one, or where only the right row exists, the right one."""
+        """The one column that the name means without a table: the left one, or where only the right row exists, the
+        right one. Each table's own column takes the type of both."""
         zone = self.clause.query.environment.zone
+        lost = {"LEFT": self.right, "RIGHT": self.left}[node.kind] if node.strictness == "ANTI" else []
         for first, second, name, a, b in self._using:
-            column = first.columns[name]
-            second.columns[name].hidden = True
+            own, copy = first.columns[name], second.columns[name]
+            known = own.merged or own
             common = supertype([a.type, b.type])
             left, right = convert(a, common, zone), convert(b, common, zone)
+            copy.hidden = copy.copied = True
+            _retype(copy, common, _missing(common) if second in lost else right)
+            _retype(known, common, _missing(common) if first in lost else left)
             if node.kind == "FULL":
-                column.sql, column.filled = fragment("coalesce({}, {})", left, right), False
+                own.merged = SourceColumn(name, known.type, fragment("coalesce({}, {})", left, right))
             elif node.kind == "RIGHT":
-                column.sql, column.filled = right, False
-            else:
-                column.sql = left
-            column.type = common
+                own.merged = SourceColumn(name, common, right)
+        self.clause.scope.using.append(tuple(name for _, _, name, _, _ in self._using))
 
     @property
     def condition(self) -> Fragment:
@@ -133,6 +136,11 @@ class _Sides:
     def need_keys(self, what: str) -> None:
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
+
+
+def _retype(column: SourceColumn, common: DataType, sql: Fragment) -> None:
+    was_nullable = column.type.is_nullable
+    column.sql, column.type = sql, make_nullable(common) if was_nullable else common
 
 
 def _one_column(sources: list[Source], name: str, side: str) -> Source:
@@ -178,10 +186,14 @@ def _anti(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
         if node.kind == "LEFT"
         else fragment("({} ANTI JOIN {} ON {})", right, left, sides.condition)
     )
-    for source in lost:  # the rows of this side do not exist: its columns are their types' defaults
+    for source in lost:  # the rows of this side do not exist
         for column in source.columns.values():
-            column.sql, column.filled = default_sql(column.type), False
+            column.sql = _missing(column.type)
     return text
+
+
+def _missing(type_: DataType) -> Fragment:
+    return fragment("CAST(NULL AS {})", engine_type(type_))
 
 
 def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
@@ -199,24 +211,13 @@ _JOINS = {"ALL": _all, "ANY": _any, "SEMI": _semi, "ANTI": _anti, "ASOF": _asof}
 
 def _mark_filled(clause: FromCompiling, node: Join, left: list[Source], right: list[Source]) -> None:
     missing = {"LEFT": right, "RIGHT": left, "FULL": [*left, *right]}.get(node.kind, [])
-    if node.strictness == "ANTI":
-        for source in right if node.kind == "LEFT" else left:
-            source.prunable = False
-        return
-    if node.strictness in ("SEMI", "ASOF", "ANY") and node.kind != "INNER":
-        missing = right if node.kind == "LEFT" else left
     if node.strictness in ("ASOF", "ANY"):  # fewer candidates would change which row is kept
         for source in [*left, *right]:
             source.prunable = source.prunable and source in left and node.kind == "LEFT"
-    if node.strictness == "SEMI":
-        for source in missing:
-            source.prunable = False
-        return
     use_nulls = clause.query.settings.join_use_nulls
     for source in missing:
         source.prunable = False
+        if node.strictness == "SEMI" and not use_nulls:  # no row is missing
+            continue
         for column in source.columns.values():
-            if use_nulls:
-                column.type = make_nullable(column.type)
-            else:
-                column.filled = True
+            column.lose_row(use_nulls=use_nulls)

@@ -13,7 +13,7 @@ from typing import Protocol
 from parts.errors import UserError
 from parts.schema import Column as TableColumn
 from parts.schema import TableSchema
-from parts.types import DataType
+from parts.types import DataType, make_nullable
 from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Alias, CommonTable, Node, walk
 from sql.relation import ArrowRelation, PartsRelation
@@ -26,7 +26,7 @@ VIRTUAL_COLUMNS = ("_part", "_partition_id")
 
 @dataclass(slots=True)
 class SourceColumn:
-    """``filled``: an outer join may lack the row, and then the column has its type's default."""
+    """``filled``: a join may lack the row, and then the column has its type's default."""
 
     name: str
     type: DataType
@@ -36,6 +36,18 @@ class SourceColumn:
     filled: bool = False
     hidden: bool = False
     """Not part of ``*``: MATERIALIZED, ALIAS and virtual columns, and the right side's copy of a USING column."""
+    copied: bool = False
+    """The right side's copy of a USING column: part of its table's own ``t.*``."""
+    merged: SourceColumn | None = None
+    """Of the left side's USING column: what its name means without a table, if that is not the column itself."""
+
+    def lose_row(self, *, use_nulls: bool) -> None:
+        """From now on the row may be missing: NULL (``use_nulls``) or the type's default stands for it."""
+        if use_nulls:
+            self.type = make_nullable(self.type)
+        self.filled = True
+        if self.merged is not None:
+            self.merged.lose_row(use_nulls=use_nulls)
 
     @property
     def typed(self) -> Typed:
@@ -102,6 +114,8 @@ class Scope:
     correlated: bool = False
     inherited: dict[str, Node] = field(default_factory=dict)
     """The ``WITH expression AS name`` of the queries around: visible in subqueries of FROM too."""
+    using: list[tuple[str, ...]] = field(default_factory=list)
+    """The columns of each USING, those of the outer joins last."""
 
     def find_column(self, parts: tuple[str, ...]) -> tuple[Source, SourceColumn, tuple[str, ...]] | None:
         """The column a name means and the rest of the name (a tuple path). The first of several sources counts."""
@@ -116,7 +130,8 @@ class Scope:
             ]
             visible = [pair for pair in found if not pair[1].hidden or qualifier] or found
             if visible:
-                return (*visible[0], rest)
+                source, column = visible[0]
+                return source, column if qualifier else column.merged or column, rest
         dotted = ".".join(parts)
         if len(parts) > 1:
             for source in self.sources:

@@ -41,17 +41,19 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
             raise UserError("UNKNOWN_IDENTIFIER", f"No table {'.'.join(star.qualifier)!r} in FROM for its .*")
         raise UserError("BAD_ARGUMENTS", "An asterisk needs a FROM")
     chosen = _matching(star.pattern, sources)
+    merged = [] if star.qualifier else list(dict.fromkeys(name for names in reversed(scope.using) for name in names))
+    named = _named_before(scope)
     columns: list[tuple[str, Node]] = []
-    seen: set[str] = set()
-    if len(scope.sources) > 2:  # with three tables and more every repeated name is qualified
-        names = (name for source in scope.sources for name, column in source.columns.items() if not column.hidden)
-        seen = {name for name, count in Counter(names).items() if count > 1}
     for source in sources:
         for name, column in source.columns.items():
-            if column.hidden or (chosen is not None and name not in chosen):
+            if column.hidden and not (column.copied and star.qualifier):
                 continue
-            columns.append((name, _reference(source, name, seen)))
-            seen.add(name)
+            if chosen is None or name in chosen:
+                is_merged = name in merged
+                shown = name if is_merged or name not in named[source.number] else _qualified(source, name)
+                columns.append((name, StarColumn(source.number, name, shown, is_merged)))
+    # What USING merges comes first, that of the outer joins before that of the inner ones.
+    columns.sort(key=lambda column: merged.index(column[0]) if column[0] in merged else len(merged))
     for kind, argument in star.modifiers:
         columns = _modified(columns, kind, argument)
     return [node for _, node in columns]
@@ -71,9 +73,27 @@ def _matching(pattern: str | None, sources: Sequence[Source]) -> set[str] | None
     return set(names.filter(found).to_pylist())
 
 
-def _reference(source: Source, name: str, seen: set[str]) -> Node:
-    """The column; its name is qualified where another table's column of that name came before."""
-    return StarColumn(source.number, name, f"{source.alias or source.table}.{name}" if name in seen else name)
+def _named_before(scope: Scope) -> dict[int, set[str]]:
+    """For every source the names that must be qualified in it: those that a source before it has, and with three
+    sources and more all that are repeated."""
+    own = [
+        (source.number, {name for name, column in source.columns.items() if not column.hidden or column.copied})
+        for source in scope.sources
+    ]
+    if len(own) > 2:
+        counts = Counter(name for _, names in own for name in names)
+        repeated = {name for name, count in counts.items() if count > 1}
+        return {number: names & repeated for number, names in own}
+    before: set[str] = set()
+    result: dict[int, set[str]] = {}
+    for number, names in own:
+        result[number] = names & before
+        before |= names
+    return result
+
+
+def _qualified(source: Source, name: str) -> str:
+    return f"{source.alias or source.table}.{name}"
 
 
 def _modified(columns: list[tuple[str, Node]], kind: str, argument: object) -> list[tuple[str, Node]]:

@@ -110,11 +110,13 @@ class Star(Node):
 
 @dataclass(frozen=True, slots=True)
 class StarColumn(Node):
-    """A column that an asterisk stood for: of the source with this number; ``shown`` is its name in the result."""
+    """A column that an asterisk stood for: of the source with this number; ``shown`` is its name in the result.
+    ``merged``: what USING made of it."""
 
     source: int
     name: str
     shown: str
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
