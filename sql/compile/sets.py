@@ -27,7 +27,7 @@ from sql.typing.casts import cast_to, convert
 from sql.typing.constant_text import check_constant_text, constant_text_as
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, is_string, supertype
-from sql.typing.typed import INT64, UINT8, Typed, literal
+from sql.typing.typed import INT64, UINT8, Typed, literal, text
 
 
 def compile_in(compiler: Compiling, node: Function) -> Typed:
@@ -205,7 +205,7 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
                 "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side is {left.type}"
             )
         parts = [
-            Typed(fragment("struct_extract({}, '{}')", left.sql, name or position), inner)
+            Typed(fragment("struct_extract({}, {})", left.sql, text(name or str(position))), inner)
             for position, (name, inner) in enumerate(bare.elements, 1)
         ]
     lefts = parts or [left]

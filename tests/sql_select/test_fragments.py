@@ -8,7 +8,6 @@ from sql.functions import guards
 from sql.functions.macro_weight import check_weight, measure
 from sql.typing.fragments import EMPTY, ONCE, WINDOW, Fragment, Table, called, fragment, joined, leaf
 from sql.typing.typed import text
-from tests.sql_select.dataset import Engines
 
 _X = leaf('"1.x"')
 
@@ -122,11 +121,3 @@ def test_lambdas_in_lambdas_look_whether_the_query_may_go_on() -> None:
     assert again.render().count("pando_room('/*run*/;watch'") == 3
     assert guards.is_guarded(again)
     assert not guards.is_guarded(inner)
-
-
-def test_words_of_sql_in_texts_of_the_user(engines: Engines) -> None:
-    query = (
-        "SELECT concat('coalesce(', ns, ' CASE ') AS a, length('SELECT ') + u64 AS b, 'rank() OVER (' AS c, "
-        "'pando_room(' AS d, count() FROM types GROUP BY a, b, c ORDER BY b, a LIMIT 5"
-    )
-    assert engines.pando(query) == engines.clickhouse(query)

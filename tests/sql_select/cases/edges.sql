@@ -103,3 +103,7 @@ SELECT log(if(number = 1, NULL, number)), log2(if(number = 1, NULL, number)), lo
 
 -- Control characters in what is aggregated
 SELECT max('a\x01b\x02c') AS greatest, length(min('a\x01b')) AS bytes, groupArray('\x02') AS all, countIf(s != '\x01') AS others FROM (SELECT '\x01' AS s UNION ALL SELECT 'x')
+
+-- Words of SQL in texts and names of the user's
+SELECT CAST((1, 2), 'Tuple(`a\'b` UInt8, c UInt8)') AS t, t IN (SELECT 1, 2) AS found, t IN (SELECT 2, 2) AS lost
+SELECT concat('coalesce(', ns, ' CASE ') AS a, length('SELECT error(') + u64 AS b, 'rank() OVER (' AS c, 'pando_room(' AS d, count() AS n FROM types GROUP BY a, b, c ORDER BY b, a LIMIT 5
