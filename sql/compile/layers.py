@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sql.functions.macro_weight import measure
 from sql.typing.fragments import EMPTY, MACRO, WINDOW, Fragment, IntegerSum, fragment, joined, leaf
 from sql.typing.typed import IntervalType, Typed
 
 _SHORT_TEXT = 60
 _LONG_TEXT = 2000
-"""A shorter text, or one without macros, is not measured."""
+"""A shorter text, or one without macros, is light."""
 _MOST_WEIGHT = 2000
 _MOST_DEPTH = 40
 _LONGEST_SUM = 40_000
@@ -34,8 +33,7 @@ def is_heavy(value: Typed) -> bool:
         return False
     if sql.size < _SHORT_TEXT or (sql.size < _LONG_TEXT and not sql.traits & MACRO):
         return False
-    weight, depth = measure(sql)
-    return weight > _MOST_WEIGHT or depth > _MOST_DEPTH
+    return sql.weight > _MOST_WEIGHT or sql.depth > _MOST_DEPTH
 
 
 class Layers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from parts.errors import UserError
@@ -77,7 +78,9 @@ class Source:
         return not self.alias and tuple(qualifier) == (self.database, self.table)
 
 
+@lru_cache(4096)
 def column_sql(number: int, name: str) -> Fragment:
+    """The column of a source. Most are those of the last statements: they begin with the same numbers."""
     return leaf(quoted(f"{number}.{name}"))
 
 

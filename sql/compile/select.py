@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import lru_cache
 
 from parts.errors import UserError
 from sql.compile.aggregation import AfterAggregation, has_aggregates
@@ -189,6 +190,12 @@ def _numbered_subqueries(names: list[str]) -> list[str]:
     return [_SUBQUERY.sub(lambda _: f"_subquery_{next(counter)}", name) for name in names]
 
 
+@lru_cache(256)
+def _columns(count: int) -> str:
+    """The template of the columns of a result."""
+    return ", ".join(f"{{}} AS c{position}" for position in range(count))
+
+
 class _Tail:
     """SELECT list, DISTINCT, LIMIT BY, ORDER BY, LIMIT over the rows or groups."""
 
@@ -242,7 +249,7 @@ class _Tail:
             self.limit_by = (texts, count, skip)
 
     def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
-        columns = [fragment("{} AS c{}", value.number, position) for position, value in enumerate(self.values)]
+        columns = [fragment(_columns(len(self.values)), *(value.number for value in self.values))]
         columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
         distinct = "DISTINCT " if self.select.distinct else ""
         sql = fragment("SELECT {}{}{}", distinct, joined(", ", columns), rows_sql)

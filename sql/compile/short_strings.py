@@ -109,7 +109,7 @@ class ShortStrings:
 
 def leave_out_strings(scan: Scan, sql: Fragment) -> None:
     """Columns that the statement has only as codes are not given as strings."""
-    read = set(sql.nodes()) if scan.coded else set()
+    read = {node for node in sql.nodes() if not node.parts} if scan.coded else set()
     for name in scan.coded:
         if scan.source.columns[name].sql not in read:
             scan.source.used.pop(name, None)

@@ -19,7 +19,7 @@ from parts.types import (
 )
 from sql.functions.date_arithmetic import add_interval, add_number, difference
 from sql.functions.registry import Call, function
-from sql.typing.fragments import EMPTY, ONCE, Fragment, IntegerSum, fragment, joined
+from sql.typing.fragments import EMPTY, ONCE, Fragment, IntegerSum, Summands, fragment, joined
 from sql.typing.inference import (
     as_integer,
     decimal_width,
@@ -29,6 +29,7 @@ from sql.typing.inference import (
     sum_type,
 )
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, IntervalType, Typed, cast, integer_literal_type
 
 
@@ -42,7 +43,6 @@ def is_integer(type_: DataType) -> bool:
 
 
 _LONGEST_WRITTEN_THRICE = 500
-_MOST_SUMMANDS = 64
 
 
 def _wrapped(operator: str, left: Typed, right: Typed, type_: IntegerType) -> Fragment:
@@ -87,7 +87,7 @@ def _bound(operator: str, own: Typed, other: Typed, type_: IntegerType) -> Fragm
 
 def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     left, right = call.args
-    summands = () if operator == "*" else (*_summands(left), *_summands(right, operator))
+    summands = () if operator == "*" else _added(_summands(left), _summands(right, operator))
     if summands and type_.bits == 64 and left.sql.size + right.sql.size > _LONGEST_WRITTEN_THRICE:
         return _long_sum(summands, type_)
     if max(as_integer(left.type).bits, as_integer(right.type).bits) == 64:
@@ -97,22 +97,29 @@ def _integers(call: Call, operator: str, type_: IntegerType) -> Typed:
     return Typed(IntegerSum(sql, summands) if summands else sql, type_)
 
 
-def _long_sum(summands: tuple[Fragment, ...], type_: IntegerType) -> Typed:
-    """Integers wrap around, so that only the exact sum counts, and that has no order: DuckDB plans halves fastest."""
-    whole = _in_halves(summands)
-    sql = wrap_64(whole, type_)
-    return Typed(IntegerSum(sql, summands if len(summands) < _MOST_SUMMANDS else (whole,)), type_)
+def _long_sum(summands: Summands, type_: IntegerType) -> Typed:
+    """Integers wrap around, so that only the exact sum counts, and that has no order."""
+    *others, (_, whole) = summands
+    for _, other in reversed(others):
+        whole = fragment("({} + {})", other, whole)
+    return Typed(IntegerSum(wrap_64(whole, type_), summands), type_)
 
 
-def _summands(value: Typed, operator: str = "+") -> tuple[Fragment, ...]:
+def _summands(value: Typed, operator: str = "+") -> Summands:
     if isinstance(value.sql, IntegerSum) and operator == "+":
         return value.sql.summands
-    return (fragment("-CAST({} AS HUGEINT)" if operator == "-" else "CAST({} AS HUGEINT)", value.sql),)
+    return ((1, fragment("-CAST({} AS HUGEINT)" if operator == "-" else "CAST({} AS HUGEINT)", value.sql)),)
 
 
-def _in_halves(terms: tuple[Fragment, ...]) -> Fragment:
-    middle = len(terms) // 2
-    return fragment("({} + {})", _in_halves(terms[:middle]), _in_halves(terms[middle:])) if middle else terms[0]
+def _added(left: Summands, right: Summands) -> Summands:
+    """In halves of about one size, which DuckDB plans fastest."""
+    sums = list(left)
+    for count, sql in right:
+        while sums and sums[-1][0] <= count:
+            before, other = sums.pop()
+            count, sql = before + count, fragment("({} + {})", other, sql)
+        sums.append((count, sql))
+    return tuple(sums)
 
 
 def _floats(call: Call, operator: str) -> Typed:
@@ -238,7 +245,7 @@ def absolute(call: Call) -> Typed:
     )
 
 
-MACROS = (
+MACROS = macros(
     # The low 64 bits of a product of 128, which HUGEINT has no room for: one factor goes in halves.
     """pando_product(a, b) AS pando_low_unsigned((a & 4294967295) * b
         + (((a >> 32) * b) & 4294967295) * 4294967296)""",

@@ -21,6 +21,7 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
 
 _INTEGER = (IntegerType, BoolType)
@@ -198,7 +199,7 @@ def generate_uuid(call: Call) -> Typed:
     return Typed(fragment("unhex(replace(CAST(uuid() AS VARCHAR), '-', ''))"), UUIDType())
 
 
-MACROS = (
+MACROS = macros(
     # x, already 64 bits wide in a UHUGEINT: steps of the two mixes, each cut back to 64 bits.
     r"pando_cut(x) AS x % 18446744073709551616::UHUGEINT",
     r"pando_hash64_a(x) AS pando_cut(xor(x, x // 8589934592::UHUGEINT) * 18397679294719823053::UHUGEINT)",

@@ -10,6 +10,7 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, is_date_or_time, is_number, sum_type
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, INT64, Typed, cast
 
 
@@ -213,7 +214,7 @@ def _common_divisor(call: Call, name: str) -> Typed:
     return Typed(cast(called(name, *values), type_), type_)
 
 
-MACROS = (
+MACROS = macros(
     "pando_divide(a, b) AS a / b",
     r"""pando_float_quotient(a, b, most) AS CASE WHEN b = 0 OR abs(trunc(a / b)) > most
         THEN error('pando:153:Cannot perform integer division, because it will produce infinite or too large number')

@@ -74,7 +74,7 @@ class _Unwatched(Fragment):
     __slots__ = ()
 
     def __init__(self, body: Fragment) -> None:
-        super().__init__(("", ""), (body,), body.size, body.traits | UNWATCHED)
+        super().__init__(("", ""), (body,), body.size, body.traits | UNWATCHED, 0, body.weight, body.depth)
 
 
 def watched(body: Fragment, is_watched: bool) -> Fragment:

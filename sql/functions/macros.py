@@ -1,9 +1,14 @@
-"""The macros that the texts of types and functions use: DuckDB is given all of them before its first statement."""
+"""The macros that types and functions use: DuckDB is given all of them before its first statement."""
 
 from __future__ import annotations
 
+from parts.errors import UserError
 from sql.functions import arithmetic, bits_and_hashes, division, mathematics, strings, strings_search
 from sql.typing import instant_texts, integer_texts, ranges, texts
+from sql.typing.fragments import MACRO, Fragment
+
+_MOST_WEIGHT = 300_000
+"""DuckDB takes some seconds for as much."""
 
 MACROS = (
     *ranges.MACROS,
@@ -17,3 +22,11 @@ MACROS = (
     *strings_search.MACROS,
     *bits_and_hashes.MACROS,
 )
+
+
+def check_weight(sql: Fragment) -> None:
+    """Raises 168 (TOO_BIG_AST) when the macros in the statement make it too large to plan."""
+    if sql.traits & MACRO and sql.weight > _MOST_WEIGHT:
+        raise UserError(
+            "TOO_BIG_AST", "The query is too big with its functions written out: too many of them in one another"
+        )

@@ -10,6 +10,7 @@ from sql.functions.registry import Call, define, function
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, is_number
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, INT8, UINT8, Typed, cast
 
 
@@ -174,7 +175,7 @@ def round_to_exp2(call: Call) -> Typed:
     return Typed(cast(fragment("CASE WHEN {} = 0 THEN 0 ELSE {} END", value.sql, power), value.type), value.type)
 
 
-MACROS = (
+MACROS = macros(
     # 1 + x forgets the digits of a small x: what is lost there is put back as a factor.
     r"""pando_log1p(x) AS CASE WHEN x = -1 THEN CAST('-inf' AS DOUBLE) WHEN x < -1 THEN CAST('nan' AS DOUBLE)
         WHEN 1 + x = 1 OR isinf(x) OR isnan(x) THEN x ELSE ln(1 + x) * (x / ((1 + x) - 1)) END""",

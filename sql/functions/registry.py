@@ -221,7 +221,11 @@ def apply(rule: Rule, call: Call) -> Typed:
 
 
 def _retyped(value: Typed, type_: DataType) -> Typed:
-    return value if type_ is value.type else replace(value, type=type_)
+    if type_ is value.type:
+        return value
+    return Typed(
+        value.sql, type_, value.value, value.is_constant, value.is_condition, value.elements, value.apply
+    )  # a third of what ``replace`` costs, for every argument of every call
 
 
 def _null_for_null(result: Typed, args: Sequence[Typed]) -> Typed:

@@ -25,6 +25,7 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, Piece, called, fragment, joined
 from sql.typing.inference import is_string
 from sql.typing.integers import wrap_integer
+from sql.typing.macros import macros
 from sql.typing.texts import to_text
 from sql.typing.typed import INT32, STRING, UINT8, UINT64, Typed, cast, text
 
@@ -340,7 +341,7 @@ def binary(call: Call) -> Typed:
     )
 
 
-MACROS = (
+MACROS = macros(
     # ASCII letters only, as in ClickHouse's byte functions.
     r"pando_lower(s) AS translate(s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')",
     r"pando_upper(s) AS translate(s, 'abcdefghijklmnopqrstuvwxyz', 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')",

@@ -9,6 +9,7 @@ from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import number, string
 from sql.typing.fragments import Fragment, called, fragment, joined
+from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 
@@ -317,7 +318,7 @@ def is_valid_json(call: Call) -> Typed:
     return Typed(fragment("json_valid({})", string(call, 0)), UINT8, is_condition=True)
 
 
-MACROS = (
+MACROS = macros(
     r"""pando_position_from(s, needle, start) AS CASE WHEN start > strlen(s) + 1 THEN 0
         WHEN needle = '' THEN start
         ELSE list_transform([pando_byte_substring(s, start, 1099511627776)], lambda r: CASE WHEN contains(r, needle)

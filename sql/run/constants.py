@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sql.functions.macro_weight import check_weight
+from sql.functions.macros import check_weight
 from sql.grammar.recent_texts import LONGEST_TEXT, RecentTexts
 from sql.run import database
 from sql.typing.typed import Typed

@@ -17,7 +17,7 @@ from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, S
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
 from sql.functions import guards
-from sql.functions.macro_weight import check_weight
+from sql.functions.macros import check_weight
 from sql.grammar.syntax_tree import (
     Alias,
     Function,

@@ -19,11 +19,12 @@ def is_row_count(query: Query, scans: Sequence[Scan]) -> bool:
     """Whether the query's only value is the number of rows of one MergeTree table that pass its WHERE."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return False
-    rest = replace(query, expressions=(), source=None, prewhere=None, where=None)
-    if rest != Select(()) or len(query.expressions) != 1 or len(scans) != 1:
+    if len(query.expressions) != 1 or len(scans) != 1 or not _counts(query.expressions[0]):
+        return False
+    if replace(query, expressions=(), source=None, prewhere=None, where=None) != Select(()):
         return False
     (scan,) = scans
-    return isinstance(scan.source.relation, PartsRelation) and scan.source.prunable and _counts(query.expressions[0])
+    return isinstance(scan.source.relation, PartsRelation) and scan.source.prunable
 
 
 def _counts(node: Node) -> bool:

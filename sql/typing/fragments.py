@@ -18,10 +18,13 @@ Invariants
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from string import Formatter
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
+
+from sql.typing.macros import weigh
 
 WINDOW = 1
 """A window function: computed after WHERE and GROUP BY."""
@@ -38,7 +41,7 @@ WATCHED = 32
 UNWATCHED = 64
 """A lambda that does not."""
 MACRO = 128
-"""DuckDB writes a macro of Pando's out (``sql.functions.macros``)."""
+"""DuckDB writes a macro of Pando's out (``sql.typing.macros``)."""
 
 _TRAITS = (
     (" OVER (", WINDOW | ONCE),
@@ -58,26 +61,33 @@ _TRAITS = (
 
 
 class Fragment:
-    """``texts`` with a part between each and the next. ``size`` is in characters; ``traits`` are of all that is in it.
+    """``texts`` with a part between each and the next.
 
-    A part that is a ``str`` is a name, a type, a number or a keyword.
+    ``size`` is in characters; ``traits`` are of all that is in it, ``own_traits`` of the texts alone; ``weight`` and
+    ``depth`` are what DuckDB has to plan (``sql.typing.macros``). A part that is a ``str`` is a name, a type, a number
+    or a keyword.
     """
 
-    __slots__ = ("_hash", "measured", "parts", "size", "texts", "traits")
+    __slots__ = ("_hash", "depth", "own_traits", "parts", "size", "texts", "traits", "weight")
 
-    def __init__(self, texts: tuple[str, ...], parts: tuple[Fragment | str, ...], size: int, traits: int) -> None:
+    def __init__(
+        self,
+        texts: tuple[str, ...],
+        parts: tuple[Fragment | str, ...],
+        size: int,
+        traits: int = 0,
+        own_traits: int = 0,
+        weight: int = 1,
+        depth: int = 0,
+    ) -> None:
         self.texts = texts
         self.parts = parts
         self.size = size
         self.traits = traits
-        self.measured: tuple[int, int] | None = None
-        """Weight and depth, once asked for (``sql.functions.macro_weight``)."""
+        self.own_traits = own_traits
+        self.weight = weight
+        self.depth = depth
         self._hash: int | None = None
-
-    @property
-    def own_traits(self) -> int:
-        """The traits of its texts, without those of its parts."""
-        return _traits_of(self.texts)
 
     @property
     def fragments(self) -> list[Fragment]:
@@ -108,31 +118,32 @@ class Fragment:
 
     def with_parts(self, parts: tuple[Fragment | str, ...]) -> Fragment:
         """The same texts around other parts."""
-        return _made(self.texts, sum(map(len, self.texts)), self.own_traits, parts)
+        return _made(_shape(self.texts), parts)
 
     def nodes(self) -> Iterator[Fragment]:
         """Itself and all fragments that it is made of, each once."""
-        met: set[int] = set()
+        met = {id(self)}
         ahead = [self]
-        while ahead:
-            node = ahead.pop()
-            if id(node) not in met:
-                met.add(id(node))
-                ahead.extend(node.fragments)
-                yield node
+        for node in ahead:
+            yield node
+            for part in node.parts:
+                if isinstance(part, Fragment) and id(part) not in met:
+                    met.add(id(part))
+                    ahead.append(part)
 
     def unfinished(self, is_finished: Callable[[Fragment], bool]) -> Iterator[Fragment]:
         """The nodes that are not finished, each after its parts; whoever iterates finishes them."""
         ahead = [self]
         while ahead:
             node = ahead[-1]
-            waiting = () if is_finished(node) else [part for part in node.fragments if not is_finished(part)]
-            if waiting:
-                ahead.extend(waiting)
+            if is_finished(node):
+                ahead.pop()
                 continue
-            ahead.pop()
-            if not is_finished(node):
-                yield node
+            waiting = [part for part in node.parts if part.__class__ is not str and not is_finished(part)]  # type: ignore[arg-type]
+            if waiting:
+                ahead += waiting  # type: ignore[arg-type]
+            else:
+                yield ahead.pop()
 
     def __bool__(self) -> bool:
         """Whether there is any text."""
@@ -191,27 +202,35 @@ class Table(Fragment):
 
     def __init__(self, number: int) -> None:
         name = f"s{number}"
-        super().__init__((name,), (), len(name), 0)
+        super().__init__((name,), (), len(name))
         self.number = number
 
 
+Summands = tuple[tuple[int, Fragment], ...]
+
+
 class IntegerSum(Fragment):
-    """A sum of integers in 64 bits: the low bits of the sum of ``summands``, which are HUGEINT."""
+    """A sum of integers in 64 bits: the low bits of the sum of ``summands``, which are HUGEINT.
+
+    Beside each stands of how many numbers it is the sum.
+    """
 
     __slots__ = ("summands",)
 
-    def __init__(self, sql: Fragment, summands: tuple[Fragment, ...]) -> None:
-        super().__init__(sql.texts, sql.parts, sql.size, sql.traits)
+    def __init__(self, sql: Fragment, summands: Summands) -> None:
+        super().__init__(sql.texts, sql.parts, sql.size, sql.traits, sql.own_traits, sql.weight, sql.depth)
         self.summands = summands
 
 
 def leaf(text: str) -> Fragment:
     """A name or a literal: nothing follows from its words."""
     texts = (text,)
-    made = Fragment(texts, (), len(text), 0)
-    made.measured = (1, 0)
+    made = Fragment(texts, (), len(text))
     made._hash = hash(texts)
     return made
+
+
+EMPTY = leaf("")
 
 
 def fragment(template: str, *parts: Piece, **named: Piece) -> Fragment:
@@ -219,21 +238,15 @@ def fragment(template: str, *parts: Piece, **named: Piece) -> Fragment:
 
     A template is written in the code: it is read once, and kept.
     """
-    texts, size, traits, names = _form(template)
-    if not names:
-        return _made(texts, size, traits, parts)
-    in_order = iter(parts)
-    return _made(
-        texts,
-        size,
-        traits,
-        [parts[int(name)] if name.isdigit() else named[name] if name else next(in_order) for name in names],
-    )
+    shape, names = _form(template)
+    if names:
+        parts = tuple([parts[name] if isinstance(name, int) else named[name] for name in names])
+    return _made(shape, parts)
 
 
 def called(function: str, *arguments: Piece) -> Fragment:
     """A call of DuckDB's function or macro, for names that no template has."""
-    return _made(*_call_form(function, len(arguments)), arguments)
+    return _made(_call_shape(function, len(arguments)), arguments)
 
 
 def joined(separator: str, parts: Iterable[Piece]) -> Fragment:
@@ -241,59 +254,77 @@ def joined(separator: str, parts: Iterable[Piece]) -> Fragment:
     given = tuple(parts)
     if len(given) == 1 and isinstance(given[0], Fragment):
         return given[0]
+    if not given:
+        return EMPTY
     between = len(given) - 1
-    return _made(("", *(separator,) * between, ""), len(separator) * between, 0, given) if given else EMPTY
+    texts = ("", *(separator,) * between, "")
+    return _made(_Shape(texts, len(separator) * between, 0, 0, 0, ((1, 0),) * len(given)), given)
 
 
-def _made(texts: tuple[str, ...], size: int, traits: int, given: Sequence[Piece]) -> Fragment:
-    if len(given) != len(texts) - 1:
+class _Shape(NamedTuple):
+    """What is known of texts around parts; ``holes`` say how often and how deep each part is written."""
+
+    texts: tuple[str, ...]
+    size: int
+    traits: int
+    weight: int
+    depth: int
+    holes: tuple[tuple[int, int], ...]
+
+
+def _made(shape: _Shape, given: Sequence[Piece]) -> Fragment:
+    texts, size, own_traits, weight, depth, holes = shape
+    if len(given) != len(holes):
         raise TypeError(f"{len(given)} parts for the holes of {'{}'.join(texts)}")
+    traits = own_traits
     parts: list[Fragment | str] = []
-    for part in given:
+    for part, (times, level) in zip(given, holes, strict=False):
         if isinstance(part, Fragment):
             size += part.size
             traits |= part.traits
+            weight += times * part.weight
+            if level + part.depth > depth:
+                depth = level + part.depth
         else:
-            part = _word(part)
+            if part.__class__ is not str:
+                part = _number(part)
             size += len(part)
+            weight += times
         parts.append(part)
-    return Fragment(texts, tuple(parts), size, traits)
+    return Fragment(texts, tuple(parts), size, traits, own_traits, weight, depth)
 
 
-def _word(part: str | int) -> str:
-    if part.__class__ is str:
-        return part
-    if part.__class__ is int:
-        return str(part)
-    raise TypeError(f"{part!r} cannot stand in a hole")
+def _number(part: object) -> str:
+    if part.__class__ is not int:
+        raise TypeError(f"{part!r} cannot stand in a hole")
+    return str(part)
 
 
-@lru_cache(None)
-def _form(template: str) -> tuple[tuple[str, ...], int, int, tuple[str, ...]]:
-    """The texts of a template, their size and traits, and the names of its holes, if some have one."""
-    texts, names = [""], []
+@lru_cache(8192)
+def _form(template: str) -> tuple[_Shape, tuple[str | int, ...]]:
+    """The shape of a template, and the names or places of its parts unless they are in order."""
+    texts = [""]
+    names: list[str | int] = []
+    places = itertools.count()
     for text, name, spec, _ in Formatter().parse(template):
         assert not spec, template
         texts[-1] += text
         if name is not None:
-            names.append(name)
             texts.append("")
-    return tuple(texts), sum(map(len, texts)), _traits_of(tuple(texts)), tuple(names) if any(names) else ()
+            names.append(next(places) if not name else int(name) if name.isdigit() else name)
+    in_order = names == list(range(len(names)))
+    return _shape(tuple(texts)), () if in_order else tuple(names)
 
 
 @lru_cache(1024)
-def _call_form(function: str, count: int) -> tuple[tuple[str, ...], int, int]:
-    texts = (f"{function}(", *(", ",) * (count - 1), ")") if count else (f"{function}()",)
-    return texts, sum(map(len, texts)), _traits_of(texts)
+def _call_shape(function: str, count: int) -> _Shape:
+    return _shape((f"{function}(", *(", ",) * (count - 1), ")") if count else (f"{function}()",))
 
 
-@lru_cache(1024)
-def _traits_of(texts: tuple[str, ...]) -> int:
+def _shape(texts: tuple[str, ...]) -> _Shape:
     traits = 0
     for word, meant in _TRAITS:
         if any(word in text for text in texts):
             traits |= meant
-    return traits
-
-
-EMPTY = leaf("")
+    weight, depth, holes = weigh(texts)
+    return _Shape(texts, sum(map(len, texts)), traits, weight, depth, holes)

@@ -14,6 +14,7 @@ is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
 from __future__ import annotations
 
 from sql.typing.fragments import Fragment, called, fragment
+from sql.typing.macros import macros
 from sql.typing.ranges import clamped_instant
 from sql.typing.zones import from_zone
 
@@ -71,7 +72,7 @@ def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool) -> Frag
     return fragment("coalesce({}, {})", plain, read)
 
 
-MACROS = (
+MACROS = macros(
     r"""pando_plain_second(t) AS CASE WHEN (t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__')
         AND t >= '1970-01-02' AND t <= '2106-02-06' THEN TRY_CAST(t AS TIMESTAMP) END""",
     r"""pando_plain_clock(t) AS CASE WHEN t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__'

@@ -12,6 +12,7 @@ import re
 from parts.types import IntegerType
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.integers import wrap_integer
+from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
 from sql.typing.typed import INT64, UINT64
 
@@ -53,7 +54,7 @@ def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
     return fragment("coalesce({}, list_transform([{}], lambda digits: {})[1])", joined(", ", tiers), sql, wrapped)
 
 
-MACROS = (
+MACROS = macros(
     # 10^64 is a multiple of 2^64: more digits than 64 change nothing. Two halves of 32 digits fit 128 bits.
     rf"""pando_low_of_halves(s) AS (((CAST(left(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT)
         * {10**32 % (_MASK + 1)}::UHUGEINT & {_MASK}::UHUGEINT) + (CAST(right(s, 32) AS UHUGEINT) & {_MASK}::UHUGEINT))

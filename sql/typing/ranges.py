@@ -7,6 +7,7 @@ value once for each place that names it, so the argument should be short or Duck
 from __future__ import annotations
 
 from sql.typing.fragments import Fragment, Piece, fragment
+from sql.typing.macros import macros
 
 _DAY_MASK = 65535
 _SECOND_MASK = 4294967295
@@ -42,7 +43,7 @@ def clamped_seconds(number: Fragment) -> Fragment:
     return fragment("pando_clamped_seconds({})", number)
 
 
-MACROS = (
+MACROS = macros(
     r"pando_low_unsigned(x) AS CAST(x & 18446744073709551615::HUGEINT AS UBIGINT)",
     # x once: DuckDB writes a macro's argument out wherever it stands, and sums are nested.
     r"""pando_low_signed(x) AS CAST(xor(x & 18446744073709551615::HUGEINT, 9223372036854775808::HUGEINT)

@@ -34,6 +34,7 @@ from parts.types import (
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.typing.integer_texts import constant_integer, integer_of_text
+from sql.typing.macros import macros
 from sql.typing.ranges import clamped_date
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
@@ -225,7 +226,7 @@ def _first_zeros_elided(groups: str) -> str:
 
 # The macros the texts above use; the executor creates them once. A macro repeats the text of its argument wherever it
 # names it, so that nested ones grow exponentially: `list_transform([x], lambda y: …)[1]` names a value once.
-MACROS = (
+MACROS = macros(
     r"""pando_ipv6_words(h) AS ':' || array_to_string(list_transform(range(8), lambda i:
         coalesce(nullif(ltrim(lower(substr(h, 4 * i + 1, 4)), '0'), ''), '0')), ':') || ':'""",
     f"pando_ipv6_elided(words) AS list_transform([words], lambda w: {_first_zeros_elided('w')})[1]",

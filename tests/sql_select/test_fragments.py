@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sql.functions import guards
-from sql.functions.macro_weight import check_weight, measure
+from sql.functions.macros import check_weight
 from sql.typing.fragments import EMPTY, ONCE, WINDOW, Fragment, Table, called, fragment, joined, leaf
 from sql.typing.typed import text
 
@@ -77,7 +77,7 @@ def test_trees_are_as_deep_as_they_like() -> None:
     assert hash(one) == hash(two)
     assert one == two
     assert one.render() == "f(" * 100_000 + '"1.x"' + ")" * 100_000
-    assert measure(one)[1] == 100_000
+    assert one.depth == 100_000
 
 
 def test_a_tree_that_doubles_is_known_without_writing_it_out() -> None:
@@ -86,18 +86,20 @@ def test_a_tree_that_doubles_is_known_without_writing_it_out() -> None:
         one, two = fragment("({0} + {0})", one), fragment("({0} + {0})", two)
     assert one == two
     assert one.size > 2**100
-    assert measure(one)[0] > 2**100
+    assert one.weight > 2**100
     assert sum(1 for _ in one.nodes()) == 102
 
 
 def test_macros_write_their_arguments_out() -> None:
     """``pando_replace`` names its first argument twice."""
     sql = _X
-    once = measure(fragment("lower({})", sql))[0]
-    assert measure(fragment("pando_replace(lower({}), 1, 2)", sql))[0] > 2 * once
-    assert measure(called("pando_replace", fragment("lower({})", sql), 1, 2)) == measure(
-        fragment("pando_replace(lower({}), 1, 2)", sql)
+    once = fragment("lower({})", sql).weight
+    written, parted = (
+        fragment("pando_replace(lower({}), 1, 2)", sql),
+        called("pando_replace", fragment("lower({})", sql), 1, 2),
     )
+    assert written.weight == parted.weight > 2 * once
+    assert written.depth == parted.depth == 2
     for _ in range(20):
         sql = fragment("pando_replace({}, 'a', 'b')", sql)
     with pytest.raises(Exception, match="too big"):
