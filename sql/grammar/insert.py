@@ -54,7 +54,10 @@ def insert(stream: TokenStream) -> ParsedStatement:
 
 
 def _with_data(stream: TokenStream, statement: Insert, start: int, end: int) -> ParsedStatement:
-    data = stream.text[start:end].encode("utf-8", "surrogateescape")
+    try:
+        data = stream.text[start:end].encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise UserError("INCORRECT_DATA", "The data of the INSERT have half a surrogate: they are no UTF-8") from None
     stream.position = end
     return ParsedStatement(replace(statement, inline_data=data))
 

@@ -292,3 +292,10 @@ def test_a_text_that_is_not_unicode_is_refused(text: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_query(text)
     assert caught.value.code == 117
+
+
+@pytest.mark.parametrize("text", ["INSERT INTO t VALUES (\udf43 + 1)", "INSERT INTO t FORMAT CSV \ud800"])
+def test_the_data_of_an_insert_are_no_half_surrogates(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_statement(text)
+    assert caught.value.code == 117
