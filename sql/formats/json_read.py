@@ -1,8 +1,7 @@
-"""Reading JSONEachRow: pyarrow's parser on the good path, Python's ``json`` for what it refuses.
+"""Reading JSONEachRow: pyarrow's parser on the good path (:mod:`json_arrow`), Python's ``json`` for what it refuses.
 
-Every column is asked for in the form its first rows have: a number column whose first row quotes the number is read
-as strings. Chunks that pyarrow refuses (mixed forms, maps, unnamed tuples, bad values) are read by ``json.loads``
-line by line (about 200,000 rows a second), which also says which row is wrong.
+Chunks that pyarrow refuses (mixed forms, bad values) are read by ``json.loads`` line by line (about 200,000 rows a
+second), which also says which row is wrong.
 
 A missing key and, where the column is not Nullable, an explicit ``null`` come out as null: "take the default".
 """
@@ -15,41 +14,32 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-from pyarrow import json as arrow_json
 
 from parts.errors import UserError
 from parts.schema import Column
-from parts.types import (
-    ArrayType,
-    BoolType,
-    DataType,
-    FloatType,
-    IntegerType,
-    LowCardinalityType,
-    MapType,
-    NullableType,
-    TupleType,
-    strip_nullable,
-)
 from sql.formats.chunks import parse_chunks, row_chunks, without_mark
 from sql.formats.filling import MISSING
+from sql.formats.json_arrow import can_read_arrow, read_arrow
+from sql.formats.json_shapes import as_objects, has_other_shape
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, skip
 from sql.formats.options import BadValueError, FormatOptions
-from sql.formats.wire import from_wire
 
-_NUMBERS = (IntegerType, FloatType)
-_SAMPLE_ROWS = 3
 _BETWEEN = b" \t\r\n;"
 _OPENING = re.compile(rb"\s*+\{")
 _ROW_OPENING = re.compile(rb"[ ,]*+\{")
 
 
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    needs_python = _needs_python(columns)
+    fields = [(column.name, column.type) for column in columns]
+    has_other_shapes = any(has_other_shape(column.type) for column in columns)
+    needs_python = not can_read_arrow(columns) or any(_tells_missing(column) for column in columns)
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        table = None if needs_python else read_arrow(chunk, columns, options)
-        return _read_python(chunk, columns, options, first_row) if table is None else table
+        objects: bytes | None = None if needs_python else chunk
+        if objects is not None and has_other_shapes:
+            objects = as_objects(chunk, fields, is_compact=False)
+        table = None if objects is None else read_arrow(objects, columns, options)
+        return read_objects_exactly(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
 
@@ -75,7 +65,7 @@ def object_chunks(stream: BinaryIO, options: FormatOptions) -> Iterator[bytes]:
 
 
 def row_end(data: bytearray) -> int:
-    """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``_read_python``.)"""
+    """Rows end in ``}`` and a line end. (A row that spans lines may hold that too: see ``read_objects_exactly``.)"""
     for ending in (b"}\n", b"}\r\n", b"},\n"):
         end = data.rfind(ending)
         if end >= 0 and (data.rfind(b"\n{", 0, end) >= 0 or _OPENING.match(data)) and _line_is_row(data, end):
@@ -87,96 +77,6 @@ def _line_is_row(data: bytearray, end: int) -> bool:
     return _ROW_OPENING.match(data, data.rfind(b"\n", 0, end) + 1, end) is not None
 
 
-def _needs_python(columns: Sequence[Column]) -> bool:
-    return any(json_type(column.type) is None for column in columns) or any(
-        _tells_missing(column) for column in columns
-    )
-
-
-# pyarrow --------------------------------------------------------------------------------------------------------------
-
-
-def json_type(type_: DataType) -> pa.DataType | None:
-    """What pyarrow is asked for; ``None`` where it cannot read the type."""
-    if isinstance(type_, (NullableType, LowCardinalityType)):
-        return json_type(type_.inner)
-    if isinstance(type_, (*_NUMBERS, BoolType)):
-        return type_.arrow
-    if isinstance(type_, ArrayType):
-        inner = json_type(type_.inner)
-        return None if inner is None else pa.list_(inner)
-    if isinstance(type_, TupleType) and all(name for name, _ in type_.elements):
-        fields = [(name, json_type(inner)) for name, inner in type_.elements]
-        return None if any(kind is None for _, kind in fields) else pa.struct(fields)
-    return None if isinstance(type_, (MapType, TupleType)) else pa.string()
-
-
-def read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
-    try:
-        asked = _asked_types(chunk, columns)
-        parse = arrow_json.ParseOptions(
-            explicit_schema=pa.schema(list(asked.items())),
-            newlines_in_values=False,
-            unexpected_field_behavior="ignore" if options.skip_unknown_fields else "error",
-        )
-        read = arrow_json.ReadOptions(block_size=len(chunk) + 1, use_threads=False)
-        table = arrow_json.read_json(pa.BufferReader(chunk), read, parse)
-        if table.num_rows == 0 or table.num_rows != _line_count(chunk):
-            return None
-        arrays = [_from_json(table.column(column.name), column, options) for column in columns]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
-        return None
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
-
-
-def _line_count(chunk: bytes) -> int:
-    """Rows, if every line is one. Duplicate blank lines make the count differ, and the slow path decides."""
-    return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
-
-
-def _asked_types(chunk: bytes, columns: Sequence[Column]) -> dict[str, pa.DataType]:
-    asked = {column.name: json_type(column.type) or pa.string() for column in columns}
-    for line in chunk.split(b"\n", _SAMPLE_ROWS)[:_SAMPLE_ROWS]:
-        row = json.loads(line) if line.strip() else {}
-        if not isinstance(row, dict):
-            raise ValueError("not an object")
-        for column in columns:
-            value = row.get(column.name)
-            kind = strip_nullable(column.type)
-            if isinstance(kind, _NUMBERS) and isinstance(value, str):
-                asked[column.name] = pa.string()
-            elif pa.types.is_string(asked[column.name]) and type(value) in (int, float):
-                raise ValueError("a number where a text is asked for")
-    return asked
-
-
-def _from_json(values: pa.ChunkedArray, column: Column, options: FormatOptions) -> pa.Array:
-    array = values.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    _refuse_nested_nulls(array, column.type)
-    return from_wire(array, column.type, options)
-
-
-def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
-    """Only at the top level does null mean "take the default"; inside it is left to the exact reader."""
-    if isinstance(type_, ArrayType):
-        inner = [(array.flatten(), type_.inner)]
-    elif isinstance(type_, TupleType):
-        inner = [(child, kind) for child, (_, kind) in zip(array.flatten(), type_.elements, strict=True)]
-    else:
-        return
-    if isinstance(type_, TupleType) and array.null_count:
-        raise ValueError("a missing tuple")
-    for child, kind in inner:
-        if child.null_count and (isinstance(type_, TupleType) or not kind.is_nullable):
-            raise ValueError("null or a missing element")
-        _refuse_nested_nulls(child, kind)
-
-
-# json.loads -----------------------------------------------------------------------------------------------------------
-
-
 class _Missing:
     pass
 
@@ -184,7 +84,7 @@ class _Missing:
 _MISSING = _Missing()
 
 
-def _read_python(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
     rows = object_rows(chunk, columns, options, first_row)
     arrays = []
     for column in columns:

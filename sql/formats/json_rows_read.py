@@ -1,6 +1,6 @@
 """Reading JSONCompactEachRow (rows as arrays) with its headers, and the formats whose values are all strings.
 
-Plain lines of arrays become objects (:mod:`json_arrays`) and are read as those; all else is decoded by Python's
+Plain lines of arrays become objects (:mod:`json_shapes`) and are read as those; all else is decoded by Python's
 ``json``, columns converted whole.
 """
 
@@ -16,24 +16,29 @@ from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, StringType, parse_type, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
-from sql.formats.json_arrays import as_objects
-from sql.formats.json_read import decoded_text, json_type, object_chunks, object_rows, read_arrow
+from sql.formats.json_arrow import NULL_TEXTS, can_read_arrow, read_arrow, read_arrow_strings
+from sql.formats.json_read import decoded_text, object_chunks, object_rows
+from sql.formats.json_shapes import as_objects
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, encoded, skip
 from sql.formats.literals import parse_field
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, none_is_asked_for
-
-_NULLS = ("ᴺᵁᴸᴸ", "NULL")
 
 
 def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     """JSONStringsEachRow: objects whose values are strings."""
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        rows = object_rows(chunk, columns, options, first_row)
-        values = [[row.get(column.name) for row in rows] for column in columns]
-        return _table(values, columns, options, first_row, is_strings=True)
+        table = read_arrow_strings(chunk, columns, options)
+        return read_strings_exactly(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
+
+
+def read_strings_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
+    """Raises ``UserError`` that names the bad row."""
+    rows = object_rows(chunk, columns, options, first_row)
+    values = [[row.get(column.name) for row in rows] for column in columns]
+    return _table(values, columns, options, first_row, is_strings=True)
 
 
 def read_json_compact(
@@ -52,11 +57,15 @@ def read_json_compact(
 
     unknown = "?" * (1 + max(len(column.name) for column in columns))
     keys = [f"{unknown}{place}" if column is None else column.name for place, column in enumerate(fields)]
-    is_plain = not strings and not any(json_type(column.type) is None for column in asked)
+    shapes = [
+        (key, None if column is None or strings else column.type) for key, column in zip(keys, fields, strict=True)
+    ]
+    is_plain = strings or can_read_arrow(asked)
+    read = read_arrow_strings if strings else read_arrow
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
-        objects = as_objects(chunk, keys) if is_plain else None
-        table = read_arrow(objects, asked, options) if objects is not None else None
+        objects = as_objects(chunk, shapes, is_compact=True) if is_plain else None
+        table = read(objects, asked, options) if objects is not None else None
         if table is not None:
             return table
         rows = _array_rows(chunk, len(fields), first_row)
@@ -164,4 +173,4 @@ def _from_strings(values: list[Any], type_: DataType, options: FormatOptions) ->
         if isinstance(value, (list, dict, bool)):
             raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
     is_text = strip_nullable(type_) == StringType() and not type_.is_nullable
-    return parse_field(encoded(values if is_text else [None if v in _NULLS else v for v in values]), type_, options)
+    return parse_field(encoded(values if is_text else [None if v in NULL_TEXTS else v for v in values]), type_, options)

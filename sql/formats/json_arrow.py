@@ -1,0 +1,208 @@
+"""JSON lines by pyarrow's parser; ``None`` for what it refuses or may read otherwise than ClickHouse.
+
+Every column is asked for in the form its first rows have: numbers that are quoted there are read as strings. Maps and
+unnamed tuples have been written anew (:mod:`json_shapes`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from parts.errors import UserError
+from parts.schema import Column
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+    strip_nullable,
+)
+from sql.formats.literals import parse_field
+from sql.formats.options import BadValueError, FormatOptions
+from sql.formats.wire import from_wire, list_parts
+from sql.grammar.escapes import is_text
+
+NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
+"""What stands for null where all values are strings."""
+_NUMBERS = (IntegerType, FloatType)
+_SAMPLE_ROWS = 3
+
+
+def can_read_arrow(columns: Sequence[Column]) -> bool:
+    """Whether pyarrow has a form for every type. It has none for a tuple without elements."""
+    return all(_is_readable(column.type) for column in columns)
+
+
+def _is_readable(type_: DataType) -> bool:
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
+            return _is_readable(inner)
+        case MapType(_, value):
+            return _is_readable(value)
+        case TupleType(elements):
+            return bool(elements) and all(_is_readable(inner) for _, inner in elements)
+    return True
+
+
+def read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    try:
+        samples = _samples(chunk)
+        asked = {
+            column.name: _form(column.type, [row[column.name] for row in samples if column.name in row])
+            for column in columns
+        }
+        table = _read(chunk, asked, options)
+        arrays = [_from_json(_array(table, column), column.type, options) for column in columns]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
+        return None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def read_arrow_strings(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """Objects whose values are all strings."""
+    try:
+        table = _read(chunk, {column.name: pa.string() for column in columns}, options)
+        arrays = []
+        for column in columns:
+            texts = _array(table, column)
+            if not is_text(texts):
+                return None
+            if column.type.is_nullable or strip_nullable(column.type) != StringType():
+                texts = pc.if_else(pc.is_in(texts, pa.array(NULL_TEXTS)), None, texts)
+            arrays.append(parse_field(texts, column.type, options))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, BadValueError, UserError):
+        return None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _read(chunk: bytes, asked: dict[str, pa.DataType], options: FormatOptions) -> pa.Table:
+    parse = arrow_json.ParseOptions(
+        explicit_schema=pa.schema(list(asked.items())),
+        newlines_in_values=False,
+        unexpected_field_behavior="ignore" if options.skip_unknown_fields else "error",
+    )
+    read = arrow_json.ReadOptions(block_size=len(chunk) + 1, use_threads=False)
+    table = arrow_json.read_json(pa.BufferReader(chunk), read, parse)
+    if table.num_rows == 0 or table.num_rows != _line_count(chunk):
+        raise ValueError("not a row a line")
+    return table
+
+
+def _line_count(chunk: bytes) -> int:
+    """Rows, if every line is one. Duplicate blank lines make the count differ, and the slow path decides."""
+    return chunk.count(b"\n") + (not chunk.endswith(b"\n"))
+
+
+def _array(table: pa.Table, column: Column) -> pa.Array:
+    array = table.column(column.name).combine_chunks()
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+# What is asked for ----------------------------------------------------------------------------------------------------
+
+
+def _samples(chunk: bytes) -> list[dict[str, Any]]:
+    rows = [json.loads(line) if line.strip() else {} for line in chunk.split(b"\n", _SAMPLE_ROWS)[:_SAMPLE_ROWS]]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("not an object")
+    return rows
+
+
+def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
+    """What pyarrow is asked for, so that it takes the samples."""
+    match type_:
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _form(inner, samples)
+        case ArrayType(inner):
+            return pa.list_(_form(inner, _inside(samples)))
+        case MapType(_, value):
+            return pa.list_(pa.struct([("0", pa.string()), ("1", _form(value, _of_key("1", _inside(samples))))]))
+        case TupleType(elements):
+            names = [name or str(place) for place, (name, _) in enumerate(elements)]
+            forms = [_form(inner, _of_key(name, samples)) for name, (_, inner) in zip(names, elements, strict=True)]
+            return pa.struct(list(zip(names, forms, strict=True)))
+        case IntegerType() | FloatType():
+            return pa.string() if any(isinstance(value, str) for value in samples) else type_.arrow
+        case BoolType():
+            return type_.arrow
+    if any(type(value) in (int, float) for value in samples):
+        raise ValueError("a number where a text is asked for")
+    return pa.string()
+
+
+def _inside(samples: list[Any]) -> list[Any]:
+    return [element for value in samples if isinstance(value, list) for element in value]
+
+
+def _of_key(key: str, samples: list[Any]) -> list[Any]:
+    return [value[key] for value in samples if isinstance(value, dict) and key in value]
+
+
+# What comes back ------------------------------------------------------------------------------------------------------
+
+
+def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
+    _refuse_nested_nulls(array, type_)
+    return from_wire(_with_maps(array, type_), type_, options)
+
+
+def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
+    """Only at the top level does null mean "take the default"; inside it is left to the exact reader."""
+    match type_:
+        case ArrayType(inner):
+            children = [(array.flatten(), inner)]
+        case MapType(_, value):
+            entries = array.flatten()
+            if entries.null_count or entries.field(0).null_count:
+                raise ValueError("not a key and a value")
+            children = [(entries.field(1), value)]
+        case TupleType(elements):
+            if array.null_count:
+                raise ValueError("a missing tuple")
+            children = [(child, inner) for child, (_, inner) in zip(array.flatten(), elements, strict=True)]
+        case _:
+            return
+    # A named element that is null may also be missing.
+    may_be_missing = isinstance(type_, TupleType) and type_.is_named
+    for child, inner in children:
+        if child.null_count and (may_be_missing or not inner.is_nullable):
+            raise ValueError("null or a missing element")
+        _refuse_nested_nulls(child, inner)
+
+
+def _with_maps(array: pa.Array, type_: DataType) -> pa.Array:
+    """Lists of key and value as maps."""
+    match type_:
+        case ArrayType(inner) if _has_maps(inner):
+            offsets, mask, flat = list_parts(array)
+            return pa.ListArray.from_arrays(offsets, _with_maps(flat, inner), mask=mask)
+        case MapType(_, value):
+            offsets, mask, flat = list_parts(array)
+            return pa.MapArray.from_arrays(offsets, flat.field(0), _with_maps(flat.field(1), value), mask=mask)
+        case TupleType(elements) if _has_maps(type_):
+            children = zip(array.flatten(), elements, strict=True)
+            return pa.StructArray.from_arrays(
+                [_with_maps(child, inner) for child, (_, inner) in children], names=[field.name for field in array.type]
+            )
+    return array
+
+
+def _has_maps(type_: DataType) -> bool:
+    match type_:
+        case ArrayType(inner):
+            return _has_maps(inner)
+        case TupleType(elements):
+            return any(_has_maps(inner) for _, inner in elements)
+    return isinstance(type_, MapType)
