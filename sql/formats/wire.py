@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -89,7 +90,7 @@ def list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array | None, pa.Array]:
     if array.offset:
         array = pa.concat_arrays([array])
         if array.offset:
-            array = array.take(pa.array(range(len(array))))
+            array = array.take(pa.array(np.arange(len(array))))
     flat = (
         array.values
         if not pa.types.is_map(array.type)
@@ -145,7 +146,7 @@ def _composite(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
         keys = from_wire(flat.field(0), type_.key, options)
         values = _without_nulls(from_wire(flat.field(1), type_.value, options), type_.value)
         result = pa.MapArray.from_arrays(offsets, keys, values, type=type_.arrow)
-        return result.take(pc.if_else(mask, None, pa.array(range(len(array))))) if mask is not None else result
+        return result.take(pc.if_else(mask, None, pa.array(np.arange(len(array))))) if mask is not None else result
     if isinstance(type_, TupleType) and pa.types.is_struct(kind) and kind.num_fields == len(type_.elements):
         children = [
             _without_nulls(from_wire(child, inner, options), inner)

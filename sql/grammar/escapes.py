@@ -84,9 +84,11 @@ def unescape(texts: pa.Array) -> pa.Array:
 
 
 def unescape_bytes(values: pa.Array) -> pa.Array:
-    """The same for bytes that need not be text; each distinct value by itself."""
+    """The same for bytes that need not be text; if they are none, each distinct value by itself."""
     if not contains(values, "\\"):
         return values
+    if is_text(values) and not contains(values, "\\x"):
+        return pc.cast(replace_many(unchecked_text(values), _UNESCAPES), pa.binary())
     encoded = pc.dictionary_encode(values)
     plain = [_SEQUENCE.sub(_resolved, value) for value in encoded.dictionary.to_pylist()]
     return pc.take(pa.array(plain, pa.binary()), encoded.indices)
@@ -94,9 +96,11 @@ def unescape_bytes(values: pa.Array) -> pa.Array:
 
 def unescape_quoted(texts: pa.Array) -> pa.Array:
     """The bodies of string literals: backslash escapes and doubled quotes."""
-    if contains(texts, "''"):
+    if not contains(texts, "''"):
+        return unescape(texts)
+    if contains(texts, "\\x"):
         return _each_resolved(texts, _QUOTED_SEQUENCE)
-    return unescape(texts)
+    return replace_many(texts, _UNESCAPES | {"''": "'"})
 
 
 def _each_resolved(texts: pa.Array, sequence: re.Pattern[bytes]) -> pa.Array:
