@@ -64,6 +64,10 @@ def tuple_element(call: Call) -> Typed:
 
 
 def _position(type_: TupleType, key: object) -> int:
+    if not isinstance(key, (int, str)):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", "Second argument to tupleElement must be a constant integer or string"
+        )
     if isinstance(key, int) and not isinstance(key, bool):
         position = key if key > 0 else len(type_.elements) + 1 + key
         if 1 <= position <= len(type_.elements):

@@ -75,6 +75,7 @@ def test_no_text_of_the_user_is_taken_for_a_mark_of_the_compilers(mark: str) -> 
         ("SELECT a FROM t SAMPLE 0.1", 141, "sampling"), ("SELECT cityHash64(a) FROM t", 46, "cityHash64"),
         ("SELECT d + 'x' FROM t", 43, ""), ("SELECT read_csv('/etc/passwd')", 46, "read_csv"),
         ("SELECT * FROM read_csv('/etc/passwd')", 46, "read_csv"), ("SELECT a AS x, s AS x FROM t", 179, "x"),
+        ("SELECT tupleElement((a, s), a) FROM t", 43, "constant"),
         ("SELECT arrayMap(x -> x, a) FROM t", 43, "Array"), ("SELECT CAST(NULL AS UInt8)", 349, "NULL"),
         ("SELECT a FROM t WHERE a = 'x'", 53, "'x'"), ("SELECT a FROM t WHERE a IN (1, '-1')", 53, "UInt32"),
         ("SELECT a FROM t WHERE d > 'x'", 38, "Date"), ("SELECT a FROM t WHERE d = '2020-01-01 10:00:00'", 53, "Date"),
