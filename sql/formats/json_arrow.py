@@ -7,9 +7,10 @@ unnamed tuples have been written anew (:mod:`json_shapes`).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -20,6 +21,10 @@ from parts.types import (
     ArrayType,
     BoolType,
     DataType,
+    DateTime64Type,
+    DateTimeType,
+    DecimalType,
+    EnumType,
     FloatType,
     IntegerType,
     LowCardinalityType,
@@ -36,7 +41,9 @@ from sql.grammar.escapes import is_text
 
 NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
 """What stands for null where all values are strings."""
-_NUMBERS = (IntegerType, FloatType)
+_NUMBERED = (DateTimeType, DateTime64Type, EnumType)
+"""Types of which JSON may hold the number instead of the text."""
+_MOST_DIGITS = 38
 _SAMPLE_ROWS = 3
 
 
@@ -63,6 +70,7 @@ def read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) 
             column.name: _form(column.type, [row[column.name] for row in samples if column.name in row])
             for column in columns
         }
+        _refuse_wide_numbers(chunk, asked.values())
         table = _read(chunk, asked, options)
         arrays = [_from_json(_array(table, column), column.type, options) for column in columns]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
@@ -137,9 +145,36 @@ def _form(type_: DataType, samples: list[Any]) -> pa.DataType:
             return pa.string() if any(isinstance(value, str) for value in samples) else type_.arrow
         case BoolType():
             return type_.arrow
-    if any(type(value) in (int, float) for value in samples):
-        raise ValueError("a number where a text is asked for")
-    return pa.string()
+    kinds = {type(value) for value in samples} & {int, float, str}
+    if kinds <= {str}:
+        return pa.string()
+    if isinstance(type_, DecimalType):
+        return pa.decimal128(_MOST_DIGITS, type_.scale)
+    if isinstance(type_, _NUMBERED) and kinds == {int}:
+        return pa.int64()
+    raise ValueError("a number where a text is asked for")
+
+
+def _refuse_wide_numbers(chunk: bytes, asked: Iterable[pa.DataType]) -> None:
+    """pyarrow does not see when a decimal overflows as it gets its scale: no number may have so many digits."""
+    scales = [scale for kind in asked for scale in _scales(kind)]
+    if not scales:
+        return
+    data = np.frombuffer(chunk, np.uint8)
+    is_digit = (data >= ord("0")) & (data <= ord("9"))
+    others = np.flatnonzero(np.append(~is_digit, True))
+    longest = int(np.diff(others, prepend=-1).max()) - 1
+    has_exponent = (is_digit[:-1] & ((data[1:] | 0x20) == ord("e"))).any()
+    if longest > _MOST_DIGITS - max(scales) or has_exponent:
+        raise ValueError("perhaps a decimal of too many digits")
+
+
+def _scales(kind: pa.DataType) -> Iterator[int]:
+    if pa.types.is_decimal(kind):
+        yield kind.scale
+    elif pa.types.is_nested(kind):
+        for index in range(kind.num_fields):
+            yield from _scales(kind.field(index).type)
 
 
 def _inside(samples: list[Any]) -> list[Any]:
@@ -155,7 +190,7 @@ def _of_key(key: str, samples: list[Any]) -> list[Any]:
 
 def _from_json(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     _refuse_nested_nulls(array, type_)
-    return from_wire(_with_maps(array, type_), type_, options)
+    return from_wire(_without_shapes(array, type_), type_, options)
 
 
 def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
@@ -182,27 +217,23 @@ def _refuse_nested_nulls(array: pa.Array, type_: DataType) -> None:
         _refuse_nested_nulls(child, inner)
 
 
-def _with_maps(array: pa.Array, type_: DataType) -> pa.Array:
-    """Lists of key and value as maps."""
+def _without_shapes(array: pa.Array, type_: DataType) -> pa.Array:
+    """Lists of key and value as maps, numbers where times and names are asked for as their texts."""
     match type_:
-        case ArrayType(inner) if _has_maps(inner):
+        case NullableType(inner) | LowCardinalityType(inner):
+            return _without_shapes(array, inner)
+        case ArrayType(inner):
             offsets, mask, flat = list_parts(array)
-            return pa.ListArray.from_arrays(offsets, _with_maps(flat, inner), mask=mask)
+            return pa.ListArray.from_arrays(offsets, _without_shapes(flat, inner), mask=mask)
         case MapType(_, value):
             offsets, mask, flat = list_parts(array)
-            return pa.MapArray.from_arrays(offsets, flat.field(0), _with_maps(flat.field(1), value), mask=mask)
-        case TupleType(elements) if _has_maps(type_):
-            children = zip(array.flatten(), elements, strict=True)
-            return pa.StructArray.from_arrays(
-                [_with_maps(child, inner) for child, (_, inner) in children], names=[field.name for field in array.type]
-            )
-    return array
-
-
-def _has_maps(type_: DataType) -> bool:
-    match type_:
-        case ArrayType(inner):
-            return _has_maps(inner)
+            return pa.MapArray.from_arrays(offsets, flat.field(0), _without_shapes(flat.field(1), value), mask=mask)
         case TupleType(elements):
-            return any(_has_maps(inner) for _, inner in elements)
-    return isinstance(type_, MapType)
+            pairs = zip(array.flatten(), elements, strict=True)
+            children = [_without_shapes(child, inner) for child, (_, inner) in pairs]
+            return pa.StructArray.from_arrays(children, names=[field.name for field in array.type])
+        case _ if isinstance(type_, _NUMBERED) and pa.types.is_integer(array.type):
+            if pc.any(pc.equal(array, 0)).as_py():
+                raise ValueError("-0 is another text than 0")
+            return pc.cast(array, pa.string())
+    return array

@@ -20,7 +20,7 @@ from parts.schema import Column
 from sql.formats.chunks import parse_chunks, row_chunks, without_mark
 from sql.formats.filling import MISSING
 from sql.formats.json_arrow import can_read_arrow, read_arrow
-from sql.formats.json_shapes import as_objects, has_other_shape
+from sql.formats.json_shapes import as_objects, has_other_shape, rows_with
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, skip
 from sql.formats.options import BadValueError, FormatOptions
 
@@ -32,13 +32,14 @@ _ROW_OPENING = re.compile(rb"[ ,]*+\{")
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     fields = [(column.name, column.type) for column in columns]
     has_other_shapes = any(has_other_shape(column.type) for column in columns)
-    needs_python = not can_read_arrow(columns) or any(_tells_missing(column) for column in columns)
+    needs_python = not can_read_arrow(columns)
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         objects: bytes | None = None if needs_python else chunk
         if objects is not None and has_other_shapes:
             objects = as_objects(chunk, fields, is_compact=False)
         table = None if objects is None else read_arrow(objects, columns, options)
+        table = None if table is None else _with_missing(table, chunk, columns)
         return read_objects_exactly(chunk, columns, options, first_row) if table is None else table
 
     yield from (table for table in parse_chunks(object_chunks(stream, options), parse) if table.num_rows)
@@ -99,6 +100,16 @@ def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: Forma
             arrays.append(pa.array([column.name not in row for row in rows], pa.bool_()))
             names.append(MISSING + column.name)
     return pa.Table.from_arrays(arrays, names=names)
+
+
+def _with_missing(table: pa.Table, chunk: bytes, columns: Sequence[Column]) -> pa.Table | None:
+    names = [column.name for column in columns if _tells_missing(column)]
+    found = rows_with(chunk, names) if names else []
+    if found is None or any(len(rows) != table.num_rows for rows in found):
+        return None
+    for name, rows in zip(names, found, strict=True):
+        table = table.append_column(MISSING + name, pa.array(~rows))
+    return table
 
 
 def _tells_missing(column: Column) -> bool:

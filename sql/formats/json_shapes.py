@@ -59,16 +59,38 @@ def as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | Non
     if len(chunk) > _MOST_BYTES:
         return None
     try:
-        tokens = Tokens(chunk, 1 + max(_levels(type_) for _, type_ in fields))
-        if (tokens.kinds[tokens.rows] != (OPEN_LIST if is_compact else OPEN_OBJECT)).any():
-            return None
-        rows = tokens.places[tokens.rows], tokens.places[tokens.closers(tokens.rows)]
-        tokens.check_blank(np.append(0, rows[1] + 1), np.append(rows[0], len(chunk)))
+        tokens = _tokens(
+            chunk, 1 + max(_levels(type_) for _, type_ in fields), OPEN_LIST if is_compact else OPEN_OBJECT
+        )
         shapes = _Shapes(tokens)
         shapes.fields(tokens.rows, fields)
     except NotPlainError:
         return None
     return shapes.out.result()
+
+
+def rows_with(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
+    """For each key, which rows (objects) have it; ``None`` for what is not so plain."""
+    if len(chunk) > _MOST_BYTES:
+        return None
+    try:
+        tokens = _tokens(chunk, 1, OPEN_OBJECT)
+        counts, colons, _ = tokens.pairs(tokens.rows)
+        row_of = np.repeat(np.arange(len(tokens.rows)), (counts + 1) // 2)
+        found = [row_of[tokens.has_key(colons, json.dumps(key, ensure_ascii=False).encode())] for key in keys]
+    except NotPlainError:
+        return None
+    return [np.bincount(rows, minlength=len(tokens.rows)) > 0 for rows in found]
+
+
+def _tokens(chunk: bytes, levels: int, row_kind: int) -> Tokens:
+    """Raises :class:`NotPlainError` unless there are rows of that kind with blanks around them."""
+    tokens = Tokens(chunk, levels)
+    if (tokens.kinds[tokens.rows] != row_kind).any():
+        raise NotPlainError
+    begins, ends = tokens.places[tokens.rows], tokens.places[tokens.closers(tokens.rows)] + 1
+    tokens.check_blank(np.append(0, ends), np.append(begins, len(chunk)))
+    return tokens
 
 
 class _Shapes:

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from parts.errors import UserError
 from parts.schema import Column
-from parts.types import parse_type
+from parts.types import NullableType, StringType, parse_type
 from sql.formats.json_arrow import read_arrow, read_arrow_strings
-from sql.formats.json_read import read_objects_exactly
+from sql.formats.json_read import object_rows, read_objects_exactly
 from sql.formats.json_rows_read import read_strings_exactly
-from sql.formats.json_shapes import as_objects
+from sql.formats.json_shapes import as_objects, rows_with
 from sql.formats.options import FormatOptions
 from tests.sql_statements.oracle import columns_of, read
 
 OPTIONS = FormatOptions()
 TEXTS = st.text('ak01"\\[]{}:, né', max_size=4)
+WIDE = st.sampled_from([0, -1, 12, 1.25, -0.5, 1.125, 1e22, 12345678, 123456789, 10**34, 10**37, 10**40, True])
 NUMBERS = st.integers(0, 300) | st.integers(0, 9).map(str)
 
 
@@ -46,6 +47,10 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
         st.booleans(),
     ),
     "LowCardinality(String)": TEXTS,
+    "Decimal(10, 2)": WIDE | WIDE.map(str),
+    "Array(Decimal(38, 4))": st.lists(WIDE, max_size=2),
+    "DateTime": st.integers(-1, 3) | st.just("2020-01-02 03:04:05"),
+    "Map(String, Enum8('a' = 1, 'b' = 0))": st.dictionaries(TEXTS, st.sampled_from([1, 0, "a", "b"]), max_size=2),
 }
 
 
@@ -91,6 +96,9 @@ def check_same(columns: list[Column], chunk: bytes) -> bool:
 @example((columns_of({"m": "Map(String, UInt8)"}), b'{"m":{"a":1,"a":2}}'))
 @example((columns_of({"t": "Tuple(UInt8, String)"}), b'{"\\u0074":{"0":1,"1":"x"}}'))
 @example((columns_of({"t": "Tuple(UInt8, String)"}), b'{"t":{"0":1,"1":"x"}}'))
+@example((columns_of({"d": "DateTime"}), b'{"d":1}\n{"d":-0}'))
+@example((columns_of({"d": "Decimal(10, 4)"}), b'{"d":1234567890123456789012345678901234567}'))
+@example((columns_of({"d": "Decimal(10, 4)"}), b'{"d":1e37}\n{"d":1E37}'))
 @example((columns_of({"t": "Tuple(UInt8, String)"}), b'{"t":[1,"x"],"t":[2,"y"]}'))
 def test_what_is_taken_is_what_the_exact_reader_takes(body: tuple[list[Column], bytes]) -> None:
     check_same(*body)
@@ -100,6 +108,9 @@ def test_what_is_taken_is_what_the_exact_reader_takes(body: tuple[list[Column], 
     ("type_", "values"),
     [
         ("Map(String, UInt8)", ["{}", '{"a":1, "b,{": 2}', "null", "{ }"]),
+        ("Decimal(10, 2)", ["1", '"2.5"', "3.25"]),
+        ("DateTime64(3)", ["1700000000", "null"]),
+        ("Map(String, DateTime)", ['{"a":1900000000}', '{"b":1}']),
         ("Map(UInt8, Array(String))", ['{"1":["x"],"2":[]}', "{}"]),
         ("Tuple(UInt8, String)", ['[1, "x"]', '[2,"]"]']),
         ("Tuple(Nullable(UInt8))", ["[1]", "[null]"]),
@@ -149,3 +160,17 @@ def test_the_bad_row_is_named(type_: str, body: str, is_compact: bool) -> None:
     data = "\n".join(json.dumps([line]) for line in lines) if is_compact else body
     with pytest.raises(UserError, match=r"at row 2, column c"):
         read(data.encode(), columns_of({"c": type_}), format_name)
+
+
+@settings(deadline=None)
+@given(bodies())
+@example((columns_of({"c0": "Nullable(UInt8)"}), b'{"c0":1}\n{"c0":null}\n{}\n{"a":{"c0":1}}\n{"c0":2,"a":[]}'))
+def test_left_out_columns_are_told(body: tuple[list[Column], bytes]) -> None:
+    columns = [Column(column.name, NullableType(StringType()), default_kind="DEFAULT") for column in body[0]]
+    found = rows_with(body[1], [column.name for column in columns])
+    try:
+        rows = object_rows(body[1], columns, OPTIONS, 1)
+    except UserError:
+        return
+    if found is not None:
+        assert [list(rows_of_key) for rows_of_key in found] == [[c.name in row for row in rows] for c in columns]
