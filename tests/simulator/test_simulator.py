@@ -57,7 +57,7 @@ KINDS = {
 
 def test_statements_and_faults_of_every_kind_happen() -> None:
     counts: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in sorted(range(60), key=lambda seed: seed % 3 != 1):  # those with losses first: these are rare
         counts += simulate(seed).counts
         if counts.keys() >= KINDS:
             return
