@@ -55,11 +55,11 @@ def csv_rules(delimiter: str) -> CsvRules:
         """Blanks around fields do not count, unless they are quoted."""
         if not _blanks_at_edges(chunk, marks):
             return chunk
-        if b'"' not in chunk:
-            for mark in (delimiter.encode(), b"\n"):
-                chunk = mark.join(field.strip(marks.blanks) for field in chunk.split(mark))
-            return chunk
-        return grammar.trim.sub(lambda match: match.group(1) or match.group(2) or b"", chunk)
+        buffer = np.frombuffer(chunk, np.uint8)
+        quotes = _quotes_in_place(buffer, marks)
+        if quotes is None:
+            return grammar.trim.sub(lambda match: match.group(1) or match.group(2) or b"", chunk)
+        return _without_blanks_at_edges(buffer, quotes, marks)
 
     def check(chunk: bytes, first_row: int, width: int) -> None:
         _check(chunk, first_row, width, marks, grammar)
@@ -141,6 +141,19 @@ def _blanks_at_edges(chunk: bytes, marks: _Marks) -> bool:
     before = marks.ends[buffer[np.maximum(places - 1, 0)]] | (places == 0)
     behind = marks.ends[buffer[np.minimum(places + 1, len(buffer) - 1)]] | (places == len(buffer) - 1)
     return bool((before | behind).any())
+
+
+def _without_blanks_at_edges(buffer: np.ndarray, quotes: np.ndarray, marks: _Marks) -> bytes:
+    places = np.flatnonzero(marks.is_blank[buffer])
+    if len(quotes):
+        places = places[_is_outside(places, quotes)]
+    begins, ends = places[np.diff(places, prepend=-2) != 1], places[np.diff(places, append=-2) != 1] + 1
+    behind = np.append(buffer, [_LINE_FEED, _LINE_FEED])  # the data end as a row does
+    is_return = (behind[ends] == _RETURN) & (behind[ends + 1] == _LINE_FEED)
+    at_edge = (begins == 0) | marks.begins[buffer[begins - 1]] | marks.begins[behind[ends]] | is_return
+    is_kept = np.ones(len(buffer), bool)
+    is_kept[places[np.repeat(at_edge, ends - begins)]] = False
+    return buffer[is_kept].tobytes()
 
 
 # Walking --------------------------------------------------------------------------------------------------------------
