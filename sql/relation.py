@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
@@ -62,3 +62,8 @@ class RelationCatalog(Protocol):
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
         """``None`` means the session's database. Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
+
+
+def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:
+    """Whether it is a MergeTree table: asked many times a query, and a protocol is slow to ask."""
+    return hasattr(relation, "snapshot") and hasattr(relation, "report_corruption")

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 
@@ -217,6 +218,16 @@ class Select(Query):
     limit: Node | None = None
     offset: Node | None = None
     with_ties: bool = False
+
+
+def has_only(select: Select, *clauses: str) -> bool:
+    """Whether a SELECT has no other clauses than those of these names, and its expressions."""
+    return all(getattr(select, name) == absent for name, absent in _absent_clauses() if name not in clauses)
+
+
+@cache
+def _absent_clauses() -> tuple[tuple[str, object], ...]:
+    return tuple((entry.name, entry.default) for entry in dataclasses.fields(Select) if entry.name != "expressions")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from sql.grammar.limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursi
 from sql.grammar.queries import parse_query
 from sql.grammar.syntax_tree import Query, Select
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import PartsRelation, PartsSnapshot, RelationCatalog
+from sql.relation import PartsSnapshot, RelationCatalog, is_parts_relation
 from sql.run import database
 from sql.run.constants import fold_constant
 from sql.run.explain import explain_lines
@@ -283,7 +283,7 @@ class _Run:
         relation = planned.scan.source.relation
         if planned.analysis is None:
             return None
-        assert isinstance(relation, PartsRelation)
+        assert is_parts_relation(relation)
         snapshot = relation.snapshot()
         self._snapshots.append(snapshot)
         kept = planned.analysis.fresh().prune(list(snapshot.parts))

@@ -11,7 +11,7 @@ from sql.grammar.queries import parse_query
 from sql.grammar.syntax_tree import Function, Identifier, Join, Literal, Node, Query, Select, Union, children, walk
 from sql.grammar.tokens import TokenStream
 from sql.pruning.analysis import Analysis, IndexUse, analyse_scan
-from sql.relation import PartsRelation
+from sql.relation import PartsRelation, is_parts_relation
 from sql.run.block_expressions import EVALUATION
 
 _KEYWORD_TEXT = """
@@ -48,7 +48,7 @@ def _plan(query: Query, compiler: QueryCompiler, indexes: bool) -> Iterator[str]
     for scan in compiler.scans:
         relation = scan.source.relation
         name = f"{scan.source.database}.{scan.source.table}"
-        if not isinstance(relation, PartsRelation):
+        if not is_parts_relation(relation):
             yield "  " * depth + f"ReadFromTable ({name})"
             continue
         yield "  " * depth + f"ReadFromMergeTree ({name})"

@@ -31,7 +31,7 @@ from sql.grammar.syntax_tree import (
     walk,
 )
 from sql.pruning.analysis import Analysis, analyse_scan
-from sql.relation import PartsRelation, RelationCatalog
+from sql.relation import PartsRelation, RelationCatalog, is_parts_relation
 from sql.run.block_expressions import EVALUATION
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
@@ -93,7 +93,7 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
     for scan in scans:
         leave_out_strings(scan, sql)
         relation = scan.source.relation
-        if isinstance(relation, PartsRelation):
+        if is_parts_relation(relation):
             description = relation.description
             planned.append(ScanPlan(scan, description, analyse_scan(scan, description, EVALUATION)))
         else:
@@ -187,7 +187,7 @@ class PlanCache:
             self._plans.move_to_end(key)
         (planned,) = plan.scans
         relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
-        if not isinstance(relation, PartsRelation) or relation.description is not planned.description:
+        if not is_parts_relation(relation) or relation.description is not planned.description:
             with self._lock:
                 self._plans.pop(key, None)
             return None

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sql.compile.compiled_query import Scan
-from sql.grammar.syntax_tree import Alias, Function, Literal, NamedTable, Node, Query, Select, Star
+from sql.grammar.syntax_tree import Alias, Function, Literal, NamedTable, Node, Query, Select, Star, has_only
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import PartsRelation
+from sql.relation import is_parts_relation
 
 
 def is_row_count(query: Query, scans: Sequence[Scan]) -> bool:
@@ -21,10 +21,10 @@ def is_row_count(query: Query, scans: Sequence[Scan]) -> bool:
         return False
     if len(query.expressions) != 1 or len(scans) != 1 or not _counts(query.expressions[0]):
         return False
-    if replace(query, expressions=(), source=None, prewhere=None, where=None) != Select(()):
+    if not has_only(query, "source", "prewhere", "where"):
         return False
     (scan,) = scans
-    return isinstance(scan.source.relation, PartsRelation) and scan.source.prunable
+    return is_parts_relation(scan.source.relation) and scan.source.prunable
 
 
 def _counts(node: Node) -> bool:

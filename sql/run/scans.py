@@ -32,7 +32,7 @@ from sql.compile.scope import VIRTUAL_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import ArrowRelation, KeyedRelation, PartsRelation
+from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
 from sql.typing.mapping import engine_type
 from sql.typing.typed import quoted
 
@@ -169,7 +169,7 @@ class ScanStream:
     def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
         relation = self._scan.source.relation
         if self._parts is not None:
-            assert isinstance(relation, PartsRelation)
+            assert is_parts_relation(relation)
             yield from self._part_batches(self._parts, relation.report_corruption)
         else:
             assert isinstance(relation, ArrowRelation)

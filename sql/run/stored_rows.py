@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -16,9 +15,9 @@ from parts.errors import CorruptionError
 from parts.reader import Part
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.scope import VIRTUAL_COLUMNS
-from sql.grammar.syntax_tree import Literal, NamedTable, Query, Select
+from sql.grammar.syntax_tree import Literal, NamedTable, Query, Select, has_only
 from sql.pruning.pruned_part import MOST_ROWS_LOOKED_AT, PrunedPart, RowPiece
-from sql.relation import PartsRelation
+from sql.relation import is_parts_relation
 from sql.run.scans import ReadStatistics, ScanState, counted
 
 Found = tuple[Part, list[RowPiece]]
@@ -29,11 +28,12 @@ def stored_columns(query: Query, scans: Sequence[Scan], compiled: CompiledQuery)
     """The columns of the one MergeTree table that the query reads, if its result is their values; else nothing."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return ()
-    rest = replace(query, expressions=(), source=None, prewhere=None, where=None, limit=None)
-    if rest != Select(()) or len(scans) != 1 or not isinstance(query.limit, Literal | None):
+    if len(scans) != 1 or not isinstance(query.limit, Literal | None):
+        return ()
+    if not has_only(query, "source", "prewhere", "where", "limit"):
         return ()
     (scan,) = scans
-    if not isinstance(scan.source.relation, PartsRelation) or not scan.source.prunable:
+    if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
         return ()
     return () if set(compiled.plain_columns) & set(VIRTUAL_COLUMNS) else compiled.plain_columns
 
@@ -67,7 +67,7 @@ def read_rows(
     scan: Scan, columns: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
 ) -> Iterator[list[pa.Array]]:
     """The values of the columns, in storage types, batch by batch."""
-    assert isinstance(scan.source.relation, PartsRelation)
+    assert is_parts_relation(scan.source.relation)
     names = list(dict.fromkeys(columns))
     places = [names.index(name) for name in columns]
     for part, pieces in found:
