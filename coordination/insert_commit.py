@@ -104,11 +104,12 @@ def begin_insert(
 ) -> BlockLock | DuplicateBlock:
     """Takes a block number, or tells that the block is a duplicate. Raises 286 if another part's quorum is pending.
 
-    ``minimum``: above every block number this replica has in the partition.
+    ``minimum``: above every block number this replica has in the partition. After a ``KeeperError`` or
+    ``KeeperConnectionLoss`` a number may be left that nobody uses.
     """
     taken = allocate_block(keeper, table, partition_id, block_id, owner=owner, minimum=minimum)
     if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
-        release_quietly(keeper, taken)
+        release(keeper, taken)  # not quietly: who is not told of a number left behind does not take it back
         raise too_many_pending(quorum.pending_part)
     return taken
 

@@ -285,15 +285,17 @@ class Simulation:
 
     def _perhaps_crash(self, node: Node, name: str) -> None:
         if len(self.colony.stack) == 1 and self.random.random() < 0.1:
-            self._work_beside()
+            self._work_beside(node)
         if self.random.random() < self.crash_rate * 5:
             self.counts[f"{node.crash()} {name}"] += 1
             raise Crash(node.name)
 
-    def _work_beside(self) -> None:
+    def _work_beside(self, node: Node) -> None:
         """In the middle of something (an INSERT has its number and no part yet, say) others go on."""
         for _ in range(self.random.randint(1, 4)):
             self.random.choice([self._turn, self._turn, self._do_insert, self._do_optimize, self.act])()
+            if not node.is_up:
+                raise Crash(node.name)
 
     def _turn(self) -> None:
         """Every task of somebody who is in the middle of nothing, once."""

@@ -356,6 +356,29 @@ def test_failed_part_leaves_zookeeper_though_it_went_away_after_the_disk(make_co
     assert one.keys() == [] == sorted(one.listed())
 
 
+def test_a_number_that_a_pending_quorum_does_not_let_be_used_is_given_up(make_colony: MakeColony) -> None:
+    """ZooKeeper goes away at that very moment, and its session lives on: merges would wait for the number."""
+    colony = make_colony(3)
+    one, two, three = colony
+    freeze(two, three)
+    assert code_of(lambda: one.insert(1, [1], quorum=2, quorum_parallel=False, **QUICK)) == 319
+    faults: list[str] = []
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if node is one and kind == "multi" and "/block_numbers/1/block-" in path and not faults:
+            faults.append(path)
+            return Fault.LOSE_REQUEST
+        return None
+
+    colony.on_request = on_request
+    assert code_of(lambda: one.insert(1, [2], quorum=2, quorum_parallel=False, **QUICK)) in (286, 999)
+    assert faults
+    one.keeper.reconnect()
+    two.is_frozen = three.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+
+
 def test_rows_of_a_failed_quorum_come_again_under_their_token(make_colony: MakeColony) -> None:
     """Others do not: the quorums of other parts of the INSERT may have been met."""
     colony = make_colony(3)
