@@ -1,6 +1,7 @@
 """``x IN set``: a list of constants, an array, a table, a subquery; for one value or a tuple of values.
 
-NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing.
+NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing, and a tuple with
+NULL among its elements is in no set.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def compile_in(compiler: Compiling, node: Function) -> Typed:
     left = compiler.compile(node.args[0]).plain
     if isinstance(strip_nullable(left.type), NothingType):
         return literal(None)
-    text = _membership(compiler, left, node.args[1])
+    text = fragment("false") if _has_null(left) else _membership(compiler, left, node.args[1])
     if negated:
         text = fragment("(NOT {})", text)
     type_: DataType = make_nullable(UINT8) if left.type.is_nullable else UINT8
@@ -162,7 +163,7 @@ def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | N
             raise UserError(
                 "TYPE_MISMATCH", f"Tuples of different sizes in IN: {left.type} on the left, {member.type} in the set"
             )
-        if any(map(_is_outside, member.elements or (), (type_ for _, type_ in goal.elements))):
+        if _has_null(member) or any(map(_is_outside, member.elements or (), (type_ for _, type_ in goal.elements))):
             return None
         return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
@@ -172,6 +173,13 @@ def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | N
     if is_date_or_time(goal) and is_date_or_time(source):
         return _cast(member, goal, zone)
     raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
+
+
+def _has_null(value: Typed) -> bool:
+    """Whether it is a tuple with NULL among its elements: it is in no set, and no tuple is equal to it in one. (One of a
+    single element is a value of its own to ClickHouse.)"""
+    elements = (isinstance(value.type, TupleType) and value.elements) or ()
+    return len(elements) > 1 and any(element.value is None for element in elements)
 
 
 def _is_outside(member: Typed, type_: DataType) -> bool:
@@ -223,6 +231,8 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
     where = fragment(" WHERE {}", joined(" AND ", known)) if known else EMPTY
     inner = fragment("SELECT {} FROM ({}){}", joined(", ", columns), compiled.sql, where)
     tested = values[0] if len(values) == 1 else fragment("({})", joined(", ", values))
+    if len(values) > 1 and any(part.type.is_nullable for part in lefts):  # a tuple with NULL is in no set
+        return fragment("coalesce(({} IN ({})), false)", tested, inner)
     return fragment("({} IN ({}))", tested, inner)
 
 

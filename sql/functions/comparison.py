@@ -7,6 +7,7 @@ constant string beside another type is read as a value of that type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from parts.errors import UserError
 from parts.types import (
@@ -15,10 +16,12 @@ from parts.types import (
     DecimalType,
     FixedStringType,
     FloatType,
+    NothingType,
     make_nullable,
     strip_nullable,
 )
 from sql.functions.registry import Call, define, function
+from sql.functions.tuple_comparison import compare_tuples, is_by_element
 from sql.typing.casts import convert
 from sql.typing.constant_text import constant_text_as
 from sql.typing.fragments import Fragment, called, fragment
@@ -76,17 +79,22 @@ def _may_be_nan(value: Typed) -> bool:
 
 
 def _comparison(name: str) -> Callable[[Call], Typed]:
-    operator = _OPERATORS[name]
+    return lambda call: compare(name, *call.args, call.environment.zone)
 
-    def build(call: Call) -> Typed:
-        left, right = call.args
-        a, b = comparable(left, right, call.environment.zone)
-        text = fragment("({} {} {})", a, operator, b)
-        if isinstance(left.type, FloatType) or isinstance(right.type, FloatType):
-            text = _with_nan(text, name, (left, a), (right, b))
-        return Typed(text, UINT8, is_condition=True)
 
-    return build
+def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
+    """``= != < <= > >=`` under their functions' names; Nullable where a side is."""
+    if is_by_element(left, right):
+        return compare_tuples(name, left, right, partial(compare, zone=zone))
+    nullable = left.type.is_nullable or right.type.is_nullable
+    type_ = make_nullable(UINT8) if nullable else UINT8
+    if any(isinstance(strip_nullable(side.type), NothingType) for side in (left, right)):
+        return Typed(fragment("CAST(NULL AS BOOLEAN)"), type_, is_condition=True)
+    a, b = comparable(left, right, zone)
+    text = fragment("({} {} {})", a, _OPERATORS[name], b)
+    if any(isinstance(strip_nullable(side.type), FloatType) for side in (left, right)):
+        text = _with_nan(text, name, (left, a), (right, b))
+    return Typed(text, type_, is_condition=True)
 
 
 def _with_nan(text: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
