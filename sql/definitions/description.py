@@ -26,13 +26,16 @@ from parts.types import (
     NothingType,
     NullableType,
     TupleType,
+    make_nullable,
     parse_type,
 )
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
+from sql.grammar.queries import parse_expression
 from sql.grammar.statements import ColumnClause, CreateTable
+from sql.grammar.syntax_tree import Literal
 from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_expressions, compile_key
 from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
@@ -52,7 +55,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     """
     create = modernize(create)
     engine = check_engine(create)
-    schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns))))
+    schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns, is_new=not create.attach))))
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
@@ -71,10 +74,11 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
-def build_columns(clauses: Sequence[ColumnClause]) -> list[Column]:
-    """Columns with their types; a type left out is the type of the default expression."""
-    types = {clause.name: parse_type(clause.type) for clause in clauses if clause.type}
-    inferred = _infer_types(clauses, types)
+def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True) -> list[Column]:
+    """Columns with their types; a type left out is the type of the default expression, and ``DEFAULT NULL`` makes a
+    type Nullable. Of a table that was made before (not ``is_new``) the types are as they are written."""
+    types = {clause.name: _written_type(clause, is_new=is_new) for clause in clauses if clause.type}
+    inferred = _infer_types(clauses, types, is_new=is_new)
     columns = []
     for clause in clauses:
         check_identifier("column", clause.name)
@@ -91,7 +95,22 @@ def build_columns(clauses: Sequence[ColumnClause]) -> list[Column]:
     return columns
 
 
-def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) -> dict[str, DataType]:
+def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
+    type_ = parse_type(clause.type)
+    if not is_new or clause.default_kind != "DEFAULT" or clause.is_not_null or type_.is_nullable:
+        return type_
+    default = parse_expression(clause.default_expression)
+    if not isinstance(default, Literal) or default.value is not None:
+        return type_
+    nullable = make_nullable(type_)
+    if nullable == type_:
+        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type (DEFAULT NULL)")
+    return nullable
+
+
+def _infer_types(
+    clauses: Sequence[ColumnClause], known: dict[str, DataType], *, is_new: bool
+) -> dict[str, DataType]:
     """The types of all columns. Every default expression is compiled, so that an unknown name is found at CREATE.
 
     A default may read columns whose own type is inferred: rounds run until one adds nothing.
@@ -110,7 +129,7 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
             except UserError as failure:
                 error = failure
                 continue
-            _check_constant(clause.name, compiled, types.get(clause.name))
+            _check_constant(clause.name, compiled, types.get(clause.name), is_new=is_new)
             types.setdefault(clause.name, compiled.type)
             progress.append(clause)
         pending = [clause for clause in pending if clause not in progress]
@@ -121,13 +140,16 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType]) ->
     return types
 
 
-def _check_constant(name: str, default: CompiledExpression, type_: DataType | None) -> None:
+def _check_constant(name: str, default: CompiledExpression, type_: DataType | None, *, is_new: bool) -> None:
     """A default that reads no column must be a value of the column's type, or no INSERT could ever leave it out."""
     if type_ is None or default.columns:
         return
     if _has_nothing(type_):
         raise _unusable(name, type_)
     values = default.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))
+    if is_new and values.null_count and not type_.is_nullable:
+        code = "CANNOT_CONVERT_TYPE" if _has_nothing(default.type) else "CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN"
+        raise UserError(code, f"Cannot convert NULL to {type_} (in the default of column {name!r})")
     try:
         cast_array(values, default.type, type_, FormatOptions())
     except BadValueError as error:

@@ -167,11 +167,12 @@ def _column(stream: TokenStream) -> ColumnClause:
         name += "." + stream.identifier("column name")
     type_text = "" if _at_column_clause(stream) else _column_type(stream)
     kind = expression = codec = comment = ""
+    is_not_null = False
     while not (stream.at(",") or stream.at(")")):
         token = stream.peek()
         if stream.accept("NOT", "NULL"):
-            continue
-        if stream.accept("NULL"):
+            is_not_null = True
+        elif stream.accept("NULL"):
             type_text = type_text if type_text.startswith("Nullable(") else f"Nullable({type_text})"
         elif token.kind == "word" and token.upper in _DEFAULT_KINDS and not kind:
             kind = stream.next().upper
@@ -187,7 +188,7 @@ def _column(stream: TokenStream) -> ColumnClause:
             stream.fail("DEFAULT", "MATERIALIZED", "ALIAS", "NULL", "NOT NULL", "CODEC", "COMMENT", ",", ")")
     if not type_text and not kind:
         stream.fail("data type", "DEFAULT")
-    return ColumnClause(name, type_text, kind, expression, codec, comment)
+    return ColumnClause(name, type_text, kind, expression, codec, comment, is_not_null)
 
 
 def _at_column_clause(stream: TokenStream) -> bool:

@@ -22,7 +22,8 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnClause:
-    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression."""
+    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
+    NOT NULL."""
 
     name: str
     type: str
@@ -30,6 +31,7 @@ class ColumnClause:
     default_expression: str = ""
     codec: str = ""
     comment: str = ""
+    is_not_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
