@@ -1,7 +1,7 @@
 """``x IN set``: a list of constants, an array, a table, a subquery; for one value or a tuple of values.
 
-NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing, and a tuple with
-NULL among its elements is in no set.
+NULL follows ``transform_null_in = 0``: a NULL on the left gives NULL, a NULL in the set matches nothing, and a tuple
+with NULL among its elements is in no set.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | N
 
 
 def _has_null(value: Typed) -> bool:
-    """Whether it is a tuple with NULL among its elements: it is in no set, and no tuple is equal to it in one. (One of a
-    single element is a value of its own to ClickHouse.)"""
+    """Whether it is a tuple with NULL among its elements: it is in no set, and no tuple is equal to it in one. (One of
+    a single element is a value of its own to ClickHouse.)"""
     elements = (isinstance(value.type, TupleType) and value.elements) or ()
     return len(elements) > 1 and any(element.value is None for element in elements)
 

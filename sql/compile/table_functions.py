@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parts.errors import UserError
-from parts.types import parse_type
+from parts.types import TupleType, parse_type
 from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
@@ -12,7 +12,7 @@ from sql.grammar.syntax_tree import TableFunction
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
-from sql.typing.typed import UINT8, UINT64
+from sql.typing.typed import UINT8, UINT64, Typed
 
 _ENDLESS = 9_223_372_036_854_775_807
 
@@ -60,6 +60,11 @@ def _check_width(width: int, wanted: int) -> None:
         raise UserError("BAD_ARGUMENTS", f"A row of values has {width} columns, the structure {wanted}")
 
 
+def _cells(row: Typed) -> tuple[Typed, ...]:
+    """A tuple is a row of several columns, anything else a row of one."""
+    return row.elements if row.elements and isinstance(row.type, TupleType) else (row,)
+
+
 def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
@@ -69,8 +74,8 @@ def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
         parsed = parse_type(f"Tuple({rows.pop(0).value})")
         columns = [(name or f"c{position}", type_) for position, (name, type_) in enumerate(parsed.elements, 1)]  # type: ignore[attr-defined]
     else:
-        width = len(rows[0].elements or (rows[0],))
-        parts = [row.elements or (row,) for row in rows]
+        parts = [_cells(row) for row in rows]
+        width = len(parts[0])
         for part in parts:
             _check_width(len(part), width)
         columns = [(f"c{i + 1}", supertype(part[i].type for part in parts)) for i in range(width)]
@@ -78,7 +83,7 @@ def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
         raise UserError("BAD_ARGUMENTS", "values needs at least one row")
     lines = []
     for row in rows:
-        cells = row.elements if row.elements is not None and len(columns) > 1 else (row,)
+        cells = _cells(row) if len(columns) > 1 else (row,)
         _check_width(len(cells), len(columns))
         zone = clause.query.environment.zone
         texts = [cast_to(cell, type_, zone) for cell, (_, type_) in zip(cells, columns, strict=True)]  # type: ignore[arg-type]

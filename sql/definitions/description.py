@@ -104,13 +104,13 @@ def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
         return type_
     nullable = make_nullable(type_)
     if nullable == type_:
-        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type (DEFAULT NULL)")
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"Nested type {type_} cannot be inside Nullable type (DEFAULT NULL)"
+        )
     return nullable
 
 
-def _infer_types(
-    clauses: Sequence[ColumnClause], known: dict[str, DataType], *, is_new: bool
-) -> dict[str, DataType]:
+def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *, is_new: bool) -> dict[str, DataType]:
     """The types of all columns. Every default expression is compiled, so that an unknown name is found at CREATE.
 
     A default may read columns whose own type is inferred: rounds run until one adds nothing.

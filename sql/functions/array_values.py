@@ -125,7 +125,9 @@ def array_difference(call: Call) -> Typed:
     values = _values(call)
     inner = values.type.inner  # type: ignore[attr-defined]
     type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
-    wide = "HUGEINT" if is_integer(inner) else "DOUBLE"
+    bare = strip_nullable(inner)
+    decimal = f"DECIMAL(38, {bare.scale})" if isinstance(bare, DecimalType) else "DOUBLE"
+    wide = "HUGEINT" if is_integer(inner) else decimal
     steps = fragment(
         "list_transform({values}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
         "CAST(list_extract({values}, i - 1) AS {wide}) END)",

@@ -27,7 +27,7 @@ from sql.typing.constant_text import constant_text_as
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import decimal_width, is_number, is_string, supertype
 from sql.typing.texts import to_text
-from sql.typing.typed import FLOAT64, UINT8, Typed
+from sql.typing.typed import FLOAT64, UINT8, Typed, text
 
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
@@ -42,7 +42,7 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment
     if is_number(a) and is_number(b):
         return _as_number(left), _as_number(right)
     if is_string(a) and is_string(b):
-        return _as_string(left, a, zone), _as_string(right, b, zone)
+        return _as_string(left, a, b, zone), _as_string(right, b, a, zone)
     if is_string(b) and right.is_constant:
         return left.number, constant_text_as(right, a, zone)
     if is_string(a) and left.is_constant:
@@ -68,8 +68,13 @@ def _common(a: DataType, b: DataType) -> DataType:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types {a.name} and {b.name} of a comparison") from None
 
 
-def _as_string(value: Typed, type_: DataType, zone: str) -> Fragment:
-    return to_text(value, zone) if isinstance(type_, FixedStringType) else value.sql
+def _as_string(value: Typed, type_: DataType, other: DataType, zone: str) -> Fragment:
+    """Beside a FixedString zero bytes at the end are padding."""
+    if isinstance(type_, FixedStringType):
+        return to_text(value, zone)
+    if not isinstance(other, FixedStringType):
+        return value.sql
+    return text(value.value.rstrip("\0")) if isinstance(value.value, str) else fragment("rtrim({}, chr(0))", value.sql)
 
 
 def _may_be_nan(value: Typed) -> bool:
@@ -79,7 +84,7 @@ def _may_be_nan(value: Typed) -> bool:
 
 
 def _comparison(name: str) -> Callable[[Call], Typed]:
-    return lambda call: compare(name, *call.args, call.environment.zone)
+    return lambda call: compare(name, call.args[0], call.args[1], call.environment.zone)
 
 
 def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
@@ -91,23 +96,23 @@ def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
     if any(isinstance(strip_nullable(side.type), NothingType) for side in (left, right)):
         return Typed(fragment("CAST(NULL AS BOOLEAN)"), type_, is_condition=True)
     a, b = comparable(left, right, zone)
-    text = fragment("({} {} {})", a, _OPERATORS[name], b)
+    sql = fragment("({} {} {})", a, _OPERATORS[name], b)
     if any(isinstance(strip_nullable(side.type), FloatType) for side in (left, right)):
-        text = _with_nan(text, name, (left, a), (right, b))
-    return Typed(text, type_, is_condition=True)
+        sql = _with_nan(sql, name, (left, a), (right, b))
+    return Typed(sql, type_, is_condition=True)
 
 
-def _with_nan(text: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
+def _with_nan(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
     first, second = _may_be_nan(left[0]), _may_be_nan(right[0])
     nan_left = fragment("isnan({})", _as_float(left))
     nan_right = fragment("isnan({})", _as_float(right))
     if name == "equals":
-        return fragment("({} AND NOT {})", text, nan_left) if first and second else text
+        return fragment("({} AND NOT {})", sql, nan_left) if first and second else sql
     if name == "notEquals":
-        return fragment("({} OR {})", text, nan_left) if first and second else text
+        return fragment("({} OR {})", sql, nan_left) if first and second else sql
     if name in ("less", "lessOrEquals"):
-        return fragment("({} AND NOT {})", text, nan_right) if second else text
-    return fragment("({} AND NOT {})", text, nan_left) if first else text
+        return fragment("({} AND NOT {})", sql, nan_right) if second else sql
+    return fragment("({} AND NOT {})", sql, nan_left) if first else sql
 
 
 def _as_float(side: tuple[Typed, Fragment]) -> Fragment:
@@ -122,16 +127,16 @@ for _name in _OPERATORS:
 def not_distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
-    text = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
-    return Typed(fragment(text, a, b, *nan), UINT8, is_condition=True)
+    template = "({} IS NOT DISTINCT FROM {} AND NOT {})" if nan else "({} IS NOT DISTINCT FROM {})"
+    return Typed(fragment(template, a, b, *nan), UINT8, is_condition=True)
 
 
 @function("isDistinctFrom", 2, nulls=False)
 def distinct(call: Call) -> Typed:
     a, b = _distinct_sides(call)
     nan = _both_nan(call, a)
-    text = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
-    return Typed(fragment(text, a, b, *nan), UINT8, is_condition=True)
+    template = "({} IS DISTINCT FROM {} OR {})" if nan else "({} IS DISTINCT FROM {})"
+    return Typed(fragment(template, a, b, *nan), UINT8, is_condition=True)
 
 
 def _both_nan(call: Call, left: Fragment) -> list[Fragment]:

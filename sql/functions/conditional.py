@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.errors import UserError
-from parts.types import DecimalType, LowCardinalityType, NullableType, make_nullable, strip_nullable
+from parts.types import (
+    DataType,
+    DecimalType,
+    FixedStringType,
+    LowCardinalityType,
+    NullableType,
+    StringType,
+    make_nullable,
+    strip_nullable,
+)
 from sql.functions.comparison import comparable
 from sql.functions.registry import Call, function
 from sql.typing.casts import convert
@@ -70,14 +79,20 @@ def _case(call: Call, pairs: list[tuple[Fragment, Typed]], otherwise: Typed) -> 
     values = [*(value.plain for _, value in pairs), otherwise.plain]
     type_ = _branch_type(values)
     zone = call.environment.zone
+    read = _padded if len(pairs) == 1 and call.name in ("if", "multiIf") else convert
+    texts = [read(value, type_, zone) for value in values]
     arms = joined(
         " ",
-        [
-            fragment("WHEN {} THEN {}", condition, convert(value, type_, zone))
-            for (condition, _), value in zip(pairs, values[:-1], strict=True)
-        ],
+        [fragment("WHEN {} THEN {}", condition, text) for (condition, _), text in zip(pairs, texts[:-1], strict=True)],
     )
-    return Typed(fragment("(CASE {} ELSE {} END)", arms, convert(values[-1], type_, zone)), type_)
+    return Typed(fragment("(CASE {} ELSE {} END)", arms, texts[-1]), type_)
+
+
+def _padded(value: Typed, type_: DataType, zone: str) -> Fragment:
+    """A FixedString keeps its zero bytes where a String is chosen between two values."""
+    if isinstance(strip_nullable(type_), StringType) and isinstance(strip_nullable(value.type), FixedStringType):
+        return fragment("decode({})", value.sql)
+    return convert(value, type_, zone)
 
 
 def _checked_condition(call: Call, position: int) -> Fragment:
@@ -165,7 +180,8 @@ def coalesce(call: Call) -> Typed:
     if len(values) == 1:
         return values[0]
     zone = call.environment.zone
-    return Typed(fragment("coalesce({})", joined(", ", [convert(value, bare, zone) for value in values])), type_)
+    read = _padded if len(values) == 2 else convert
+    return Typed(fragment("coalesce({})", joined(", ", [read(value, bare, zone) for value in values])), type_)
 
 
 @function("ifNull", 2, any_case=True, nulls=False)

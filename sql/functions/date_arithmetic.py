@@ -202,8 +202,8 @@ def date_diff(call: Call) -> Typed:
     if unit == "Hour":
         hours = (_stable_hour(call, position, zone) for position in (2, 1))
         return Typed(fragment("({})", joined(" - ", hours)), INT64)
-    if unit in _MICROS:  # the same in every zone
-        first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position)) for position in (1, 2))
+    if unit in _MICROS:
+        first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position, zone)) for position in (1, 2))
     else:
         first, second = (_local(call, position, zone) for position in (1, 2))
     if unit == "Week":  # weeks begin on Monday
@@ -220,7 +220,7 @@ def _stable_hour(call: Call, position: int, zone: str | None) -> Fragment:
 def _stable_micros(call: Call, position: int, zone: str | None) -> Fragment:
     """Hours begin where they did in the value's zone when the epoch began, as in ClickHouse."""
     own = zone or zone_of(_as_time(call, position), call)
-    return fragment("(epoch_us({}) - {})", _instant(call, position), epoch_offset(own) * 1000000)
+    return fragment("(epoch_us({}) - {})", _instant(call, position, zone), epoch_offset(own) * 1000000)
 
 
 # Of a wall clock: the number of the unit, and how far in it is.
@@ -241,7 +241,7 @@ def age(call: Call) -> Typed:
     if unit == "Hour":
         later, earlier = (_stable_micros(call, position, zone) for position in (2, 1))
         return Typed(fragment("CAST(trunc(({} - {}) / 3600000000.0) AS BIGINT)", later, earlier), INT64)
-    first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position)) for position in (1, 2))
+    first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position, zone)) for position in (1, 2))
     if unit not in _AGES:
         return Typed(fragment("CAST(date_sub('{}', {}, {}) AS BIGINT)", unit.lower(), first, second), INT64)
     clocks = (fragment("CAST({} AS TIMESTAMP)", _local(call, position, zone)) for position in (1, 2))
@@ -262,10 +262,11 @@ def _age_of_bound(unit: str) -> Fragment:
     return fragment("CAST({} + {} AS BIGINT)", borders, last)
 
 
-def _instant(call: Call, position: int) -> Fragment:
+def _instant(call: Call, position: int, zone: str | None) -> Fragment:
+    """Of a date the midnight of ``zone``."""
     value = _as_time(call, position)
     if isinstance(value.type, (DateType, Date32Type)):
-        return cast_to(value, DateTime64Type(0), call.environment.zone)
+        return cast_to(value, DateTime64Type(0), zone or call.environment.zone)
     return value.sql
 
 
@@ -389,8 +390,10 @@ def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: 
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit)
     type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
     width = step * count
-    if zone in ("UTC", "Etc/UTC", "GMT") or width <= 60_000_000:
+    if unit == "Hour":  # counted from the midnight of the zone
+        start = from_zone(fragment("pando_start_of_clock({}, 86400000000, {})", local, width), zone)
+    elif unit == "Minute":
+        start = fragment("pando_start_of_clock({}, {width}, {width})", value.sql, width=width)
+    else:  # seconds before the epoch are cut off towards it
         start = fragment("make_timestamp(epoch_us({}) // {width} * {width})", value.sql, width=width)
-    else:
-        start = from_zone(fragment("make_timestamp(epoch_us({}) // {width} * {width})", local, width=width), zone)
     return Typed(cast(start, type_), type_)

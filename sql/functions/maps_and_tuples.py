@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parts.errors import UserError
-from parts.types import ArrayType, MapType, TupleType, strip_nullable
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    Date32Type,
+    DateTimeType,
+    DateType,
+    EnumType,
+    IntegerType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    TupleType,
+    UUIDType,
+    strip_nullable,
+)
 from sql.functions.registry import Call, function
-from sql.typing.casts import convert
+from sql.typing.casts import cast_to, convert
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
-from sql.typing.inference import supertype
-from sql.typing.typed import UINT8, UINT64, Typed, cast, text
+from sql.typing.inference import is_integer, is_string, supertype
+from sql.typing.mapping import engine_type
+from sql.typing.typed import INT64, UINT8, UINT64, Typed, cast, text
 
 
 def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
@@ -119,8 +135,16 @@ def map_values(call: Call) -> Typed:
 
 @function("mapContains mapContainsKey", 2)
 def map_contains(call: Call) -> Typed:
-    key = convert(call.args[1], map_type(call).key, call.environment.zone)
-    return Typed(fragment("list_contains(map_keys({}), {})", call.args[0].sql, key), UINT8, is_condition=True)
+    type_, key = map_type(call).key, call.args[1]
+    keys = fragment("map_keys({})", call.args[0].sql)
+    zone = call.environment.zone
+    if is_integer(type_) and is_integer(key.type):
+        wanted = _key(key, type_, zone)
+    else:
+        common = supertype([strip_nullable(type_), strip_nullable(key.type)])
+        keys = convert(Typed(keys, ArrayType(type_)), ArrayType(common), zone)
+        wanted = convert(key, common, zone)
+    return Typed(fragment("coalesce(list_contains({}, {}), false)", keys, wanted), UINT8, is_condition=True)
 
 
 @function("mapFromArrays", 2)
@@ -158,11 +182,39 @@ def map_apply(call: Call) -> Typed:
     return Typed(fragment("map_from_entries({})", entry), MapType(key.type, value.type))
 
 
+def _key_kind(type_: DataType) -> str:
+    """Keys of one kind can be looked for in each other; "" if ClickHouse looks for none of the type."""
+    bare = strip_nullable(type_)
+    if is_string(bare):
+        return "text"
+    if isinstance(bare, (IntegerType, BoolType, EnumType, DateType, Date32Type, DateTimeType)):
+        return "number"
+    return bare.name if isinstance(bare, (UUIDType, IPv4Type, IPv6Type)) else ""
+
+
+def _key(key: Typed, type_: DataType, zone: str) -> Fragment:
+    """The key as a value of the map's keys, NULL where it is none of them."""
+    goal, own = strip_nullable(type_), strip_nullable(key.type)
+    if isinstance(goal, BoolType) and isinstance(own, IntegerType):
+        return fragment("(CASE WHEN {sql} IN (0, 1) THEN {sql} = 1 END)", sql=key.sql)
+    if isinstance(goal, IntegerType) and isinstance(own, IntegerType) and goal != own:
+        return fragment("TRY_CAST({} AS {})", key.sql, engine_type(goal))
+    if isinstance(goal, DateTimeType) and isinstance(own, (DateType, Date32Type)):  # by its number
+        key = Typed(cast_to(key, INT64, zone), INT64)
+    return convert(key, type_, zone)
+
+
 def map_element(call: Call, value: Typed, key: Typed) -> Typed:
     """``m[key]``: the value's default where the key is missing."""
     type_ = strip_nullable(value.type)
     assert isinstance(type_, MapType)
-    found = fragment("element_at({}, {})[1]", value.sql, convert(key, type_.key, call.environment.zone))
+    kinds = _key_kind(type_.key), _key_kind(key.type)
+    has_name = isinstance(strip_nullable(type_.key), EnumType) and kinds[1] == "text"
+    if not has_name and (not kinds[0] or kinds[0] != kinds[1]):
+        raise UserError(
+            "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types of arguments: {type_}, {key.type} for function arrayElement"
+        )
+    found = fragment("element_at({}, {})[1]", value.sql, _key(key, type_.key, call.environment.zone))
     if type_.value.is_nullable:
         return Typed(found, type_.value)
     return Typed(fragment("coalesce({}, {})", found, default_sql(type_.value)), type_.value)

@@ -28,7 +28,7 @@ def _float_function(template: str) -> Callable[[Call], Typed]:
 
 for _names, _template in (
     ("sqrt", "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt(abs({0})) END)"), ("cbrt", "cbrt({0})"),
-    ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"), ("exp10", "pow(10, {0})"),
+    ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"), ("exp10", "pando_exp10({0})"),
     ("log ln", "pando_log({0}, ln({0}))"), ("log2", "pando_log({0}, log2({0}))"),
     ("log10", "pando_log({0}, log10({0}))"),
     ("log1p", "pando_log1p({0})"), ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
@@ -188,5 +188,7 @@ MACROS = macros(
         ELSE sqrt(a * a + b * b) END""",
     r"pando_rint(x) AS CASE WHEN abs(x - trunc(x)) = 0.5 THEN 2 * round(x / 2) ELSE round(x) END",
     r"pando_log(x, r) AS CASE WHEN x > 0 THEN r WHEN x = 0 THEN CAST('-inf' AS DOUBLE) ELSE CAST('nan' AS DOUBLE) END",
+    r"""pando_exp10(x) AS CASE WHEN x = trunc(x) AND x BETWEEN -323 AND 308
+        THEN CAST('1e' || CAST(x AS INTEGER) AS DOUBLE) ELSE pow(10, x) END""",
     r"pando_exp(x) AS CASE WHEN x > 709.782712893384 THEN CAST('inf' AS DOUBLE) ELSE exp(x) END",
 )

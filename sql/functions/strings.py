@@ -13,7 +13,9 @@ from parts.types import (
     BoolType,
     DateTimeType,
     DateType,
+    DecimalType,
     FixedStringType,
+    FloatType,
     IntegerType,
     StringType,
     strip_nullable,
@@ -23,7 +25,7 @@ from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, Piece, called, fragment, joined
-from sql.typing.inference import is_string
+from sql.typing.inference import is_number, is_string
 from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
 from sql.typing.texts import to_text
@@ -291,8 +293,14 @@ def format_string(call: Call) -> Typed:
 
 @function("char", (1, None), any_case=True)
 def char(call: Call) -> Typed:
-    characters = [fragment("chr(CAST({} AS INTEGER))", arg.sql) for arg in call.args]
-    return Typed(fragment("({})", joined(" || ", characters)), STRING)
+    """Bytes: whole parts of numbers modulo 256; what is no number is 0."""
+    codes = []
+    for position, arg in enumerate(call.args):
+        if not is_number(arg.type) or isinstance(arg.type, DecimalType):
+            raise call.wrong_type(position, "an integer or a float")
+        is_float = isinstance(arg.type, FloatType)
+        codes.append(fragment("pando_float_byte({})" if is_float else "pando_byte({})", arg.sql))
+    return Typed(fragment("decode(unhex({}))", joined(" || ", codes)), STRING)
 
 
 @function("ascii", 1, any_case=True)
@@ -345,6 +353,9 @@ MACROS = macros(
     # ASCII letters only, as in ClickHouse's byte functions.
     r"pando_lower(s) AS translate(s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')",
     r"pando_upper(s) AS translate(s, 'abcdefghijklmnopqrstuvwxyz', 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')",
+    r"pando_byte(x) AS lpad(to_hex(CAST((CAST(x AS HUGEINT) % 256 + 256) % 256 AS INTEGER)), 2, '0')",
+    r"""pando_float_byte(x) AS CASE WHEN abs(x) < 9223372036854775808 THEN pando_byte(CAST(trunc(x) AS BIGINT))
+        ELSE '00' END""",
     r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
         THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
     r"pando_even_hex(h) AS CASE WHEN length(h) % 2 = 1 THEN '0' || h ELSE h END",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from parts.errors import UserError
 from parts.types import ArrayType, StringType
 from sql.functions.registry import Call, function
 from sql.functions.strings import string
@@ -21,8 +24,11 @@ def _split(call: Call, separator: Fragment, value: Fragment, limit: int) -> Type
 def split_by(call: Call) -> Typed:
     limit = call.constant_int(2, 0)
     value = string(call, 1)
+    if call.args[0].value == "" and call.node is not None and call.node.name == "splitByChar":
+        raise UserError("BAD_ARGUMENTS", "Illegal separator for function splitByChar. Must be exactly one byte")
     if call.args[0].value == "":
-        return _split(call, text(""), value, limit)
+        letters = _split(call, text(""), value, limit)
+        return replace(letters, sql=fragment("(CASE WHEN {} = '' THEN [] ELSE {} END)", value, letters.sql))
     return _split(call, string(call, 0), value, limit)
 
 

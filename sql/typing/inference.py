@@ -176,12 +176,17 @@ def _common_number(types: list[DataType]) -> DataType:
 
 
 def _common_decimal(decimals: list[DecimalType], integers: list[IntegerType]) -> DataType:
+    """The finest scale in the widest machine type; whole numbers of 32 and 64 bits fit those widths without a scale."""
     scale = max(type_.scale for type_ in decimals)
-    whole = max(type_.precision - type_.scale for type_ in [*decimals, *(_as_decimal(t) for t in integers)])
-    if whole + scale > 38:
-        raise no_supertype([*decimals, *integers])
-    wide = max(decimal_width(type_.precision) for type_ in decimals)
-    return DecimalType(decimal_width(max(whole + scale, wide)), scale)
+    width = max(decimal_width(type_.precision) for type_ in decimals)
+    if integers:
+        digits = max(_as_decimal(type_).precision for type_ in integers)
+        if scale == 0 and digits in (10, 19) and all(type_.signed or type_.bits < 32 for type_ in integers):
+            digits -= 1
+        if digits + scale > 38:
+            raise no_supertype([*decimals, *integers])
+        width = max(width, decimal_width(digits + scale))
+    return DecimalType(width, scale)
 
 
 def sum_result(type_: DataType) -> DataType:

@@ -48,6 +48,9 @@ MACROS = macros(
     # x once: DuckDB writes a macro's argument out wherever it stands, and sums are nested.
     r"""pando_low_signed(x) AS CAST(xor(x & 18446744073709551615::HUGEINT, 9223372036854775808::HUGEINT)
         - 9223372036854775808::HUGEINT AS BIGINT)""",
+    # The time floored to a multiple of width within its period, both in microseconds.
+    r"""pando_start_of_clock(t, period, width) AS
+        make_timestamp(epoch_us(t) - (epoch_us(t) % period + period) % period % width)""",
     r"""pando_clamped_date(d) AS CASE WHEN d < DATE '1970-01-01' THEN DATE '1970-01-01'
         WHEN d > DATE '2149-06-06' THEN DATE '2149-06-06' ELSE d END""",
     r"""pando_clamped_instant(t) AS CASE WHEN t < TIMESTAMP '1970-01-01' THEN TIMESTAMP '1970-01-01'

@@ -1,4 +1,4 @@
-"""DEFAULT NULL makes a column Nullable, as in ClickHouse; any other NULL of a column that is not Nullable is refused."""
+"""DEFAULT NULL makes a column Nullable, as in ClickHouse; another NULL of a column that is not is refused."""
 
 from __future__ import annotations
 
