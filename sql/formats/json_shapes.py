@@ -54,6 +54,7 @@ def _levels(type_: DataType | None) -> int:
 def as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | None:
     """The lines with their columns' values in other shapes; ``None`` for what is not so plain.
 
+    Objects may have commas between them, and blank lines before the first: the result has neither.
     ``is_compact``: rows are arrays of all ``fields``. A field without type is a column that nobody asks for.
     """
     if len(chunk) > _MOST_BYTES:
@@ -66,7 +67,7 @@ def as_objects(chunk: bytes, fields: Fields, *, is_compact: bool) -> bytes | Non
         shapes.fields(tokens.rows, fields)
     except NotPlainError:
         return None
-    return shapes.out.result()
+    return shapes.out.result().lstrip()
 
 
 def rows_with(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
@@ -85,7 +86,7 @@ def rows_with(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
 
 def _tokens(chunk: bytes, levels: int, row_kind: int) -> Tokens:
     """Raises :class:`NotPlainError` unless there are rows of that kind with blanks around them."""
-    tokens = Tokens(chunk, levels)
+    tokens = Tokens(chunk, levels, is_array=row_kind == OPEN_OBJECT)
     if (tokens.kinds[tokens.rows] != row_kind).any():
         raise NotPlainError
     begins, ends = tokens.places[tokens.rows], tokens.places[tokens.closers(tokens.rows)] + 1

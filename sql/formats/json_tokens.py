@@ -24,10 +24,11 @@ class NotPlainError(Exception):
 class Tokens:
     """The tokens of a text, by their numbers in it. A container has the number of its opening bracket.
 
-    Tokens deeper than ``levels`` are left out. Raises :class:`NotPlainError` where brackets do not match.
+    Tokens deeper than ``levels`` are left out; with ``is_array``, commas between rows become blanks in the ``data``.
+    Raises :class:`NotPlainError` where brackets do not match.
     """
 
-    def __init__(self, chunk: bytes, levels: int) -> None:
+    def __init__(self, chunk: bytes, levels: int, *, is_array: bool = False) -> None:
         self.data = np.frombuffer(chunk, np.uint8)
         self.quotes = _quotes(self.data)
         if len(self.quotes) & 1:
@@ -42,6 +43,10 @@ class Tokens:
             raise NotPlainError
         of_level = depths + (steps < 0)  # a closing bracket is on the level of what it closes
         is_near = of_level <= levels
+        if is_array and (between := (of_level == 0) & (self.data[places] == COMMA)).any():
+            self.data = self.data.copy()
+            self.data[places[between]] = ord(" ")
+            is_near &= ~between
         self.places, steps = places[is_near], steps[is_near]
         self.kinds = self.data[self.places]
         order = np.argsort(of_level[is_near].astype(np.int16), kind="stable") if levels > 1 else np.arange(len(steps))
@@ -141,6 +146,8 @@ class Replacements:
 
     def result(self) -> bytes:
         replaced = np.flatnonzero(self._codes)
+        if not len(replaced):
+            return self._data.tobytes()
         places, codes = self._places[replaced], self._codes[replaced]
         size = max(map(len, self._texts)) or 1
         matrix = np.stack([np.frombuffer(text.ljust(size), np.uint8) for text in self._texts])

@@ -67,7 +67,7 @@ def bodies(draw: st.DrawFn) -> tuple[list[Column], bytes]:
         rows.append(
             json.dumps(row, ensure_ascii=draw(st.booleans()), separators=draw(st.sampled_from([(",", ":"), None])))
         )
-    body = bytearray("\n".join(rows).encode())
+    body = bytearray(draw(st.sampled_from(["\n", "\n", ",\n", "\n,", ",,\n"])).join(rows).encode())
     for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
         place = draw(st.integers(0, len(body) - 1))
         body[place : place + draw(st.integers(0, 2))] = draw(
@@ -174,3 +174,12 @@ def test_left_out_columns_are_told(body: tuple[list[Column], bytes]) -> None:
         return
     if found is not None:
         assert [list(rows_of_key) for rows_of_key in found] == [[c.name in row for row in rows] for c in columns]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_rows_of_an_array_are_taken(end: str) -> None:
+    columns = columns_of({"a": "UInt8", "b": "String"})
+    rows = [{"a": number, "b": "},\n{[,"} for number in range(5)]
+    body = f"[{end}" + f",{end}".join(map(json.dumps, rows)) + f"{end}]{end}"
+    assert read(body.encode(), columns, "JSONEachRow").to_pylist() == rows
+    assert check_same(columns, body.strip().strip("[]").encode())
