@@ -24,8 +24,8 @@ from sql.formats.json_shapes import as_objects, has_other_shape, rows_with
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, skip
 from sql.formats.options import BadValueError, FormatOptions
 
-_COMMAS = (b"},\n", b"},\r\n")
-"""Between the rows of an array."""
+_ROW_WITH_COMMA = re.compile(rb"\s*+[^\n]*\},\r?\n")
+"""The first row of an array."""
 _BETWEEN = b" \t\r\n;"
 _OPENING = re.compile(rb"\s*+\{")
 _ROW_OPENING = re.compile(rb"[ ,]*+\{")
@@ -38,7 +38,7 @@ def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: For
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         objects: bytes | None = None if needs_python else chunk
-        if objects is not None and (has_other_shapes or any(mark in chunk for mark in _COMMAS)):
+        if objects is not None and (has_other_shapes or _ROW_WITH_COMMA.match(chunk)):
             objects = as_objects(chunk, fields, is_compact=False)
         table = None if objects is None else read_arrow(objects, columns, options)
         table = None if table is None else _with_missing(table, chunk, columns)
