@@ -16,7 +16,7 @@ from sql.compile.layers import Layers
 from sql.compile.scope import SourceColumn
 from sql.compile.short_strings import decoded
 from sql.functions.combinators import is_aggregate_call
-from sql.grammar.syntax_tree import Function, Lambda, Literal, Node, Select, Star, Subquery
+from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, Select, Star, Subquery
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, leaf
 from sql.typing.typed import Typed
@@ -44,6 +44,7 @@ class AfterAggregation(ExpressionCompiler):
         self.names = rows.names
         self.compiled = CompiledNodes(self.names, self.guard)
         self._needs_groups: dict[int, tuple[Node, bool]] = {}
+        self._subquery_keys: list[tuple[Node, Typed]] = []
         self.windows = rows.windows
         self.allow_windows = rows.allow_windows
         # DuckDB groups by one dictionary at its best.
@@ -65,7 +66,19 @@ class AfterAggregation(ExpressionCompiler):
         self.key_columns.append((code or key.number, name))
         self.keys[key.number] = Typed(reference, key.type)
 
+    def know_keys(self, nodes: list[Node], keys: list[Typed]) -> None:
+        """A key with a subquery inside is known by its tree: compiled again, it would be other SQL."""
+        for node, key in zip(nodes, keys, strict=True):
+            expression = self.scope.aliases.get(node.parts[0], node) if isinstance(node, Identifier) else node
+            if isinstance(expression, Alias):
+                expression = expression.expression
+            if isinstance(expression, Function) and contains(expression, _is_subquery, self.scope):
+                self._subquery_keys.append((expression, Typed(self.keys[key.number].sql, key.type)))
+
     def _compile(self, node: Node) -> Typed:
+        for known_node, key in self._subquery_keys:
+            if known_node == node:
+                return key
         if isinstance(node, (Lambda, Star)) or (isinstance(node, Function) and node.window is not None):
             return super()._compile(node)
         if is_aggregate_call(node):
@@ -118,6 +131,10 @@ class AfterAggregation(ExpressionCompiler):
             known = Typed(name, value.type)
             self.aggregates[value.sql] = known
         return Typed(known.sql, value.type)
+
+
+def _is_subquery(node: Node) -> bool:
+    return isinstance(node, Subquery)
 
 
 def _needs_groups(node: Node) -> bool:

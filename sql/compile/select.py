@@ -146,12 +146,15 @@ class SelectCompiler:
             return self.rows
         if select.grouping == "SETS":
             raise not_implemented("GROUP BY GROUPING SETS")
-        compiled = [self.rows.compile(self._positional(key, outputs)).plain for key in keys]
+        keys = [self._positional(key, outputs) for key in keys]
+        compiled = [self.rows.compile(key).plain for key in keys]
         if select is self.query.outermost:
             self.query.short_strings.begin(select, self.query.scans)
         number = self.query.next_number()
         rollup = select.grouping in ("ROLLUP", "CUBE")
-        return AfterAggregation(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
+        groups = AfterAggregation(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
+        groups.know_keys(keys, compiled)
+        return groups
 
     def _positional(self, node: Node, outputs: list[Node]) -> Node:
         """``GROUP BY 1`` and ``ORDER BY 1`` mean the first column."""

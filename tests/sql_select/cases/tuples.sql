@@ -33,3 +33,21 @@ SELECT count() FROM types WHERE (ni, ns) != (5, 'n1')
 SELECT arrayMap(x -> (x, nullIf(x, 2)) <= (2, 2), [1, 2, 3])
 SELECT id FROM types WHERE (d, id) < ('2020-01-05', 3) ORDER BY id
 SELECT (f64, id) > (10, 5) FROM types ORDER BY id
+-- Keys of GROUP BY with subqueries inside.
+SELECT u8 IN (SELECT u8 FROM types) AS x, count() FROM types GROUP BY x ORDER BY x
+SELECT u8 IN (SELECT u8 FROM types) AS x, count() FROM types GROUP BY u8 IN (SELECT u8 FROM types) ORDER BY x
+SELECT x, count() FROM (SELECT u8 IN (SELECT u8 FROM types) AS x FROM types) GROUP BY x ORDER BY x
+SELECT u8 IN (SELECT id FROM types WHERE id < 10) AS x, count() FROM types GROUP BY x ORDER BY x
+SELECT (SELECT max(id) FROM types) AS x, count() FROM types GROUP BY x ORDER BY x
+SELECT count() FROM types GROUP BY id IN (SELECT id FROM types WHERE id < 10) ORDER BY 1
+SELECT id IN (SELECT id FROM types WHERE id < 10) AS x, count() FROM types GROUP BY x HAVING x = 1
+SELECT u8 % 2 + (SELECT 1) AS x, count(), x + 1 AS y FROM types GROUP BY x ORDER BY x
+SELECT not(u8 IN (SELECT id FROM types WHERE id < 10)) AS x, if(x, 'a', 'b') AS z, count() FROM types GROUP BY x ORDER BY x
+SELECT id IN (SELECT id FROM types WHERE id < 10) AS x, id IN (SELECT id FROM types WHERE id < 20) AS y, count() FROM types GROUP BY 1, 2 ORDER BY ALL
+SELECT id IN (SELECT id FROM types WHERE id < 10), count() FROM types GROUP BY ALL ORDER BY 2
+SELECT id IN (SELECT id FROM types WHERE id < 10) AS x, count() FROM types GROUP BY x WITH ROLLUP ORDER BY ALL
+SELECT sum(u8) AS s, (id, u8) IN (SELECT id, u8 FROM types WHERE id < 10) AS x FROM types GROUP BY x ORDER BY x DESC LIMIT 1
+SELECT (ni, id) IN (SELECT ni, id FROM types) AS x, count() FROM types GROUP BY x ORDER BY x
+SELECT (ni, (id, ni)) IN ((1, (21, 1)), (5, (25, 5))) AS x, count() FROM types GROUP BY x ORDER BY x
+SELECT (id, ni) IN [(21, 1), (25, 5), (3, NULL)] AS x, count() FROM types GROUP BY x ORDER BY x
+SELECT t IN ((1, 't1'), (2, 't2')) AS x, count() FROM types GROUP BY x ORDER BY x
