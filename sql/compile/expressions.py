@@ -69,6 +69,10 @@ _BRANCHES = frozenset(
 """Not all arguments of these are computed for every row."""
 
 
+_RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
+"""Another value in every row, but equal calls have one value in a row."""
+
+
 class ExpressionCompiler:
     """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
 
@@ -231,6 +235,8 @@ class ExpressionCompiler:
         value = self.apply(rule, args, node)
         if self.layers is None or is_branch:
             return value
+        if rule.name in _RANDOM and not self.names.lambdas and not self.scope.correlated:
+            return self.layers.column(value, may_add=True)
         may_add = not self.names.branches and not self.names.lambdas and not self.scope.correlated
         if not (may_add or self.layers.knows_any) or not is_heavy(value):
             return value

@@ -179,27 +179,34 @@ def sha256(call: Call) -> Typed:
 
 @function("rand rand32", (0, 1), any_case=True, nulls=False)
 def rand(call: Call) -> Typed:
-    return Typed(fragment("CAST(floor(random() * 4294967296) AS UINTEGER)"), UINT32)
+    return Typed(fragment("CAST(floor(pando_random({}) * 4294967296) AS UINTEGER)", _tag(call)), UINT32)
 
 
 @function("rand64", (0, 1), nulls=False)
 def rand64(call: Call) -> Typed:
-    return Typed(fragment("CAST(floor(random() * 18446744073709549568) AS UBIGINT)"), UINT64)
+    return Typed(fragment("CAST(floor(pando_random({}) * 18446744073709549568) AS UBIGINT)", _tag(call)), UINT64)
 
 
 @function("randCanonical", (0, 1), nulls=False)
 def rand_canonical(call: Call) -> Typed:
-    return Typed(fragment("random()"), FLOAT64)
+    return Typed(fragment("pando_random({})", _tag(call)), FLOAT64)
+
+
+def _tag(call: Call) -> Fragment:
+    """The argument has no meaning, but calls with equal ones are one value in a row."""
+    return call.args[0].sql if call.args else fragment("0")
 
 
 @function("generateUUIDv4", (0, 1), nulls=False)
 def generate_uuid(call: Call) -> Typed:
     from parts.types import UUIDType
 
-    return Typed(fragment("unhex(replace(CAST(uuid() AS VARCHAR), '-', ''))"), UUIDType())
+    return Typed(fragment("unhex(replace(CAST(pando_any_uuid({}) AS VARCHAR), '-', ''))", _tag(call)), UUIDType())
 
 
 MACROS = macros(
+    r"pando_random(x) AS random()",
+    r"pando_any_uuid(x) AS uuid()",
     # x, already 64 bits wide in a UHUGEINT: steps of the two mixes, each cut back to 64 bits.
     r"pando_cut(x) AS x % 18446744073709551616::UHUGEINT",
     r"pando_hash64_a(x) AS pando_cut(xor(x, x // 8589934592::UHUGEINT) * 18397679294719823053::UHUGEINT)",

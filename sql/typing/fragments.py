@@ -45,8 +45,8 @@ MACRO = 128
 
 _TRAITS = (
     (" OVER (", WINDOW | ONCE),
-    ("random()", RANDOM | ONCE),
-    ("uuid()", RANDOM | ONCE),
+    ("pando_random(", RANDOM | ONCE),
+    ("pando_any_uuid(", RANDOM | ONCE),
     ("SELECT ", ONCE),
     ("error(", ONCE),
     ("pando_room(", GUARDED),

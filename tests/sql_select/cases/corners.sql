@@ -71,3 +71,24 @@ SELECT toTypeName([toDecimal32(1, 5), toDecimal64(1, 2)])
 SELECT toTypeName(if(1, toDecimal32(1, 2), toInt32(5)))
 SELECT toTypeName(if(materialize(1), toDecimal32(1, 2), toInt32(5)))
 SELECT arrayDifference([toDecimal64(100, 0), -2147483647]), arrayDifference([toDecimal32(100, 2), 3]), arrayDifference([toDecimal64('1234567890123456.78', 2), 3])
+-- Equal random calls are one value in a row.
+SELECT generateUUIDv4(1) = generateUUIDv4(1), generateUUIDv4() = generateUUIDv4(), generateUUIDv4(1) = generateUUIDv4(2), rand(1) = rand(1), rand() = rand(), rand(1) = rand(2), rand64(1) = rand64(1), generateUUIDv4(number) = generateUUIDv4(number) FROM numbers(2)
+SELECT number AS n, (rand() AS r) = r AS a FROM numbers(3)
+SELECT rand() = rand() AS a, rand(1) = rand(2) AS b
+SELECT count(), max(c) < 40 AS small FROM (SELECT rand() % 30 AS k, count() AS c FROM numbers(300) GROUP BY k)
+SELECT countIf(r > 2147483648) > 30 AS a, countIf(r > 2147483648) < 170 AS b, uniqExact(r) > 190 AS c, sum(r = s) AS d FROM (SELECT rand() AS r, r AS s FROM numbers(200))
+SELECT sum(r < 3000000000) = count() AS a FROM (SELECT rand() AS r FROM numbers(200) WHERE r < 3000000000)
+SELECT if(number = 1, rand(7), rand(7)) = rand(7) AS a FROM numbers(3)
+SELECT toTypeName(rand()), toTypeName(generateUUIDv4(1)), toTypeName(rand64(toNullable(1))), toTypeName(randCanonical())
+SELECT sum(rand() >= 0), count() FROM numbers(10) GROUP BY number % 2 ORDER BY 1
+SELECT number % 2 AS k, rand() >= 0 AS x, count() FROM numbers(10) GROUP BY k ORDER BY k
+SELECT number FROM numbers(5) ORDER BY rand() * 0, number LIMIT 2
+SELECT uniqExact(u) FROM (SELECT generateUUIDv4() AS u FROM numbers(100))
+SELECT count() FROM (SELECT number FROM numbers(100) WHERE rand() = rand())
+SELECT DISTINCT rand() >= 0 FROM numbers(5)
+SELECT row_number() OVER (ORDER BY rand()) > 0 AS x FROM numbers(3)
+SELECT a.number FROM numbers(3) AS a JOIN numbers(3) AS b ON a.number = b.number WHERE rand() = rand() ORDER BY 1
+SELECT number, (SELECT rand() = rand()) AS x FROM numbers(2)
+SELECT count() FROM types WHERE id IN (SELECT id FROM types WHERE rand() = rand())
+SELECT max(rand() = rand()), any(rand(1) = rand(2)) FROM numbers(3)
+SELECT number FROM numbers(3) GROUP BY number HAVING rand() = rand() ORDER BY number
