@@ -12,7 +12,8 @@ limits, and beyond that writes to its spill directory what can be written there.
 
 Invariants
 - The sum of ``measured_bytes`` of all statements is the process's growth less what they accounted.
-- When the last statement is gone, memory that a big one left with the allocators is given back to the system.
+- When the last statement is gone, memory that a big one left with the allocators is given back to the system: at once
+  when it is much, else after a second in which nothing ran (the next statement would only ask for it again).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _DUCKDB_SHARE = 0.75
 _IDLE_BYTES = 1 << 30
 """DuckDB's limit until the watchdog has looked at a query for the first time."""
 _WORTH_RELEASING_BYTES = 32 << 20
-_SETTLE_SECONDS = 1.0
+_RELEASED_AT_ONCE_BYTES = 512 << 20
+_QUIET_SECONDS = 1.0
+_RELEASES = 2
+"""Some memory is let go only later: by threads that end, by destructors."""
 _LOOKS_BEFORE_LOWERING = 3
 
 
@@ -47,7 +51,7 @@ class Watchdog:
         self._peak_growth_bytes = 0
         self._duckdb_limit_bytes = 0
         self._looks_above = 0
-        self._is_big = self._was_big = False
+        self._releases_due = 0
         self._wake = threading.Event()
         self._is_ending = False
         self._thread: threading.Thread | None = None
@@ -75,17 +79,17 @@ class Watchdog:
     def _run(self) -> None:
         pause = threading.Event()
         while not self._is_ending:
-            self._wake.wait()
-            self._wake.clear()
-            is_busy = True
-            while is_busy and not self._is_ending:
-                pause.wait(LOOK_SECONDS)
-                try:
+            is_busy = self._wake.wait(_QUIET_SECONDS if self._releases_due else None)
+            try:
+                if is_busy:
+                    self._wake.clear()
+                else:
+                    self._release()
+                while is_busy and not self._is_ending:
+                    pause.wait(LOOK_SECONDS)
                     is_busy = self.run_once()
-                except Exception:
-                    logger.exception("the watchdog's look at the running statements failed")
-            if self._is_big:  # some is let go only later: by threads that end, by destructors
-                self._wake.wait(_SETTLE_SECONDS)
+            except Exception:
+                logger.exception("the watchdog's look at the running statements failed")
                 self._wake.set()
 
     # -- one look -------------------------------------------------------------------------------------------------
@@ -139,12 +143,19 @@ class Watchdog:
 
     def _settle(self, growth: int) -> None:
         """Nothing runs: the process is as big as it is when idle."""
-        self._is_big = max(self._peak_growth_bytes, growth) > _WORTH_RELEASING_BYTES
-        if self._is_big or self._was_big:
-            self._processes.while_idle(lambda: database.release_memory(self._duckdb_limit_bytes))
-            release_memory()
+        growth = max(self._peak_growth_bytes, growth)
         self._peak_growth_bytes = 0
-        self._was_big = self._is_big
+        if growth > _WORTH_RELEASING_BYTES:
+            self._releases_due = _RELEASES
+        if growth > _RELEASED_AT_ONCE_BYTES:
+            self._release()
+        elif not any(self._processes):
+            self._idle_bytes = self._held()
+
+    def _release(self) -> None:
+        self._releases_due -= 1
+        self._processes.while_idle(lambda: database.release_memory(self._duckdb_limit_bytes))
+        release_memory()
         if not any(self._processes):
             self._idle_bytes = self._held()
 
