@@ -21,7 +21,7 @@ from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
-from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch, largest_in_dictionaries
+from sql.formats.arrow_border import bounded_batches, check_schema, checked_batch, for_columns, largest_in_dictionaries
 from sql.formats.ipc_messages import CheckedStream, check_file
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.wire import from_wire, to_wire, wire_field
@@ -149,10 +149,10 @@ def _tables(
 
 
 def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
-    arrays = []
-    for array, column in zip(batch.columns, columns, strict=True):
+    def converted(column: Column) -> pa.Array:
+        array = batch.column(column.name)
         try:
-            arrays.append(from_wire(array, column.type, options))
+            return from_wire(array, column.type, options)
         except BadValueError as error:
             raise error.located(first_row, column.name, column.type) from None
         except UserError as error:
@@ -163,6 +163,8 @@ def _table(batch: pa.RecordBatch, columns: Sequence[Column], options: FormatOpti
                 f"Cannot convert Arrow type {array.type} to {column.type} (column {column.name}): "
                 f"{shorten(str(error), 300)}",
             ) from None
+
+    arrays = for_columns(converted, columns, batch.num_rows)
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
