@@ -54,7 +54,7 @@ def ask(client: HttpClient, sql: str, dialect: str = "clickhouse", **settings: o
         ("spark", "array(a, b)[0], size(array(a))", "a, 1"),
         ("spark", "d + INTERVAL 1 DAY, d + INTERVAL '2' MONTH", "d + INTERVAL 1 DAY, d + INTERVAL 2 MONTH"),
         ("spark", "b / 4, b div 7, b % 7", "b / 4, intDiv(b, 7), b % 7"),
-        ("spark", "sum(b), count_if(a > 1), collect_list(a)", "sum(b), countIf(a > 1), groupArray(a)"),
+        ("spark", "sum(b), count_if(a > 1), size(collect_list(a))", "sum(b), countIf(a > 1), length(groupArray(a))"),
         ("spark", "sum(b) FILTER (WHERE a > 100), max(s)", "NULL, max(s)"),
         ("spark", "lag(a) OVER (ORDER BY a)", "if(a = 1, NULL, a - 1)"),
         ("spark", "\"text\", 'it\\'s', current_date() = current_date()", "'text', 'it\\'s', 1"),
