@@ -153,14 +153,7 @@ def to_date_time(call: Call) -> Typed:
 
 
 def _date_time64_or(kind: str) -> Callable[[Call], Typed]:
-    return lambda call: _or(DateTime64Type(_precision(call), call.constant_zone(2)), kind)(call)
-
-
-def _precision(call: Call) -> int:
-    precision = call.constant_int(1)
-    if not 0 <= precision <= 9:
-        raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {precision} of DateTime64 must be from 0 to 9")
-    return precision
+    return lambda call: _or(DateTime64Type(call.constant_precision(1), call.constant_zone(2)), kind)(call)
 
 
 for _kind in ("Zero", "Null"):
@@ -173,7 +166,7 @@ def to_date_time64(call: Call) -> Typed:
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
-    type_ = DateTime64Type(_precision(call), zone)
+    type_ = DateTime64Type(call.constant_precision(1), zone)
     return Typed(cast_to(value, type_, call.environment.zone), type_)
 
 

@@ -304,7 +304,7 @@ def now(call: Call) -> Typed:
 
 @function("now64", (0, 2))
 def now64(call: Call) -> Typed:
-    type_ = DateTime64Type(call.constant_int(0, 3), call.constant_zone(1))
+    type_ = DateTime64Type(call.constant_precision(0, 3), call.constant_zone(1))
     micros = int(call.environment.now * 1_000_000)
     unit = 10 ** max(0, 6 - type_.precision)
     return Typed(cast(fragment("make_timestamp({})", micros // unit * unit), type_), type_, is_constant=True)

@@ -82,6 +82,13 @@ class Call:
             )
         return value
 
+    def constant_precision(self, position: int, default: int | None = None) -> int:
+        """Digits behind the second of a DateTime64. Raises ``UserError`` 69 for more than nine, or fewer than none."""
+        precision = self.constant_int(position, default)
+        if not 0 <= precision <= 9:
+            raise UserError("ARGUMENT_OUT_OF_BOUND", f"Scale {precision} of DateTime64 must be from 0 to 9")
+        return precision
+
     def constant_text(self, position: int) -> str:
         value = self.args[position].value
         if not isinstance(value, str):

@@ -20,3 +20,4 @@ CREATE TABLE made (a UInt8, e Nullable(IPv4), f Bool, h Nullable(Date32) DEFAULT
 SELECT arrayZip(ai, at) AS su8 FROM t PREWHERE sd >= '2001-01-01' FORMAT Parquet
 SELECT multiIf(nu8, 1, NULL) AS x FROM numbers(true) ARRAY JOIN aa AS j
 SELECT toLowCardinality(id) AS s, s, ip6, id AS x FROM t FORMAT JSONCompactStrings
+SELECT now64(-2147483649)
