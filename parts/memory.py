@@ -60,7 +60,7 @@ def use_returning_allocator() -> None:
     """Arrow's memory comes from an allocator that gives back what other threads freed: mimalloc keeps that.
 
     It keeps pages for some seconds, where its default gives back every page at once and asks for it again: an INSERT of
-    a million rows took 5 % longer, a merge 10 %. :func:`release_memory` gives back all.
+    a million rows takes 3 % longer so, and a merge 5 % more of the processors. :func:`release_memory` gives back all.
     """
     if "jemalloc" in pa.supported_memory_backends():
         pa.jemalloc_set_decay_ms(_KEPT_PAGES_MS)

@@ -28,10 +28,10 @@ def stored_columns(query: Query, scans: Sequence[Scan], compiled: CompiledQuery)
     """The columns of the one MergeTree table that the query reads, if its result is their values; else nothing."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return ()
-    if len(scans) != 1 or not isinstance(query.limit, Literal | None):
+    if len(scans) != 1 or not has_only(query, "source", "prewhere", "where", "limit"):
         return ()
-    if not has_only(query, "source", "prewhere", "where", "limit"):
-        return ()
+    if query.limit is not None and not (isinstance(query.limit, Literal) and type(query.limit.value) is int):
+        return ()  # true is a number of rows, too
     (scan,) = scans
     if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
         return ()

@@ -92,6 +92,11 @@ def test_a_limit_ends_the_reading(table: PartTable) -> None:
         assert result.read_all().num_rows == result.statistics.read_rows == min(limit, _ROWS)
 
 
+def test_a_limit_may_be_any_constant(table: PartTable) -> None:
+    for limit, rows in (("true", 1), ("2 + 3", 5), ("1000000 - 1", _ROWS)):
+        assert _select(f"SELECT s, n FROM t LIMIT {limit}", table).read_all().num_rows == rows
+
+
 def test_matching_rows_that_lie_apart_are_read_together(table: PartTable) -> None:
     wanted = [f"s{key}" for key in range(_ROWS) if key % 10 == 4]
     texts = ", ".join(f"'{text}'" for text in wanted)
