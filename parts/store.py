@@ -151,20 +151,6 @@ class PartStore(StoredParts):
             with self.lock:
                 self._reserved.discard(name)
 
-    def rename_preactive(self, part: Part, new_name: PartName) -> Part:
-        """A pre-active part under another name (its number was taken or its commit must be retried)."""
-        with self.lock:
-            entry = self._entry(part.name, PartState.PRE_ACTIVE)
-            self._require_free(new_name)
-            self._markers.admit(new_name, self._entries)
-            os.rename(entry.part.path, self.path / str(new_name))
-            if self.description.settings.fsync_part_directory:
-                sync_directory(self.path)
-            del self._entries[part.name]
-            renamed = open_part(self.path / str(new_name), table_schema=self.description.schema)
-            self._admit(StoredPart(renamed, PartState.PRE_ACTIVE))
-            return renamed
-
     def take_back(self, part: Part) -> Path:
         """Makes a pre-active part that was certainly not committed temporary again; returns its directory."""
         with self.lock:

@@ -91,18 +91,15 @@ def test_snapshot_keeps_files(tmp_path: pathlib.Path) -> None:
     assert len(store.delete(store.outdated_expired(1e9))) == 1
 
 
-def test_rollback_rename_and_conflicts(tmp_path: pathlib.Path) -> None:
+def test_rollback_and_conflicts(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path)
     part = add(store, "all_1_1_0")
     with pytest.raises(ConflictError):
         add(store, "all_1_1_0")
-    renamed = store.rename_preactive(part, PartName.parse("all_5_5_0"))
-    assert str(renamed.name) == "all_5_5_0"
-    assert store.get(part.name) is None
-    store.rollback(renamed)
+    store.rollback(part)
     assert store.all_parts() == []
     with pytest.raises(UserError) as caught:
-        store.commit(renamed)
+        store.commit(part)
     assert caught.value.code == 232
 
 
@@ -302,11 +299,6 @@ class StoreMachine(RuleBasedStateMachine):
             self.expected_blocks.update(range(part.name.min_block, part.name.max_block + 1))
         else:
             self.store.rollback(part)
-
-    @rule(part=consumes(preactive), target=preactive)
-    def retry_under_a_new_number(self, part: Part) -> Part:
-        self.next_block += 1
-        return self.store.rename_preactive(part, PartName("all", self.next_block, self.next_block, 0))
 
     @rule(data=st.data())
     def merge(self, data: st.DataObject) -> None:
