@@ -12,7 +12,7 @@ FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-long sweep fuzz lint format bench hogs clean check-tools
+.PHONY: help demo test test-quick test-long sweep fuzz lint format bench bench-functions hogs soak clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,8 +38,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt | check-tools
 demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes
 	@$(BIN)/python -m demo
 
-test: check-tools $(VENV)/.dev lint ## Lint, types, layering, then every test
+test: check-tools $(VENV)/.dev lint ## Lint, types, layering, every test, and those of servers once more with worker processes
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	PANDO_TEST_WORKERS=4 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/front tests/cluster
 
 test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark and not clients"
@@ -67,6 +68,12 @@ format: $(VENV)/.dev ## Format the code
 
 bench: check-tools $(VENV)/.dev ## Side by side with ClickHouse, as ratios (about ten minutes)
 	$(BIN)/python -m benchmarks.run
+
+bench-functions: check-tools $(VENV)/.dev ## CPU time of every function over 200,000 rows, beside ClickHouse's (about ten minutes)
+	$(BIN)/python -m benchmarks.functions
+
+soak: check-tools $(VENV)/.dev ## A million requests against a server, and the memory it holds (a quarter of an hour)
+	$(BIN)/python -m benchmarks.soak
 
 hogs: check-tools $(VENV)/.dev ## Hostile statements against a server: code, time, slowest /ping, memory
 	$(BIN)/python -m benchmarks.hogs

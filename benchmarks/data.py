@@ -1,4 +1,4 @@
-"""The data of the benchmarks: TPC-H lineitem (generated) and the flights, as Arrow stream files of a million rows."""
+"""The data of the benchmarks: TPC-H's tables (generated) and the flights, as Arrow stream files of a million rows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ import pyarrow.parquet as pq
 from demo.flights import load_flights
 
 BLOCK_ROWS = 1_000_000
+LINEITEM = "lineitem"
+TPCH_KEYS = {
+    LINEITEM: "(l_shipdate, l_orderkey)",
+    "orders": "(o_orderdate, o_orderkey)",
+    "customer": "c_custkey",
+    "supplier": "s_suppkey",
+    "part": "p_partkey",
+    "partsupp": "(ps_partkey, ps_suppkey)",
+    "nation": "n_nationkey",
+    "region": "r_regionkey",
+}
 
 
 @dataclass(frozen=True)
@@ -25,22 +36,22 @@ class Dataset:
     order_by: str
     blocks: tuple[Path, ...]
 
+    @property
+    def create(self) -> str:
+        return f"CREATE TABLE {self.name} ({self.columns}) ENGINE = MergeTree ORDER BY {self.order_by}"
 
-def lineitem(directory: Path, scale: float) -> Dataset:
-    """About 6,000,000 × ``scale`` rows."""
+
+def tpch(directory: Path, scale: float) -> dict[str, Dataset]:
+    """TPC-H's eight tables by name; lineitem has about 6,000,000 × ``scale`` rows."""
     generator = Path(sys.executable).with_name("tpchgen-cli")
-    subprocess.run(
-        [str(generator), "parquet", "-s", str(scale), "--tables=lineitem", f"--output-dir={directory}"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    columns = """
-        l_orderkey Int64, l_partkey Int64, l_suppkey Int64, l_linenumber Int32, l_quantity Decimal(15, 2),
-        l_extendedprice Decimal(15, 2), l_discount Decimal(15, 2), l_tax Decimal(15, 2), l_returnflag String,
-        l_linestatus String, l_shipdate Date32, l_commitdate Date32, l_receiptdate Date32, l_shipinstruct String,
-        l_shipmode String, l_comment String"""
-    table = pq.read_table(directory / "lineitem.parquet")
-    return Dataset("lineitem", columns, "(l_shipdate, l_orderkey)", tuple(_write(directory, "lineitem", _plain(table))))
+    command = [str(generator), "parquet", "-s", str(scale), f"--output-dir={directory}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    datasets = {}
+    for name, order_by in TPCH_KEYS.items():
+        table = _plain(pq.read_table(directory / f"{name}.parquet"))
+        columns = ", ".join(f"{field.name} {_type_name(field.type)}" for field in table.schema)
+        datasets[name] = Dataset(name, columns, order_by, tuple(_write(directory, name, table)))
+    return datasets
 
 
 def flights(directory: Path) -> Dataset:
@@ -63,6 +74,14 @@ def _plain(table: pa.Table) -> pa.Table:
         for field in table.schema
     ]
     return table.cast(pa.schema(fields))
+
+
+def _type_name(arrow: pa.DataType) -> str:
+    if pa.types.is_decimal(arrow):
+        return f"Decimal({arrow.precision}, {arrow.scale})"
+    if pa.types.is_integer(arrow):
+        return f"Int{arrow.bit_width}"
+    return "Date32" if pa.types.is_date(arrow) else "String"
 
 
 def _write(directory: Path, name: str, table: pa.Table) -> Iterator[Path]:

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from chdb.session import Session as ChdbSession
-
-from benchmarks.data import Dataset, flights, lineitem
+from benchmarks import tpch
+from benchmarks.data import LINEITEM, Dataset, flights
+from benchmarks.data import tpch as tpch_tables
 from benchmarks.measure import Figure, alternate, seconds
 from engine.config import Config
 from engine.engine import Engine
@@ -53,6 +53,8 @@ class Pando:
 
 class ClickHouse:
     def __init__(self, directory: Path) -> None:
+        from chdb.session import Session as ChdbSession  # it imports Arrow, which our options must precede
+
         self._session = ChdbSession(str(directory))
 
     def run(self, sql: str) -> object:
@@ -71,20 +73,30 @@ def compare(directory: Path, scale: float) -> Iterator[Figure]:
         (directory / name).mkdir(parents=True)
     pando, clickhouse = Pando(directory / "pando"), ClickHouse(directory / "clickhouse")
     try:
-        for dataset, queries in (
-            (lineitem(directory / "data", scale), LINEITEM_QUERIES),
-            (flights(directory / "data"), FLIGHTS_QUERIES),
-        ):
-            yield from _one_dataset(pando, clickhouse, dataset, queries)
+        tables = tpch_tables(directory / "data", scale)
+        yield from _one_dataset(pando, clickhouse, tables[LINEITEM], LINEITEM_QUERIES)
+        yield from _one_dataset(pando, clickhouse, flights(directory / "data"), FLIGHTS_QUERIES)
+        for name, dataset in tables.items():
+            if name != LINEITEM:
+                for engine in (pando, clickhouse):
+                    fill(engine, dataset)
+        yield from tpch.compare(PEER, pando.run, clickhouse.run)
     finally:
         pando.close()
         clickhouse.close()
 
 
+def fill(engine: Pando | ClickHouse, data: Dataset) -> None:
+    """Makes the table, of one part."""
+    engine.run(data.create)
+    for block in data.blocks:
+        engine.insert(data.name, block)
+    engine.run(f"OPTIMIZE TABLE {data.name} FINAL")
+
+
 def _one_dataset(pando: Pando, clickhouse: ClickHouse, data: Dataset, queries: dict[str, str]) -> Iterator[Figure]:
-    create = f"CREATE TABLE {data.name} ({data.columns}) ENGINE = MergeTree ORDER BY {data.order_by}"
     for engine in (pando, clickhouse):
-        engine.run(create)
+        engine.run(data.create)
     pando.run("SYSTEM STOP MERGES")
     clickhouse.run(f"SYSTEM STOP MERGES {data.name}")
     ours = [seconds(lambda b=block: pando.insert(data.name, b)) for block in data.blocks]  # type: ignore[misc]

@@ -26,6 +26,8 @@ import zstandard
 from rich.console import Console
 from rich.table import Table
 
+from engine.cluster.processes import family
+
 _PING_EVERY_SECONDS = 0.01
 _LONGEST_SECONDS = 60.0
 
@@ -200,17 +202,21 @@ class Server:
         ready = self._process.stdout.readline()
         if not ready.startswith("ready"):
             raise RuntimeError(f"the server did not start: {(directory / 'log').read_text()[-2000:]}")
-        self.idle_bytes = 0
+        self._idle_bytes: dict[int, int] = {}
         self.url = f"http://127.0.0.1:{ready.split('http_port=')[1].split()[0]}"
 
-    def memory_bytes(self, field_name: str = "VmRSS") -> int:
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith(f"{field_name}:"):
-                return int(line.split()[1]) * 1024
-        return 0
+    def note_idle(self) -> None:
+        self._idle_bytes = {pid: _memory_bytes(pid, "VmRSS") for pid in family(self._process.pid)}
+
+    def peak_bytes(self) -> int:
+        """Over what the processes hold when idle, since :meth:`forget_peak`."""
+        peaks = {pid: _memory_bytes(pid, "VmHWM") for pid in family(self._process.pid)}
+        return sum(max(0, peak - self._idle_bytes.get(pid, 0)) for pid, peak in peaks.items())
 
     def forget_peak(self) -> None:
-        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+        for pid in family(self._process.pid):
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
 
     @property
     def is_alive(self) -> bool:
@@ -223,6 +229,14 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+
+def _memory_bytes(pid: int, field_name: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(f"{field_name}:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 class Pinger:
@@ -268,7 +282,7 @@ def serving(**config: object) -> Iterator[tuple[Server, Pinger]]:
                 server.url, content="CREATE TABLE hog_texts (a String) ENGINE = MergeTree ORDER BY tuple()"
             ).raise_for_status()
             httpx.post(server.url, content="SELECT 1").raise_for_status()
-            server.idle_bytes = server.memory_bytes()
+            server.note_idle()
             pinger = Pinger(server.url)
             try:
                 yield server, pinger
@@ -281,7 +295,6 @@ def serving(**config: object) -> Iterator[tuple[Server, Pinger]]:
 def run(hog: Hog, server: Server, pinger: Pinger) -> Ending:
     """Code -1 is a connection that broke, -2 no answer in a minute."""
     server.forget_peak()
-    idle = server.idle_bytes
     pinger.reset()
     started = time.perf_counter()
     try:
@@ -291,7 +304,7 @@ def run(hog: Hog, server: Server, pinger: Pinger) -> Ending:
     except httpx.HTTPError:
         code = -1
     seconds = time.perf_counter() - started
-    return Ending(code, seconds, pinger.slowest_seconds, max(0, server.memory_bytes("VmHWM") - idle))
+    return Ending(code, seconds, pinger.slowest_seconds, server.peak_bytes())
 
 
 def _ask(hog: Hog, url: str) -> int:

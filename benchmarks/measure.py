@@ -15,12 +15,17 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One comparison. ``ratio`` of 1.0 or more: Pando is at least as fast."""
+    """One comparison. ``ratio`` of 1.0 or more: Pando is at least as fast. A detail is not in the table.
+
+    With another ``unit`` than seconds the two numbers are of that unit: the fewer, the better as well.
+    """
 
     name: str
     peer: str
     pando_seconds: float
     peer_seconds: float
+    is_detail: bool = False
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:
@@ -34,7 +39,14 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def alternate(
-    name: str, peer: str, pando: Callable[[], object], other: Callable[[], object], *, runs: int = 5, warm_ups: int = 1
+    name: str,
+    peer: str,
+    pando: Callable[[], object],
+    other: Callable[[], object],
+    *,
+    runs: int = 5,
+    warm_ups: int = 1,
+    is_detail: bool = False,
 ) -> Figure:
     """Medians of ``runs`` alternating runs, after warm-ups that are not counted."""
     ours: list[float] = []
@@ -44,23 +56,27 @@ def alternate(
         if run >= warm_ups:
             ours.append(pair[0])
             theirs.append(pair[1])
-    return Figure(name, peer, statistics.median(ours), statistics.median(theirs))
+    return Figure(name, peer, statistics.median(ours), statistics.median(theirs), is_detail)
+
+
+def _cell(value: float, unit: str) -> str:
+    return f"{value * 1000:,.1f}" if unit == "s" else f"{value:,.1f} {unit}"
 
 
 def report(figures: list[Figure], file: Path) -> None:
-    """A table on the terminal, and the same as JSON."""
+    """A table on the terminal, and the same with the details as JSON."""
     table = Table(title="Peer's time ÷ Pando's time: 1.0 or more is at least as fast", title_justify="left")
     for column in ("benchmark", "peer"):
         table.add_column(column)
     for column in ("Pando, ms", "peer, ms", "ratio"):
         table.add_column(column, justify="right")
-    for figure in figures:
+    for figure in (figure for figure in figures if not figure.is_detail):
         colour = "green" if figure.ratio >= 1 else "yellow" if figure.ratio >= 0.5 else "red"
         table.add_row(
             figure.name,
             figure.peer,
-            f"{figure.pando_seconds * 1000:,.1f}",
-            f"{figure.peer_seconds * 1000:,.1f}",
+            _cell(figure.pando_seconds, figure.unit),
+            _cell(figure.peer_seconds, figure.unit),
             f"[{colour}]{figure.ratio:.2f}[/]",
         )
     Console(width=110).print(table)

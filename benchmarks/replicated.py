@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,8 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks.clickhouse_server import start_clickhouse
 from benchmarks.measure import Figure, seconds
-from coordination.embedded_zookeeper import free_port
 from engine.cluster.cluster import Cluster
 
 PEER = "ClickHouse 18.16, 2 replicas"
@@ -27,29 +26,6 @@ CLIENTS = 8
 INSERTS_PER_CLIENT = 50
 BLOCK_ROWS = 1_000_000
 _WAIT_SECONDS = 60.0
-
-_CONFIG = """<?xml version="1.0"?>
-<yandex>
-  <logger><level>warning</level><log>{path}/log</log><errorlog>{path}/errors</errorlog></logger>
-  <listen_host>127.0.0.1</listen_host>
-  <http_port>{http}</http_port><tcp_port>{tcp}</tcp_port>
-  <interserver_http_port>{interserver}</interserver_http_port><interserver_http_host>127.0.0.1</interserver_http_host>
-  <path>{path}/data/</path><tmp_path>{path}/tmp/</tmp_path>
-  <users_config>{path}/users.xml</users_config>
-  <mark_cache_size>1073741824</mark_cache_size>
-  <zookeeper><node><host>127.0.0.1</host><port>{zookeeper}</port></node></zookeeper>
-  <macros><replica>{name}</replica></macros>
-  <default_profile>default</default_profile><default_database>default</default_database>
-</yandex>
-"""
-_USERS = """<?xml version="1.0"?>
-<yandex>
-  <profiles><default><log_queries>0</log_queries></default></profiles>
-  <users><default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile>
-  <quota>default</quota></default></users>
-  <quotas><default></default></quotas>
-</yandex>
-"""
 
 
 @dataclass(frozen=True)
@@ -180,21 +156,9 @@ def _wait(condition: Callable[[], bool]) -> None:
 def _start_clickhouse(directory: Path, zookeeper: int, stack: ExitStack) -> list[int]:
     ports = []
     for name in ("c1", "c2"):
-        path = directory / name
-        for part in ("data", "tmp"):
-            (path / part).mkdir(parents=True)
-        http, tcp, interserver = free_port(), free_port(), free_port()
-        (path / "config.xml").write_text(
-            _CONFIG.format(path=path, http=http, tcp=tcp, interserver=interserver, zookeeper=zookeeper, name=name)
+        more = (
+            f"<zookeeper><node><host>127.0.0.1</host><port>{zookeeper}</port></node></zookeeper>"
+            f"<macros><replica>{name}</replica></macros>"
         )
-        (path / "users.xml").write_text(_USERS)
-        process = subprocess.Popen(
-            ["clickhouse-server", f"--config-file={path / 'config.xml'}"],
-            cwd=path,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        stack.callback(process.wait, 20)
-        stack.callback(process.terminate)
-        ports.append(http)
+        ports.append(start_clickhouse(directory / name, stack, more)[0])
     return ports

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from engine.system_names import SYSTEM_NAMES
@@ -46,6 +46,19 @@ TableFactory = Callable[[TableDefinition], Table]
 """Builds (without starting) the table of a definition."""
 
 
+class CatalogFollower(Protocol):
+    """Somebody who tells other processes what there is. Must be quick."""
+
+    def database_made(self, name: str) -> None: ...
+
+    def database_gone(self, name: str) -> None: ...
+
+    def table_started(self, table: Table) -> None: ...
+
+    def table_gone(self, table: Table) -> None:
+        """Before its files go. Nothing when it was not started."""
+
+
 class Catalog:
     """The databases of one server. ``system`` is not here: it has no disk."""
 
@@ -56,6 +69,8 @@ class Catalog:
         self.default_settings = default_settings
         self._databases: dict[str, dict[str, Table]] = {}
         self._ddl = threading.RLock()
+        self.follower: CatalogFollower | None = None
+        """Set before :meth:`load`."""
 
     # -- look-up ------------------------------------------------------------------------------------------------
 
@@ -108,15 +123,31 @@ class Catalog:
         return [unquote(file.stem) for file in _files(self._database_metadata(database), "*.sql")]
 
     def _load_database(self, database: str) -> None:
-        self._databases[database] = {}
+        self._enter_database(database)
         for name in self._names_in(database):
             self._start(self.read_definition(database, name))
 
     def _start(self, definition: TableDefinition) -> Table:
         table = self._factory(definition)
         table.start()
-        self._databases[definition.database][definition.name] = table
+        self._enter(table)
         return table
+
+    def _enter(self, table: Table) -> None:
+        self._databases[table.definition.database][table.definition.name] = table
+        if self.follower is not None:
+            self.follower.table_started(table)
+
+    def _leave(self, table: Table) -> None:
+        """Nobody finds it any more: first elsewhere, then here."""
+        if self.follower is not None:
+            self.follower.table_gone(table)
+        del self._databases[table.definition.database][table.definition.name]
+
+    def _enter_database(self, name: str) -> None:
+        self._databases[name] = {}
+        if self.follower is not None:
+            self.follower.database_made(name)
 
     # -- databases ----------------------------------------------------------------------------------------------
 
@@ -133,7 +164,7 @@ class Catalog:
                 return
             make_directories(self._database_metadata(name))
             write_durably(file, f"CREATE DATABASE {quote_identifier(name)}\n")
-            self._databases[name] = {}
+            self._enter_database(name)
 
     def drop_database(self, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
         with self._ddl:
@@ -148,6 +179,8 @@ class Catalog:
                     leftover.unlink()
                 directory.rmdir()
             del self._databases[name]
+            if self.follower is not None:
+                self.follower.database_gone(name)
 
     # -- tables -------------------------------------------------------------------------------------------------
 
@@ -165,7 +198,7 @@ class Catalog:
                 raise UserError(
                     "TABLE_ALREADY_EXISTS", f"Table {database}.{name} is detached; ATTACH TABLE or drop it first"
                 )
-            definition = self._definition(database, create)
+            definition = self.make_definition(database, create)
             if _holds_data(definition.data_path):
                 raise UserError(
                     "TABLE_ALREADY_EXISTS",
@@ -181,7 +214,7 @@ class Catalog:
             except BaseException:
                 table.stop()
                 raise
-            self._databases[database][name] = table
+            self._enter(table)
             return table
 
     def attach_table(self, database: str, name: str, *, if_not_exists: bool = False) -> None:
@@ -205,6 +238,7 @@ class Catalog:
             if not detach:
                 table.check_can_drop()
             table.stop()
+            self._leave(table)
             if not detach:
                 try:
                     table.drop()
@@ -212,11 +246,9 @@ class Catalog:
                 except Exception:
                     self._begin_anew(database, name)
                     raise
-            del self._databases[database][name]
 
     def _begin_anew(self, database: str, name: str) -> None:
         """A table whose DROP failed is what a start of the server makes of what is left of it."""
-        del self._databases[database][name]
         if self._table_metadata(database, name).exists():
             try:
                 self._start(self.read_definition(database, name))
@@ -239,6 +271,7 @@ class Catalog:
                 table.definition, database=new[0], name=new[1], create=create, data_path=self._data_path(*new)
             )
             table.stop()
+            self._leave(table)
             shutil.rmtree(definition.data_path, ignore_errors=True)  # holds no data
             TableMove(
                 self._table_metadata(*old),
@@ -247,12 +280,12 @@ class Catalog:
                 definition.data_path,
                 render_create(replace(create, attach=True)) + "\n",
             ).carry_out(self._metadata)
-            del self._databases[old[0]][old[1]]
             self._start(definition)
 
     # -- definitions --------------------------------------------------------------------------------------------
 
-    def _definition(self, database: str, create: CreateTable) -> TableDefinition:
+    def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
+        """Compiles what is needed of a CREATE statement to work with its table."""
         name = create.table.table
         create = modernize(replace(create, table=TableRef(database, name), if_not_exists=False, attach=False))
         description = build_description(create, default_settings=self.default_settings)
@@ -264,7 +297,7 @@ class Catalog:
         try:
             statement = parse_statements(file.read_text())[0].statement
             assert isinstance(statement, CreateTable)
-            return self._definition(database, replace(statement, table=TableRef(database, name)))
+            return self.make_definition(database, replace(statement, table=TableRef(database, name)))
         except PandoError as error:
             error.message = f"{error.message} (in the table definition {file})"
             raise

@@ -7,6 +7,7 @@ failure is one line on standard error and exit code 1.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -57,6 +58,7 @@ def cli() -> None:
 def main() -> None:
     from parts.errors import PandoError
 
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # it would look for some in every installed package
     try:
         code = cli(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

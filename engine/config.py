@@ -20,11 +20,11 @@ Source of the names: ClickHouse's server settings.
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from parts.errors import UserError
@@ -143,6 +143,11 @@ class Config(_Section):
     max_server_memory_usage_to_ram_ratio: Annotated[float, Field(gt=0)] = 0.7
     max_temporary_data_on_disk_size: Annotated[int, Field(ge=0)] = 0
     """Bytes that queries may put on disk for want of memory; 0: half of the disk that is free."""
+    workers: Annotated[int, Field(ge=0, le=256)] | Literal["auto"] = "auto"
+    """Processes that run queries, beside the one that owns the replica; ``auto``: one a processor. 0: one process does
+    everything."""
+    worker_stuck_seconds: Annotated[int, Field(ge=1)] = 30
+    """A worker that gives its threads no turn for so long is killed and replaced."""
     max_connections: Annotated[int, Field(ge=1)] = 4096
     """HTTP connections at a time; fewer where the process may open fewer files."""
     http_options_response: list[HeaderConfig] = Field(default_factory=list)
@@ -201,6 +206,13 @@ class Config(_Section):
         return min(max(self.memory_limit_bytes // 14, 256 << 20), self.memory_limit_bytes)
 
     @property
+    def worker_count(self) -> int:
+        """None without HTTP: nobody could ask them."""
+        if self.http_port is None:
+            return 0
+        return len(os.sched_getaffinity(0)) if self.workers == "auto" else self.workers
+
+    @property
     def memory_limit_bytes(self) -> int:
         """The smaller of the two limits, as in ClickHouse."""
         of_machine = int(available_memory() * self.max_server_memory_usage_to_ram_ratio)
@@ -216,6 +228,8 @@ class Config(_Section):
     @classmethod
     def load(cls, file: str | Path) -> Config:
         """Raises :class:`ConfigError`."""
+        import yaml  # only who reads a file needs it
+
         file = Path(file)
         try:
             values = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -239,7 +253,7 @@ class Config(_Section):
         return cls(path=Path(path), http_port=None, interserver_http_port=None)
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
+def _yaml_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "not YAML"
     return f"{problem} at line {mark.line + 1}, column {mark.column + 1}" if mark else problem

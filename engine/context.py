@@ -5,7 +5,7 @@ The engine is such a server; nothing below it knows the engine itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -20,6 +20,18 @@ from parts.query_status import QueryStatus
 from parts.schema import TableSchema
 from sql.run.executor import QueryEngine
 from sql.settings.session import Settings
+
+Row = tuple[object, ...]
+
+
+class SystemTable(Protocol):
+    """What a server must know of one of its ``system`` tables."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> Callable[[Context], Iterable[Row]]: ...
 
 
 class Server(Protocol):
@@ -38,6 +50,16 @@ class Server(Protocol):
 
     def processes(self) -> Iterator[Process]:
         """The running statements, their counts as of now."""
+
+    def system_rows(self, table: SystemTable, context: Context) -> list[Row]:
+        """The rows of a system table, as the statement of ``context`` sees them."""
+
+    @property
+    def worker_rows(self) -> Callable[[], list[Row]]:
+        """The rows of ``system.workers``."""
+
+    def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        """Of ``system.zookeeper``: the children of those nodes."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The log of a process: standard logging, written as JSON lines (or text for people) to a file or standard error.
 
-``{"time": "2026-01-31T12:00:00.123Z", "level": "information", "logger": "engine.catalog", "thread": "worker-1",
-"message": "…", "error": "traceback, if any"}``
+``{"time": "2026-01-31T12:00:00.123Z", "level": "information", "logger": "engine.catalog", "process": 4711,
+"thread": "worker-1", "message": "…", "error": "traceback, if any"}``
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": _NAMES.get(record.levelno, record.levelname.lower()),
             "logger": record.name,
+            "process": record.process,
             "thread": record.threadName,
             "message": record.getMessage(),
         }

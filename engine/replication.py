@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from coordination.kazoo_keeper import KazooKeeper
 from coordination.keeper import Keeper, SessionState
 from coordination.replica_activity import ReplicaAddress
 from engine.interserver.client import InterserverClient
@@ -79,6 +78,8 @@ class Replication:
             credentials = (config.interserver_http_credentials.user, config.interserver_http_credentials.password)
         keeper = None
         if config.zookeeper is not None:
+            from coordination.kazoo_keeper import KazooKeeper
+
             zookeeper = config.zookeeper
             keeper = KazooKeeper(zookeeper.hosts, zookeeper.session_timeout_ms / 1000, zookeeper.root)
             if not keeper.wait_connected(_CONNECT_SECONDS):

@@ -98,6 +98,7 @@ class Watchdog:
         """Whether there is something to look at again."""
         running = list(self._processes)
         for process in running:
+            process.look()
             process.status.expire()
             if process.is_cancelled:
                 process.status.interrupt()
@@ -115,16 +116,23 @@ class Watchdog:
             self._idle_bytes += growth
             growth = 0
         share_out(growth, running)
-        for tracker, processes in self._processes.of_users():
-            tracker.measure(sum(process.status.memory.measured_bytes for process in processes))
-        self._processes.memory.measure(self._idle_bytes + growth)
+        elsewhere, by_user = self._processes.elsewhere, {}
+        for name, tracker, processes in self._processes.of_users():
+            here = sum(process.status.memory.measured_bytes for process in processes)
+            by_user[name] = here + tracker.used_bytes
+            tracker.measure(here + elsewhere.user_bytes(name))
+        largest = max((process.status.memory.total_bytes for process in running), default=0)
+        elsewhere.set_bytes(self._idle_bytes + growth + accounted, largest, by_user)
+        self._processes.memory.measure(self._idle_bytes + growth + elsewhere.held_bytes())
         self._peak_growth_bytes = max(self._peak_growth_bytes, growth + accounted)
         return growth
 
     def _stop_hogs(self, running: Sequence[Process]) -> None:
         for process in running:
             _stop_if_exceeded(process.status.memory, [process])
-        for tracker, processes in self._processes.of_users():
+        if not self._processes.elsewhere.has_largest():
+            return  # what other processes do about it comes first
+        for _, tracker, processes in self._processes.of_users():
             _stop_if_exceeded(tracker, processes)
         _stop_if_exceeded(self._processes.memory, running)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import xxhash
 
 from parts.errors import CorruptionError, UserError
-from parts.layout import CHECKSUMS, MAJOR_VERSION
+from parts.layout import CHECKSUMS, FIRST_VERSION, MAJOR_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Checksums:
     uncompressed_bytes: int
     column_bytes: dict[str, tuple[int, int]]
     """Column → (stored bytes, uncompressed bytes)."""
-    version: tuple[int, int] = (MAJOR_VERSION, 0)
+    version: tuple[int, int] = FIRST_VERSION
 
     def encode(self) -> bytes:
         major, minor = self.version

@@ -6,27 +6,42 @@ into frames of a power of two granules so that a frame stays at or below 1 MiB o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
-from parts.codecs import Codec
+from parts.codecs import Encoder
 from parts.content_hash import ColumnHasher
-from parts.disk import HashedFile
+from parts.disk import GatheredFile, HashedFile
 from parts.frames import EncodedFrame, encode_frame
+from parts.layout import FIRST_VERSION
 from parts.marks import ColumnMarks
 
 MAX_FRAME_BYTES = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """What the writer knows of one column; ``digest`` is that of ``parts.content_hash``."""
+
+    field: pa.Field
+    stored_bytes: int
+    uncompressed_bytes: int
+    digest: bytes
+    version: tuple[int, int] = FIRST_VERSION
+    """The first version of a part that may have it (``parts.part_files``)."""
+
+
 class ColumnWriter:
     """Encodes and places the frames of one column; used by one thread at a time."""
 
-    def __init__(self, field: pa.Field, codec: Codec, granularity: int) -> None:
+    def __init__(self, field: pa.Field, encoder: Encoder, granularity: int) -> None:
         self.field = field
         self.hasher = ColumnHasher(field)
         self.stored_bytes = 0
         self.uncompressed_bytes = 0
-        self._codec = codec
+        self._encoder = encoder
         self._granularity = granularity
         self._offsets: list[np.ndarray] = []
         self._rows: list[np.ndarray] = []
@@ -38,9 +53,9 @@ class ColumnWriter:
         granules = -(-len(window) // self._granularity)
         per_frame = _granules_per_frame(granules, window_bytes)
         step = per_frame * self._granularity
-        return [encode_frame(window.slice(start, step), self._codec) for start in range(0, len(window), step)]
+        return [encode_frame(window.slice(start, step), self._encoder) for start in range(0, len(window), step)]
 
-    def place(self, frames: list[EncodedFrame], file: HashedFile) -> None:
+    def place(self, frames: list[EncodedFrame], file: HashedFile | GatheredFile) -> None:
         """Appends the frames to ``file`` and notes where they are."""
         for frame in frames:
             granules = -(-frame.rows // self._granularity)
@@ -48,6 +63,11 @@ class ColumnWriter:
             self._rows.append(np.arange(granules, dtype=np.uint32) * np.uint32(self._granularity))
             file.write(frame.pieces)
             self.stored_bytes += frame.size
+
+    def facts(self) -> ColumnFacts:
+        return ColumnFacts(
+            self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), self._encoder.version
+        )
 
     def marks(self) -> ColumnMarks:
         if not self._offsets:

@@ -17,6 +17,7 @@ length-prefixed names and Arrow types with those digests.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -27,9 +28,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 import xxhash
 
-from parts.arrays import fixed_width_values
+from parts.arrays import FlatArray, fixed_width_values
 from parts.pool import map_parallel
 
+_NOTHING = xxhash.xxh3_128_digest(b"")
 _SMALL_ROWS = 10_000
 _PLAIN_TEXT_BYTES = 256 * 1024 * 1024
 
@@ -106,6 +108,24 @@ class ColumnHasher:
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
         self._feed(offsets[1:] - offsets[:-1])
         return int(offsets[0]), int(offsets[-1])
+
+
+def has_plain_buffers(type_: pa.DataType, flat: FlatArray) -> bool:
+    """Whether the canonical buffers of the array are its streams: no nulls, nothing that is packed or encoded."""
+    return _is_plain(type_) and not any(nulls for _, nulls in flat.nodes)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_plain(type_: pa.DataType) -> bool:
+    if pt.is_nested(type_) and not pt.is_dictionary(type_):
+        return all(_is_plain(type_.field(position).type) for position in range(type_.num_fields))
+    return not (pt.is_dictionary(type_) or pt.is_boolean(type_) or pt.is_decimal(type_))
+
+
+def plain_digest(flat: FlatArray) -> bytes:
+    """The digest of a column of these buffers alone; see :func:`has_plain_buffers`."""
+    streams = [_NOTHING if buffer is None else xxhash.xxh3_128_digest(buffer) for buffer, _ in flat.buffers]
+    return xxhash.xxh3_128_digest(b"".join(streams))
 
 
 def _rows_at_once(array: pa.Array) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from parts.pool import submit
 
 _MOST_PIECES = 512
 _GATHER_BYTES = 128 * 1024
+_FEW_SYNCS = 2
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -108,11 +111,32 @@ class HashedFile:
             os.close(descriptor)
 
 
+class GatheredFile:
+    """As :class:`HashedFile`, for bytes that become a part of another file."""
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(name)
+        self.size = 0
+        self._pieces: list[bytes | memoryview] = []
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        self._pieces.extend(pieces)
+        self.size += sum(len(piece) for piece in pieces)
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._pieces)
+
+
 def sync_files(files: Iterable[HashedFile], directory: Path | None = None) -> None:
     """fsyncs all, and ``directory`` if given; several at once, because a journal commits them together."""
     syncs: list[Callable[[], None]] = [file.sync for file in files]
     if directory is not None:
         syncs.append(partial(sync_directory, directory))
+    if len(syncs) <= _FEW_SYNCS:  # the journal has the directory when it has the file
+        for each in syncs:
+            each()
+        return
     waiting = [submit(sync) for sync in syncs[1:]]
     try:
         if syncs:
@@ -130,6 +154,48 @@ def sync_directory(path: Path) -> None:
         sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class SharedSync:
+    """The fsync of one directory for many threads: those who come while one runs share the next.
+
+    Invariant: a call that returned was followed by a whole fsync that began after the call.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._changed = threading.Condition()
+        self._is_running = False
+        self._next = _Round()
+
+    def __call__(self) -> None:
+        """Raises what the fsync raised: for everybody whom it would have served."""
+        with self._changed:
+            mine = self._next
+            while self._is_running and not mine.is_done:
+                self._changed.wait()
+            if not mine.is_done:  # it falls to this thread
+                self._is_running, self._next = True, _Round()
+        if not mine.is_done:
+            self._run(mine)
+        if mine.error is not None:
+            raise mine.error
+
+    def _run(self, mine: _Round) -> None:
+        try:
+            sync_directory(self._path)
+        except BaseException as error:
+            mine.error = error
+        finally:
+            with self._changed:
+                mine.is_done, self._is_running = True, False
+                self._changed.notify_all()
+
+
+@dataclass(slots=True)
+class _Round:
+    is_done: bool = False
+    error: BaseException | None = None
 
 
 def make_directories(path: Path) -> None:

@@ -27,10 +27,11 @@ import pyarrow as pa
 import xxhash
 
 from parts.array_window import ROW_MULTIPLE, has_windows, rebuild_window
-from parts.arrays import LayoutError, flatten, rebuild
-from parts.codecs import ChainError, Codec, decode
+from parts.arrays import FlatArray, LayoutError, flatten, rebuild
+from parts.codecs import ChainError, Encoder, decode
 from parts.codecs.window import decode_window
 from parts.errors import CorruptionError
+from parts.short_decimals import decode_low_halves, short_array, short_type
 
 _HEADER = struct.Struct("<QQIHH")
 _AFTER_HASH = struct.Struct("<QIHH")
@@ -51,17 +52,21 @@ class EncodedFrame:
     raw_bytes: int
 
 
-def encode_frame(array: pa.Array, codec: Codec) -> EncodedFrame:
+def encode_frame(array: pa.Array, encoder: Encoder) -> EncodedFrame:
     """Encodes all rows of ``array``."""
-    flat = flatten(array)
+    return encode_flat(flatten(array), len(array), encoder)
+
+
+def encode_flat(flat: FlatArray, rows: int, encoder: Encoder) -> EncodedFrame:
+    """As :func:`encode_frame`, of what ``flatten`` gave."""
     descriptors: list[bytes] = []
     pieces: list[Piece] = []
     raw_bytes = 0
-    for buffer, kind in flat.buffers:
+    for position, (buffer, kind) in enumerate(flat.buffers):
         if buffer is None:
             descriptors.append(_BUFFER.pack(0, 0, _ABSENT))
             continue
-        chain, stored = codec.encode(buffer, kind)
+        chain, stored = encoder.encode(buffer, kind, position)
         view = memoryview(stored).cast("B")
         descriptors.append(_BUFFER.pack(buffer.size, view.nbytes, chain))
         pieces.append(view)
@@ -70,12 +75,12 @@ def encode_frame(array: pa.Array, codec: Codec) -> EncodedFrame:
     nodes = b"".join(struct.pack("<II", *node) for node in flat.nodes)
     directory = nodes + b"".join(descriptors)
     size = HEADER_BYTES + len(directory) + sum(len(piece) for piece in pieces)
-    head = _AFTER_HASH.pack(size, len(array), len(flat.nodes), len(flat.buffers)) + directory
+    head = _AFTER_HASH.pack(size, rows, len(flat.nodes), len(flat.buffers)) + directory
     hasher = xxhash.xxh3_64(head)
     for piece in pieces:
         hasher.update(piece)
     digest = hasher.intdigest().to_bytes(8, "little")
-    return EncodedFrame([digest + head, *pieces], size, len(array), raw_bytes)
+    return EncodedFrame([digest + head, *pieces], size, rows, raw_bytes)
 
 
 def frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
@@ -87,6 +92,17 @@ def frame_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
         message = f"Frame of {size} bytes does not fit the file of {data.size}"
         raise CorruptionError(message, part=part, file=file, offset=offset)
     return size
+
+
+def raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
+    """Bytes of all buffers of the frame at ``offset`` when they are decoded, as its header says."""
+    size = frame_size(data, offset, part, file)
+    _, _, _, nodes, buffers = _HEADER.unpack_from(memoryview(data), offset)
+    begin = offset + HEADER_BYTES + 8 * nodes
+    if HEADER_BYTES + 8 * nodes + _BUFFER.size * buffers > size:
+        raise CorruptionError("Frame ends inside its directory", part=part, file=file, offset=offset)
+    view = memoryview(data)
+    return sum(_BUFFER.unpack_from(view, begin + number * _BUFFER.size)[0] for number in range(buffers))
 
 
 def check_frame(data: pa.Buffer, offset: int, part: str, file: str) -> int:
@@ -107,12 +123,21 @@ def decode_frame(data: pa.Buffer, offset: int, type_: pa.DataType, part: str, fi
 
 
 def decode_rows(
-    data: pa.Buffer, offset: int, type_: pa.DataType, part: str, file: str, first: int, rows: int | None
+    data: pa.Buffer,
+    offset: int,
+    type_: pa.DataType,
+    part: str,
+    file: str,
+    first: int,
+    rows: int | None,
+    *,
+    is_short: bool = False,
 ) -> pa.Array:
     """``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on.
 
-    The whole frame's checksum is compared, but only what the rows need is decoded. Raises ``CorruptionError`` naming
-    part, file and offset, also when the frame has fewer rows.
+    The whole frame's checksum is compared, but only what the rows need is decoded. With ``is_short`` decimals come as
+    ``parts.short_decimals`` says. Raises ``CorruptionError`` naming part, file and offset, also when the frame has
+    fewer rows.
     """
     check_frame(data, offset, part, file)
     _, _, total, node_count, buffer_count = _HEADER.unpack_from(memoryview(data), offset)
@@ -122,9 +147,11 @@ def decode_rows(
         raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA")
     try:
         if rows < total and has_windows(type_):
-            return _window(data, offset, type_, node_count, buffer_count, first, rows)
+            array = _window(data, offset, type_, node_count, buffer_count, first, rows)
+            return short_array(array) if is_short else array
         nodes, buffers = _content(data, offset, node_count, buffer_count)
-        array = rebuild(type_, nodes, buffers.next)
+        wanted = short_type(type_) if is_short else type_
+        array = rebuild(wanted, nodes, buffers.next if wanted == type_ else buffers.next_of_short)
     except (ChainError, LayoutError, StopIteration, struct.error, pa.ArrowException) as error:
         message = f"Frame cannot be decoded as {type_}: {error}"
         raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA") from error
@@ -159,11 +186,20 @@ class _BufferReader:
         self._data = data
         self._view = memoryview(data)
         self._descriptor = descriptors
+        self._is_begun = False
         self._end = self._position = descriptors + count * _BUFFER.size
 
     def next(self) -> pa.Buffer | None:
         found = self._take()
         return None if found is None else decode(*found)
+
+    def next_of_short(self) -> pa.Buffer | None:
+        """The next buffer of a decimal that shall be short."""
+        is_validity, self._is_begun = not self._is_begun, True
+        found = self._take()
+        if found is None:
+            return None
+        return decode(*found) if is_validity else decode_low_halves(*found)
 
     def next_window(self, begin: int, size: int) -> pa.Buffer | None:
         found = self._take()

@@ -5,6 +5,7 @@ A part is a directory of immutable files:
 ===================  ==========================================================================
 ``<column>.bin``     wide parts: the frames of one column (``parts.frames``), back to back
 ``data.bin``         compact parts: for every window of rows, the frames of each column in turn
+                     (packed ones: inside ``meta.bin``)
 ``columns``          JSON: format version, granularity, names, types and codecs, in stored order
 ``count``            number of rows, decimal
 ``partition``        values of the partition key (``parts.value_file``)
@@ -14,7 +15,7 @@ A part is a directory of immutable files:
 ``uuid``             the part's UUID as text; nil unless one was given
 ``metadata_version`` number of the schema version that the part was written under, decimal; none for 0
 ``checksums``        size and XXH3-128 of every file above, the content hash (``parts.checksums``)
-``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` packed (``parts.meta_files``)
+``meta.bin``         compact parts: the files from ``columns`` to ``checksums`` (``parts.meta_files``)
 ===================  ==========================================================================
 
 A column's file name is its name with every byte outside ``[A-Za-z0-9_]`` as ``%XX``; names longer than 127
@@ -28,8 +29,9 @@ import re
 
 import xxhash
 
-MAJOR_VERSION = 1
+MAJOR_VERSION = 2
 """Parts of a newer one are refused; the rule stands in ``parts.part_files``."""
+FIRST_VERSION = (1, 0)
 DATA_FILE = "data.bin"
 META_FILE = "meta.bin"
 COLUMNS = "columns"

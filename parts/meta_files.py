@@ -1,5 +1,5 @@
 """The small files of a part, each alone (wide) or packed into ``meta.bin`` (compact), so that a small insert syncs
-little.
+little. Of a packed part ``data.bin`` is there too, as the last entry.
 
 ``meta.bin``, little-endian: magic ``PANDOMT1``; u32 number of entries, u32 zero; per entry u64 offset, u64 size, 32
 bytes of name padded with zeros; then the entries, each at a multiple of 8; at the end 16 bytes XXH3-128 of
@@ -8,15 +8,18 @@ everything before.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Collection
 from pathlib import Path
 
+import pyarrow as pa
 import xxhash
 
 from parts.checksums import check_major
+from parts.disk import map_file
 from parts.errors import CorruptionError
-from parts.layout import META_FILE
+from parts.layout import DATA_FILE, META_FILE
 
 _MAGIC = b"PANDOMT1"
 _NAME_BYTES = 32
@@ -40,6 +43,11 @@ def pack(files: dict[str, bytes]) -> bytes:
 
 def unpack(data: bytes, part: str) -> dict[str, bytes]:
     """The files of ``meta.bin``. Raises ``CorruptionError``, ``UserError`` 287 for a newer major version."""
+    return {name: data[offset : offset + size] for name, (offset, size) in _places(data, part).items()}
+
+
+def _places(data: bytes, part: str) -> dict[str, tuple[int, int]]:
+    """Offset and size of every file in ``meta.bin``. Raises as :func:`unpack`."""
     if len(data) < _HEAD.size + 16 or xxhash.xxh3_128_digest(data[:-16]) != data[-16:]:
         raise CorruptionError("Checksum of the packed metadata doesn't match", part=part, file=META_FILE, offset=0)
     magic, count, _ = _HEAD.unpack_from(data)
@@ -47,11 +55,13 @@ def unpack(data: bytes, part: str) -> dict[str, bytes]:
         check_major(int(magic[-1:]), part)
     if magic != _MAGIC:
         raise CorruptionError("Unknown format", part=part, file=META_FILE, offset=0, name="CORRUPTED_DATA")
-    files: dict[str, bytes] = {}
-    for position in range(count):
-        offset, size, name = _ENTRY.unpack_from(data, _HEAD.size + position * _ENTRY.size)
-        files[name.rstrip(b"\x00").decode()] = data[offset : offset + size]
-    return files
+    entries = _ENTRY.iter_unpack(data[_HEAD.size : _HEAD.size + count * _ENTRY.size])
+    return {_name(name): (offset, size) for offset, size, name in entries}
+
+
+@functools.lru_cache(maxsize=1024)
+def _name(padded: bytes) -> str:
+    return padded.rstrip(b"\x00").decode()
 
 
 def read_file(path: Path, part: str) -> bytes:
@@ -63,18 +73,34 @@ def read_file(path: Path, part: str) -> bytes:
 
 
 class MetaFiles:
-    """Reads the small files of the part in ``directory`` by name, packed or not."""
+    """Reads the small files of the part in ``directory`` by name, packed or not.
 
-    def __init__(self, directory: Path, part: str) -> None:
+    ``written``: the bytes of ``meta.bin``, from whoever has just written them.
+    """
+
+    def __init__(self, directory: Path, part: str, written: bytes = b"") -> None:
         self.directory = directory
         self._part = part
-        self.is_packed = (directory / META_FILE).exists()
-        self._packed = unpack(read_file(directory / META_FILE, part), part) if self.is_packed else {}
+        self._held = written or _read_if_there(directory / META_FILE)
+        self.is_packed = bool(self._held) or (directory / META_FILE).exists()
+        self._packed = _places(self._held, part) if self.is_packed else {}
+        self._bytes = len(self._held)
 
     @property
     def packed(self) -> Collection[str]:
         """The names inside ``meta.bin``; none of a wide part."""
         return self._packed.keys()
+
+    def forget_data(self) -> None:
+        """Data at the end of ``meta.bin`` are mapped when they are wanted, and not held."""
+        if DATA_FILE in self._packed:
+            offset = self._packed[DATA_FILE][0]
+            if all(place[0] <= offset for place in self._packed.values()):
+                self._held = self._held[:offset]
+
+    def map_data(self) -> pa.Buffer:
+        """The data in ``meta.bin``."""
+        return map_file(self.directory / META_FILE, self._bytes, self._part).slice(*self._packed[DATA_FILE])
 
     def read(self, name: str) -> bytes:
         if not self.is_packed:
@@ -82,4 +108,12 @@ class MetaFiles:
         if name not in self._packed:
             message = f"{META_FILE} lacks {name}"
             raise CorruptionError(message, part=self._part, file=META_FILE, name="NO_FILE_IN_DATA_PART")
-        return self._packed[name]
+        offset, size = self._packed[name]
+        return self._held[offset : offset + size]
+
+
+def _read_if_there(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""

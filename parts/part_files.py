@@ -7,14 +7,17 @@ themselves stand in ``parts.layout``.
 
 Versions
 
-- A version is ``major.minor``. ``checksums`` says that of the part: the highest ``since`` of the part's files. So a
-  part that needs nothing new is written as version 1.0, byte for byte, for ever.
+- A version is ``major.minor``. ``checksums`` says that of the part: the highest ``since`` of the part's files and of
+  the methods of their frames. So a part that needs nothing new is written as version 1.0, byte for byte, for ever.
 - **A newer minor version adds files that an older reader ignores**: it does not read them, but it keeps them, compares
   them with their checksums (CHECK TABLE, fetches) and sends them on with the part. New fields of the JSON in
   ``columns`` and ``checksums`` are ignored too. A merge does not carry over what it does not know.
 - **What an older reader would answer wrongly without is a new major version**: a mask of deleted rows, another
-  encoding. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part and its version. The
-  part is neither moved nor fetched anew; the table does not load until the server is upgraded.
+  encoding, a file at another place. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part
+  and its version. The part is neither moved nor fetched anew; the table does not load until the server is upgraded.
+- 1.0: the files of 1.0. 1.1: ``metadata_version``. 2.0: *packed* parts, small compact ones with ``data.bin`` inside
+  ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0`` writes none of them.
+  Also 2.0: frames with the methods Split and Scale (``parts.codecs``), in large merged parts.
 - Fixed for ever, so that every version can tell: ``checksums`` is one JSON object with ``version`` and ends with its
   hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
 - An optional file that is not there has the meaning of its ``absent``.
@@ -41,6 +44,7 @@ from parts.layout import (
     CHECKSUMS,
     COLUMNS,
     COUNT,
+    FIRST_VERSION,
     MARKS,
     META_FILE,
     METADATA_VERSION,
@@ -56,7 +60,8 @@ from parts.value_file import decode_values, encode_values
 
 Values = list[tuple[str, DataType, pa.Array]]
 """(name, type, values): what a file of ``parts.value_file`` holds."""
-FIRST = (1, 0)
+PACKED = (2, 0)
+"""The data are inside ``meta.bin``."""
 T = TypeVar("T")
 
 
@@ -90,7 +95,7 @@ class SmallFile(Generic[T]):
     name: str
     encode: Callable[[PartContent], bytes | None]
     decode: Callable[[bytes, PartShape], T]
-    since: tuple[int, int] = FIRST
+    since: tuple[int, int] = FIRST_VERSION
     absent: T | None = None
     """What it means that the file is not there; ``None``: every part has it (226, NO_FILE_IN_DATA_PART)."""
 
@@ -164,9 +169,10 @@ def encode_small_files(content: PartContent) -> dict[str, bytes]:
     return {name: data for name, data in encoded if data is not None}
 
 
-def version_of(names: Iterable[str]) -> tuple[int, int]:
+def version_of(names: Iterable[str], *, is_packed: bool = False) -> tuple[int, int]:
     """The version of a part with these files."""
-    return max((_SMALL_NAMES[name].since for name in names if name in _SMALL_NAMES), default=FIRST)
+    newest = max((_SMALL_NAMES[name].since for name in names if name in _SMALL_NAMES), default=FIRST_VERSION)
+    return max(newest, PACKED) if is_packed else newest
 
 
 def is_small(name: str) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import CorruptionError, PandoError
-from parts.layout import COLUMNS, MAJOR_VERSION
+from parts.layout import COLUMNS, FIRST_VERSION
 from parts.schema import Column, TableSchema
 from parts.types import DataType, parse_type
 from parts.value_file import plain_array, plain_type
@@ -27,24 +28,36 @@ class ColumnsFile:
     granularity: int
     sorting_key: tuple[str, ...]
 
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 (small and equal for all parts of a table)
     def encode(self) -> bytes:
-        body = {
-            "version": MAJOR_VERSION,
-            "granularity": self.granularity,
-            "columns": [[column.name, column.type.name, column.codec] for column in self.schema.columns],
-            "sorting_key": list(self.sorting_key),
-        }
-        return json.dumps(body, ensure_ascii=False).encode()
+        return _encode_columns(self)
 
     @classmethod
     def decode(cls, data: bytes, part: str) -> ColumnsFile:
         try:
-            body = json.loads(data)
-            columns = tuple(Column(name, parse_type(type_), codec) for name, type_, codec in body["columns"])
-            return cls(TableSchema(columns), int(body["granularity"]), tuple(body["sorting_key"]))
+            return _decode_columns(data)
         except (ValueError, KeyError, TypeError, PandoError) as error:
             message = f"Columns cannot be read ({error})"
             raise CorruptionError(message, part=part, file=COLUMNS, offset=0, name="CORRUPTED_DATA") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _encode_columns(columns: ColumnsFile) -> bytes:
+    """Once for all parts that a table has until it is altered, as :func:`_decode_columns`."""
+    body = {
+        "version": FIRST_VERSION[0],
+        "granularity": columns.granularity,
+        "columns": [[column.name, column.type.name, column.codec] for column in columns.schema.columns],
+        "sorting_key": list(columns.sorting_key),
+    }
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+@functools.lru_cache(maxsize=1024)
+def _decode_columns(data: bytes) -> ColumnsFile:
+    body = json.loads(data)
+    columns = tuple(Column(name, parse_type(type_), codec) for name, type_, codec in body["columns"])
+    return ColumnsFile(TableSchema(columns), int(body["granularity"]), tuple(body["sorting_key"]))
 
 
 def decode_number(data: bytes, part: str, file: str) -> int:

@@ -6,8 +6,10 @@ import enum
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from parts.errors import CorruptionError
+from parts.part_name import PartName
 from parts.reader import Part
 
 
@@ -30,6 +32,8 @@ class StoredPart:
     remove_time: float | None = None
     is_dropped: bool = False
     """Outdated because its rows were dropped, not because another part has them."""
+    hidden_at: int = 0
+    """The number of the change that took it out of the active parts, for readers elsewhere (``PartsFollower``)."""
 
 
 @dataclass
@@ -42,6 +46,17 @@ class LoadReport:
     broken_bytes: int = 0
     dropped_temporary: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+
+
+class PartsFollower(Protocol):
+    """Somebody who tells other processes which parts are active. Called with the store's lock held; must be quick."""
+
+    def parts_changed(self, changes: Sequence[tuple[PartName, bool]]) -> int:
+        """Names that left (``False``) and joined (``True``) the active parts, at once for readers. Returns the number
+        of this change; later ones have higher numbers."""
+
+    def oldest_read(self) -> int:
+        """No reader elsewhere looks at the parts as they were before the change of this number."""
 
 
 class Snapshot:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from parts.types import DataType
@@ -43,6 +45,11 @@ class PrimaryIndex:
     def marks(self) -> int:
         return granule_count(self.rows, self.granularity)
 
+    @cached_property
+    def first_numbers(self) -> np.ndarray | None:
+        """The numbers of the first key, if it has such."""
+        return plain_numbers(self.keys[0]) if self.keys else None
+
     def granule_rows(self, granule: int) -> int:
         """Rows in a granule: the granularity, or what is left for the last one."""
         assert 0 <= granule < self.marks
@@ -65,3 +72,16 @@ def normalize_ranges(ranges: Iterable[MarkRange] | None, marks: int) -> Sequence
         elif begin < end:
             result.append(MarkRange(begin, end))
     return result
+
+
+def plain_numbers(values: pa.Array) -> np.ndarray | None:
+    """The integers under integers, dates and times without NULL; without a copy."""
+    type_ = values.type
+    if values.null_count or not (pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)):
+        return None
+    width = type_.bit_width // 8
+    kind = "u" if pa.types.is_unsigned_integer(type_) else "i"
+    buffer = values.buffers()[1]
+    if buffer is None:
+        return None
+    return np.frombuffer(buffer, f"<{kind}{width}", len(values), values.offset * width)

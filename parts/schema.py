@@ -58,6 +58,18 @@ class TableSchema:
 
     columns: tuple[Column, ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Once: what is worked out for a schema is kept under it."""
+        return hash(self.columns)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Hashes of other processes differ."""
+        return {"columns": self.columns}
+
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         if len(set(names)) == len(names):
@@ -140,6 +152,8 @@ class PartSettings:
     min_bytes_for_wide_part: int = 10 * 1024 * 1024
     """Uncompressed bytes below which a part is compact (all columns in one file)."""
     min_rows_for_wide_part: int = 0
+    min_bytes_for_full_part_storage: int = 64 * 1024
+    """Uncompressed bytes below which a compact part is packed: one file, data and all."""
     fsync_after_insert: bool = True
     fsync_part_directory: bool = True
     old_parts_lifetime: int = 480

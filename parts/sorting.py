@@ -3,10 +3,10 @@
 Order: NULLs last, before them NaN, text and fixed strings bytewise, LowCardinality by value, Enum by number, UUID by
 bytes, tuples element by element. Arrays and maps in keys are refused.
 
-Each key column becomes one :class:`KeyCodes`: uint64 codes that use ``bits`` bits. When the bits of all key columns
-and of the row number fit 64, one sort of packed integers (several times faster than any argsort) gives the stable
-order; else a lexicographic sort of the codes does. Text whose first bytes do not tell rows apart is ranked by
-a real sort. Codes are comparable only within one call.
+Each key column becomes one :class:`KeyCodes`: uint64 codes that use ``bits`` bits. The first bits of all key columns
+and the row number are packed into 64 and sorted as integers (several times faster than any argsort), which gives the
+stable order; where bits were left out, rows that are equal without them are put in order by a lexicographic sort of the
+codes. Text of which few rows are alike is ranked by a sort of all rows. Codes are comparable only within one call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -25,7 +24,9 @@ from parts.pool import map_parallel
 
 _WORD = 64
 _PARALLEL_ROWS = 50_000
+_SAMPLES = 16
 _SAMPLE_ROWS = 4096
+_FEW_RUNS = 64
 _RADIX_BITS = 16
 """NumPy sorts integers of so many bits by their digits, in a few passes."""
 
@@ -102,13 +103,51 @@ def _stable_order(words: list[KeyCodes], rows: int) -> np.ndarray:
     row_bits = (rows - 1).bit_length()
     if len(words) == 1 and words[0].bits <= _RADIX_BITS:
         return np.argsort(words[0].codes.astype(np.uint16), kind="stable")
-    if len(words) == 1 and words[0].bits + row_bits <= _WORD:
-        packed = words[0].codes << np.uint64(row_bits)
-        packed |= np.arange(rows, dtype=np.uint64)
-        in_order = pl.Series(packed).sort().to_numpy()
-        return (in_order & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    is_whole = sum(word.bits for word in words) + row_bits <= _WORD
+    if len(words) == 1 and not is_whole and _is_easy(words[0].codes):
+        return np.argsort(words[0].codes, kind="stable")
+    packed = _prefix(words, _WORD - row_bits) << np.uint64(row_bits)
+    packed |= np.arange(rows, dtype=np.uint64)
+    packed.sort()
+    order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    if is_whole:
+        return order
+    same = np.zeros(rows + 1, np.bool_)
+    prefix = packed >> np.uint64(row_bits)
+    np.equal(prefix[1:], prefix[:-1], out=same[1:-1])
+    undecided = np.flatnonzero(same[1:] | same[:-1])
+    if len(undecided) > rows // 4:
+        return _lexicographic_order(words)
+    among = order[undecided]
+    order[undecided] = among[_lexicographic_order([KeyCodes(word.codes[among], word.bits) for word in words])]
+    return order
+
+
+def _is_easy(codes: np.ndarray) -> bool:
+    """A few sorted runs, which NumPy merges, or few values."""
+    if np.count_nonzero(codes[1:] < codes[:-1]) < _FEW_RUNS:
+        return True
+    return len(np.unique(codes[:_SAMPLE_ROWS])) < min(len(codes), _SAMPLE_ROWS) // 2
+
+
+def _prefix(words: Sequence[KeyCodes], bits: int) -> np.ndarray:
+    """The first ``bits`` bits of the rows' codes, or all if there are fewer."""
+    prefix = words[0].codes >> np.uint64(max(words[0].bits - bits, 0))
+    room = bits - words[0].bits
+    for word in words[1:]:
+        if room <= 0:
+            break
+        taken = min(word.bits, room)
+        prefix = (prefix << np.uint64(taken)) | (word.codes >> np.uint64(word.bits - taken))
+        room -= taken
+    return prefix
+
+
+def _lexicographic_order(words: Sequence[KeyCodes]) -> np.ndarray:
     if len(words) == 1:
         return np.argsort(words[0].codes, kind="stable")
+    import polars as pl  # takes 0.1 s, and many processes never sort so much
+
     frame = pl.DataFrame({str(i): word.codes for i, word in enumerate(words)})
     order = frame.select(pl.arg_sort_by(frame.columns, maintain_order=True)).to_series()
     return order.to_numpy().astype(np.int64)
@@ -204,9 +243,10 @@ def _text_codes(array: pa.Array) -> KeyCodes:
     """Ranks among the distinct texts when there are few, else ranks found by one sort of all rows."""
     if pt.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
-    sample = array.slice(0, _SAMPLE_ROWS)
-    if len(array) <= _SAMPLE_ROWS or len(pc.unique(sample)) < _SAMPLE_ROWS // 2:
+    if len(array) <= _SAMPLE_ROWS or _repeats(array):
         return _ranked(array)
+    import polars as pl
+
     text = pl.from_arrow(array)
     assert isinstance(text, pl.Series)
     order = text.arg_sort()
@@ -215,6 +255,17 @@ def _text_codes(array: pa.Array) -> KeyCodes:
     codes = np.zeros(len(array), np.uint64)
     codes[order.to_numpy()[1:]] = np.cumsum(steps, dtype=np.uint64)
     return KeyCodes(codes, int(codes.max()).bit_length())
+
+
+def _repeats(array: pa.Array) -> bool:
+    """Does a text come twice on average, at least? A guess from a first sample, and if that denies it from more."""
+    if len(pc.unique(array.slice(0, _SAMPLE_ROWS))) < _SAMPLE_ROWS // 2:
+        return True
+    if len(array) < 2 * _SAMPLES * _SAMPLE_ROWS:
+        return False
+    starts = range(0, len(array), len(array) // _SAMPLES)
+    samples = pa.chunked_array([array.slice(start, _SAMPLE_ROWS) for start in starts])
+    return len(pc.unique(samples)) < len(samples) // 2
 
 
 def _dictionary_codes(array: pa.DictionaryArray) -> KeyCodes:

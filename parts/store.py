@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from parts.detached import DETACHED, DetachedParts
-from parts.disk import sync_directory
+from parts.disk import SharedSync, sync_directory
 from parts.drop_markers import DropMarkers
 from parts.errors import ConflictError, CorruptionError
 from parts.part_loading import largest_first, open_parts, sort_out
@@ -60,8 +60,11 @@ class PartStore(StoredParts):
         self.path = Path(path)
         self.description = description
         self._new_uuid = new_uuid
+        self.owner = ""
+        """Stands in the names of temporary directories, where several processes make them."""
         self._temporary: set[str] = set()
         self._reserved: set[PartName] = set()
+        self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
         self._detached = DetachedParts(self.path, description.settings.fsync_part_directory)
 
@@ -110,7 +113,8 @@ class PartStore(StoredParts):
     def create_temporary(self, prefix: str) -> Path:
         """A new directory ``<prefix><random>``; the prefix starts with ``tmp_``."""
         assert prefix.startswith("tmp_"), prefix
-        directory = self.path / f"{prefix}{'' if prefix.endswith('_') else '_'}{self._new_uuid().hex}"
+        owner = f"{self.owner}_" if self.owner else ""
+        directory = self.path / f"{prefix}{'' if prefix.endswith('_') else '_'}{owner}{self._new_uuid().hex}"
         with self.lock:
             self._temporary.add(directory.name)
         directory.mkdir()
@@ -122,10 +126,11 @@ class PartStore(StoredParts):
         with self.lock:
             self._temporary.discard(directory.name)
 
-    def add_preactive(self, tmp_dir: Path, name: PartName, *, is_synced: bool = False) -> Part:
+    def add_preactive(self, tmp_dir: Path, name: PartName, *, is_synced: bool = False, written: bytes = b"") -> Part:
         """Gives the part in ``tmp_dir`` its name. Raises ``ConflictError`` 235 (DUPLICATE_DATA_PART) if it is taken.
 
-        ``is_synced``: the directory is fsynced already, as ``write_part`` leaves it.
+        ``is_synced``: the directory is fsynced already, as ``write_part`` leaves it. ``written``: ``WrittenPart.meta``
+        of the part, if this is who wrote it; it is not read again then.
         """
         should_sync = self.description.settings.fsync_part_directory
         if should_sync and not is_synced:
@@ -135,11 +140,11 @@ class PartStore(StoredParts):
             self._markers.admit(name, self._entries)
             self._reserved.add(name)
         try:  # without the lock: others must not wait for the disk
-            part = open_part(tmp_dir, name=name, table_schema=self.description.schema)
+            part = open_part(tmp_dir, name=name, table_schema=self.description.schema, written=written)
             part.move(self.path / str(name))
             try:
                 if should_sync:
-                    sync_directory(self.path)
+                    self._sync()
             except BaseException:  # a restart would take it for a part of the table
                 part.move(tmp_dir)
                 raise
@@ -223,7 +228,9 @@ class PartStore(StoredParts):
             return [
                 entry.part
                 for entry in self._entries.values()
-                if entry.state is PartState.OUTDATED and not entry.references and (entry.remove_time or 0.0) <= limit
+                if entry.state is PartState.OUTDATED
+                and not self._is_held(entry)
+                and (entry.remove_time or 0.0) <= limit
             ]
 
     def delete(self, parts: Iterable[Part]) -> list[Part]:
@@ -232,7 +239,7 @@ class PartStore(StoredParts):
         with self.lock:
             for part in parts:
                 entry = self._entries.get(part.name)
-                if entry is not None and entry.state is PartState.OUTDATED and not entry.references:
+                if entry is not None and entry.state is PartState.OUTDATED and not self._is_held(entry):
                     doomed.append((entry.part, self._unlink(part.name)))
             if doomed:
                 self._markers.prune(self._entries)
@@ -269,7 +276,9 @@ class PartStore(StoredParts):
             os.rename(tmp_dir, place)
             self._temporary.discard(tmp_dir.name)
             copy = open_part(place, table_schema=self.description.schema)
-            self._entries[part.name] = StoredPart(copy, PartState.ACTIVE)
+            self._active.discard(part.name)
+            del self._entries[part.name]
+            self._admit(StoredPart(copy, PartState.ACTIVE))
             self._detached.sync()
             return detached
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from parts.active_names import ActiveNames
 from parts.errors import UserError
 from parts.part_name import PartName
-from parts.part_states import PartState, Snapshot, StoredPart
+from parts.part_states import PartsFollower, PartState, Snapshot, StoredPart
 from parts.reader import Part
 
 
@@ -20,12 +20,19 @@ class StoredParts:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.lock = threading.RLock()
+        self.lock = _Lock(self._tell_follower)
         """Held by a caller that must do several steps at once."""
         self._entries: dict[PartName, StoredPart] = {}
         self._active = ActiveNames()
         self._last_blocks: dict[str, int] = {}
         """Partition → the largest block number that was ever seen here."""
+        self._follower: PartsFollower | None = None
+
+    def follow(self, make: Callable[[list[PartName]], PartsFollower]) -> None:
+        """``make`` gets the active parts of this moment; what it makes hears of every change from now on."""
+        with self.lock:
+            self._follower = make(list(self._active))
+            self._active.changes = []
 
     def snapshot(self) -> Snapshot:
         """The active parts, held for reading."""
@@ -107,7 +114,42 @@ class StoredParts:
             entries = sorted(self._entries.values(), key=lambda entry: entry.part.name)
             return [StoredPart(e.part, e.state, e.references, e.remove_time, e.is_dropped) for e in entries]
 
+    def hide_all(self, number: int) -> None:
+        """The table left the sight of readers elsewhere, all parts at once, with the change of this number."""
+        with self.lock:
+            self._active.changes = None
+            for entry in self._entries.values():
+                entry.hidden_at = number
+
+    def set_active(self, changed: Iterable[PartName], arrived: Iterable[Part]) -> None:
+        """For a reader of somebody else's parts: of the names that changed exactly those that arrived are active."""
+        with self.lock:
+            for name in changed:
+                self._active.discard(name)
+                self._entries.pop(name, None)
+            for part in arrived:
+                self._admit(StoredPart(part, PartState.ACTIVE))
+
+    def is_read(self) -> bool:
+        """Whether anybody reads a part, here or in another process."""
+        with self.lock:
+            return any(self._is_held(entry) for entry in self._entries.values())
+
     # Helpers; the lock is held
+
+    def _is_held(self, entry: StoredPart) -> bool:
+        """Whether somebody reads the part, here or in another process."""
+        return bool(entry.references) or (self._follower is not None and self._follower.oldest_read() < entry.hidden_at)
+
+    def _tell_follower(self) -> None:
+        """The lock is about to be given back: what changed under it is one change to readers elsewhere."""
+        if self._follower is None or not self._active.changes:
+            return
+        changes, self._active.changes = self._active.changes, []
+        number = self._follower.parts_changed(changes)
+        for name, is_active in changes:
+            if not is_active and name in self._entries:
+                self._entries[name].hidden_at = number
 
     def _admit(self, entry: StoredPart) -> None:
         name = entry.part.name
@@ -134,3 +176,24 @@ class StoredParts:
             for entry in held.values():
                 entry.references -= 1
                 assert entry.references >= 0, f"{entry.part.name} was released too often"
+
+
+class _Lock:
+    """A reentrant lock that calls ``at_end`` before it is given back for good."""
+
+    def __init__(self, at_end: Callable[[], None]) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._at_end = at_end
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._depth == 1:
+                self._at_end()
+        finally:
+            self._depth -= 1
+            self._lock.release()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import struct
 from collections.abc import Sequence
@@ -37,12 +38,17 @@ def plain_array(array: pa.Array | pa.ChunkedArray, type_: DataType) -> pa.Array:
 
 def encode_values(entries: Sequence[tuple[str, DataType, pa.Array]]) -> bytes:
     """The file's bytes; arrays must be plain."""
-    header = json.dumps([[name, plain_type(type_).name] for name, type_, _ in entries], ensure_ascii=False).encode()
-    head = struct.pack("<I", len(header)) + header
-    pieces: list[bytes | memoryview] = [head, bytes(-len(head) % 8)]
+    pieces: list[bytes | memoryview] = [_head(tuple((name, type_) for name, type_, _ in entries))]
     for _, _, array in entries:
         pieces.extend(encode_frame(array, _CODEC).pieces)
     return b"".join(pieces)
+
+
+@functools.lru_cache(maxsize=1024)
+def _head(entries: tuple[tuple[str, DataType], ...]) -> bytes:
+    header = json.dumps([[name, plain_type(type_).name] for name, type_ in entries], ensure_ascii=False).encode()
+    head = struct.pack("<I", len(header)) + header
+    return head + bytes(-len(head) % 8)
 
 
 def decode_values(data: bytes, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:

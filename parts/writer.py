@@ -23,22 +23,22 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
 from parts.arrays import content_bytes
 from parts.blocks import PartitionBlock, conform_block, sort_block, split_by_partition
-from parts.checksums import Checksums, FileChecksum
-from parts.codecs import Codec, parse_codec
+from parts.checksums import Checksums
+from parts.codecs import DEFAULT_CODEC, Codec, DenseEncoder, Encoder, parse_codec
 from parts.column_writer import ColumnWriter
-from parts.content_hash import combine
-from parts.disk import HashedFile, sync_files
-from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, column_file
+from parts.disk import GatheredFile, HashedFile, sync_files
+from parts.layout import DATA_FILE, META_FILE, column_file
 from parts.meta_files import pack
-from parts.part_files import PartContent, encode_small_files, version_of
+from parts.part_files import PartContent
 from parts.part_metadata import ColumnsFile, MinMax
+from parts.part_summary import checksum_of, summarize
 from parts.partition import partition_id
 from parts.pool import map_parallel
-from parts.schema import Column, TableDescription
+from parts.schema import TableDescription, TableSchema
+from parts.small_part import contiguous, encode_small_part, partition_values
 from parts.types import DataType
 from parts.value_file import plain_array, plain_type
 
@@ -47,6 +47,7 @@ __all__ = ["PartWriter", "PartitionBlock", "WrittenPart", "sort_block", "split_b
 WINDOW_ROWS = 131_072
 WINDOW_BYTES = 64 * 1024 * 1024
 _SMALL_ROWS = 2_000
+_NIL = uuid.UUID(int=0)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class WrittenPart:
     content_hash: str
     checksums: Checksums
     bytes_on_disk: int
+    meta: bytes = b""
+    """Of a packed part ``meta.bin``, with which it can be opened without reading it."""
 
     @property
     def data_uncompressed_bytes(self) -> int:
@@ -76,7 +79,12 @@ def write_part(
 ) -> WrittenPart:
     """Writes one sorted block of one partition as a part in ``directory`` (an empty or new directory)."""
     block = conform_block(block, description.schema)
-    size = _expected_bytes(block, description.settings.min_bytes_for_wide_part)
+    settings = description.settings
+    size = _expected_bytes(block, settings.min_bytes_for_wide_part)
+    is_compact = size < settings.min_bytes_for_wide_part or block.num_rows < settings.min_rows_for_wide_part
+    is_packed = is_compact and size < settings.min_bytes_for_full_part_storage
+    if is_packed and 0 < block.num_rows <= settings.index_granularity:
+        return _write_small_part(Path(directory), block, description, values, part_uuid or _NIL)
     writer = PartWriter(
         directory, description, values, expected_bytes=size, expected_rows=block.num_rows, part_uuid=part_uuid
     )
@@ -88,8 +96,36 @@ def write_part(
         raise
 
 
+def _write_small_part(
+    directory: Path, block: pa.Table, description: TableDescription, values: Sequence[object], part_uuid: uuid.UUID
+) -> WrittenPart:
+    settings = description.settings
+    partition = _scalars(values, description.partition_key.types)
+    codecs = _codecs(description.schema.stored, settings.default_compression_codec)
+    packed, checksums = encode_small_part(block, description, partition, codecs, part_uuid)
+    try:
+        file = HashedFile(directory / META_FILE)
+    except FileNotFoundError:
+        directory.mkdir(parents=True)
+        file = HashedFile(directory / META_FILE)
+    try:
+        file.write([packed])
+        sync_files([file] if settings.fsync_after_insert else (), directory if settings.fsync_part_directory else None)
+        file.close()
+    except BaseException:
+        file.discard()
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    id_ = partition_id(partition, description.partition_key.types)
+    content_hash = checksums.content_hash
+    return WrittenPart(directory, id_, block.num_rows, "Compact", content_hash, checksums, len(packed), packed)
+
+
 class PartWriter:
-    """Streams sorted blocks into a part. ``expected_bytes`` and ``expected_rows`` choose compact or wide."""
+    """Streams sorted blocks into a part. ``expected_bytes`` and ``expected_rows`` choose compact or wide.
+
+    With ``is_dense`` columns of the default codec are stored in fewer bytes (``parts.codecs.dense``).
+    """
 
     def __init__(
         self,
@@ -100,28 +136,28 @@ class PartWriter:
         expected_bytes: int | None = None,
         expected_rows: int | None = None,
         part_uuid: uuid.UUID | None = None,
+        is_dense: bool = False,
     ) -> None:
         settings = description.settings
         self._directory = Path(directory)
         self._description = description
         self._schema = description.schema.stored
         self._values = _scalars(values, description.partition_key.types)
-        self._uuid = part_uuid or uuid.UUID(int=0)
+        self._uuid = part_uuid or _NIL
         self._granularity = _granularity(settings.index_granularity, expected_bytes, expected_rows)
         self._is_wide = (expected_bytes is None or expected_bytes >= settings.min_bytes_for_wide_part) and (
             expected_rows is None or expected_rows >= settings.min_rows_for_wide_part
         )
+        limit = settings.min_bytes_for_full_part_storage
+        is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)
-        fields = list(self._schema.arrow)
+        encoders = _encoders(self._schema, settings.default_compression_codec, is_dense)
         self._columns = [
-            ColumnWriter(
-                fields[i],
-                _column_codec(column, settings.default_compression_codec),
-                self._granularity,
-            )
-            for i, column in enumerate(self._schema.columns)
+            ColumnWriter(field, encoder, self._granularity)
+            for field, encoder in zip(self._schema.arrow, encoders, strict=True)
         ]
         self._opened: list[HashedFile] = []
+        self._packed = GatheredFile(DATA_FILE) if is_packed else None
         self._files = self._open_files()
         self._minmax = MinMax(self._schema, description.partition_key.columns)
         self._index: list[list[pa.Array]] = []
@@ -152,19 +188,22 @@ class PartWriter:
         """Writes what is left and all metadata; everything is fsynced."""
         while self._pending_rows:
             self._flush(is_last=True)
-        meta = encode_small_files(self._content())
-        files = dict.fromkeys(self._files)
-        checksums = self._checksums({file.path.name: file for file in files}, meta)
-        meta[CHECKSUMS] = checksums.encode()
-        for name, data in ({META_FILE: pack(meta)} if not self._is_wide else meta).items():
-            small = self._open(name)
-            files[small] = None
-            small.write([data])
+        sums = {file.path.name: file.checksum for file in self._opened}
+        if self._packed is not None:
+            sums = {DATA_FILE: checksum_of(self._packed.content)}
+        facts = [writer.facts() for writer in self._columns]
+        meta, checksums = summarize(self._content(), facts, sums, is_packed=self._packed is not None)
+        if self._packed is not None:
+            meta[DATA_FILE] = self._packed.content
+        packed = pack(meta) if not self._is_wide else b""
+        for name, data in {META_FILE: packed}.items() if packed else meta.items():
+            self._open(name).write([data])
         settings = self._description.settings
         sync_files(
-            files if settings.fsync_after_insert else (), self._directory if settings.fsync_part_directory else None
+            self._opened if settings.fsync_after_insert else (),
+            self._directory if settings.fsync_part_directory else None,
         )
-        for file in files:
+        for file in self._opened:
             file.close()
         return WrittenPart(
             self._directory,
@@ -173,7 +212,8 @@ class PartWriter:
             "Wide" if self._is_wide else "Compact",
             checksums.content_hash,
             checksums,
-            sum(file.size for file in files),
+            sum(file.size for file in self._opened),
+            packed if self._packed is not None else b"",
         )
 
     def abort(self) -> None:
@@ -186,7 +226,9 @@ class PartWriter:
     def _window_rows(self) -> int:
         return max(1, WINDOW_ROWS // self._granularity) * self._granularity
 
-    def _open_files(self) -> list[HashedFile]:
+    def _open_files(self) -> Sequence[HashedFile | GatheredFile]:
+        if self._packed is not None:
+            return [self._packed] * len(self._columns)
         try:
             if not self._is_wide:
                 return [self._open(DATA_FILE)] * len(self._columns)
@@ -206,7 +248,7 @@ class PartWriter:
         candidate = pending.slice(0, self._window_rows)
         if not is_last and candidate.num_rows < self._window_rows:
             candidate = candidate.slice(0, candidate.num_rows // self._granularity * self._granularity)
-        window = [_contiguous(column) for column in candidate.columns]
+        window = [contiguous(column) for column in candidate.columns]
         boundaries = np.append(np.arange(0, candidate.num_rows, self._granularity), candidate.num_rows)
         sizes = [content_bytes(column, boundaries) for column in window]
         total = np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros(0)
@@ -267,28 +309,16 @@ class PartWriter:
             pa.concat_arrays([entry[k] for entry in self._index]) if self._index else _empty(t)
             for k, t in enumerate(key.types)
         ]
-        partition = self._description.partition_key
         return PartContent(
             columns=ColumnsFile(self._schema, self._granularity, key.expressions),
             rows=self.rows,
-            partition=[
-                (text, type_, pa.array([value], plain_type(type_).arrow))
-                for text, type_, value in zip(partition.expressions, partition.types, self._values, strict=True)
-            ],
+            partition=partition_values(self._description.partition_key, self._values),
             minmax=self._minmax.entries() if self.rows else [],
             primary_index=list(zip(key.expressions, key.types, index, strict=True)),
             marks=[column.marks() for column in self._columns],
             part_uuid=self._uuid,
             metadata_version=self._description.metadata_version,
         )
-
-    def _checksums(self, data: dict[str, HashedFile], meta: dict[str, bytes]) -> Checksums:
-        files = {name: file.checksum for name, file in data.items()}
-        files |= {name: _checksum(content) for name, content in meta.items()}
-        columns = {writer.field.name: (writer.stored_bytes, writer.uncompressed_bytes) for writer in self._columns}
-        fields = [writer.field for writer in self._columns]
-        content = combine(fields, [writer.hasher.digest() for writer in self._columns], self.rows)
-        return Checksums(files, content, sum(raw for _, raw in columns.values()), columns, version_of(files))
 
 
 def _granularity(rows_wanted: int, expected_bytes: int | None, expected_rows: int | None) -> int:
@@ -320,23 +350,8 @@ def _expected_bytes(block: pa.Table, limit: int) -> int:
     return sum(int(content_bytes(chunk, np.array([0, len(chunk)]))[0]) for chunk in chunks)
 
 
-def _checksum(data: bytes) -> FileChecksum:
-    return FileChecksum(len(data), xxhash.xxh3_128_hexdigest(data))
-
-
 def _empty(type_: DataType) -> pa.Array:
     return pa.nulls(0, plain_type(type_).arrow)
-
-
-def _contiguous(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    if not column.num_chunks:
-        return pa.nulls(0, column.type)
-    return pa.concat_arrays(column.chunks)
 
 
 def _scalars(values: Sequence[object], types: Sequence[DataType]) -> tuple[pa.Scalar, ...]:
@@ -349,6 +364,14 @@ def _scalars(values: Sequence[object], types: Sequence[DataType]) -> tuple[pa.Sc
     return tuple(scalars)
 
 
-@functools.lru_cache(maxsize=4096)
-def _column_codec(column: Column, default: str) -> Codec:
-    return parse_codec(column.codec, column.type, default)
+def _encoders(schema: TableSchema, default: str, is_dense: bool) -> Sequence[Encoder]:
+    codecs = _codecs(schema, default)
+    if not is_dense or default != DEFAULT_CODEC:
+        return codecs
+    is_default = [column.codec.upper() in ("", "DEFAULT") for column in schema.columns]
+    return [DenseEncoder(codec) if chosen else codec for codec, chosen in zip(codecs, is_default, strict=True)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _codecs(schema: TableSchema, default: str) -> tuple[Codec, ...]:
+    return tuple(parse_codec(column.codec, column.type, default) for column in schema.columns)

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from coordination import embedded_zookeeper
-from engine.cluster.processes import NOBODY, ProcessId, end_processes, identify, spawn_detached, tail, wait_until
+from engine.cluster.processes import NOBODY, ProcessId, below, end_processes, identify, spawn_detached, tail, wait_until
 from engine.cluster.state import ClusterState, Member, free_ports, is_free, load_state, locked, save_state
 from engine.config import ConfigError
 
@@ -34,6 +34,8 @@ class MemberStatus:
     http_port: int = 0
     interserver_port: int = 0
     port: int = 0
+    workers: int = 0
+    """Processes that run its queries."""
 
     @property
     def is_alive(self) -> bool:
@@ -215,9 +217,9 @@ class Cluster:
 def _replica_status(replica: Member) -> MemberStatus:
     alive = replica.process.is_alive()
     ready = alive and _is_ready(replica.port, needs_session=False)
-    return MemberStatus(
-        replica.name, replica.process.pid, alive, ready, replica.port, replica.interserver_port, replica.port
-    )
+    pid, port = replica.process.pid, replica.port
+    workers = len(below(pid, "pando worker")) if alive else 0
+    return MemberStatus(replica.name, pid, alive, ready, port, replica.interserver_port, port, workers)
 
 
 def _merged(config: dict[str, object], overrides: Mapping[str, object]) -> dict[str, object]:

@@ -5,6 +5,7 @@ Source of the start time: field 22 of ``/proc/<pid>/stat`` (proc(5)); ``ps -o ls
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -119,3 +120,23 @@ def tail(file: Path, lines: int = 15) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def family(root: int) -> dict[int, str]:
+    """A process and all that stem from it, with their names as ``ps -o comm`` shows them."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            head, _, rest = file.read_text().rpartition(") ")
+            pid = int(file.parent.name)
+            parents[pid], names[pid] = int(rest.split()[1]), head.partition("(")[2]
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {pid: names.get(pid, "") for pid in sorted(found)}
+
+
+def below(root: int, name: str) -> list[int]:
+    """The processes that stem from ``root`` and whose names begin so."""
+    return [pid for pid, own in family(root).items() if own.startswith(name)]

@@ -14,17 +14,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import random
 import secrets
 import socket
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from random import SystemRandom
 
 from engine.cluster.processes import NOBODY, ProcessId
 from engine.config import ConfigError
 
+_CHANCE = SystemRandom()
+"""Two programs that were given the same seed must not try the same ports in the same order."""
+_CLAIM_SECONDS = 120.0
 _FIRST_PORT, _LAST_PORT = 15_000, 32_000
 """Below the range systems take for outgoing connections, so that a port chosen now is free a moment later."""
 
@@ -107,10 +112,24 @@ def free_ports(count: int, taken: Sequence[int] = ()) -> list[int]:
     for _ in range(10_000):
         if len(ports) == count:
             return ports
-        port = random.randint(_FIRST_PORT, _LAST_PORT)
-        if port not in taken and port not in ports and is_free(port):
+        port = _CHANCE.randint(_FIRST_PORT, _LAST_PORT)
+        if port not in taken and port not in ports and is_free(port) and _claim(port):
             ports.append(port)
     raise ConfigError(f"There are no {count} free ports between {_FIRST_PORT} and {_LAST_PORT}")
+
+
+def _claim(port: int) -> bool:
+    """False while another program of this user has chosen the port and its server may not have bound it yet."""
+    directory = Path(tempfile.gettempdir()) / f"pando-ports-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    mark = directory / str(port)
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        if time.time() - mark.stat().st_mtime < _CLAIM_SECONDS:
+            return False
+        mark.touch()
+    return True
 
 
 def is_free(port: int) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
+from engine.commands.startup import leave_out_terminal_of_httpx
 
 _ANSWER_SECONDS = 86_400.0
 """A statement may take long before its first byte: an INSERT … SELECT, or the wait for a quorum. Ctrl-C ends it."""
@@ -44,6 +45,7 @@ def command(
 
     Without --query the statements come from standard input, or from you if it is a terminal.
     """
+    leave_out_terminal_of_httpx()
     from engine.client.backend import HttpBackend
     from engine.client.http.client import HttpClient
     from engine.client.runner import Runner

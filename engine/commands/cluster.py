@@ -132,11 +132,12 @@ def _overrides(file: Path | None) -> dict[str, object] | None:
 
 
 def _print_table(statuses: list[MemberStatus]) -> None:
-    rows = [("NAME", "PID", "HTTP", "INTERSERVER", "STATE")]
+    rows = [("NAME", "PID", "WORKERS", "HTTP", "INTERSERVER", "STATE")]
     for member in statuses:
         state = "ready" if member.ready else "starting" if member.alive else "down"
         interserver = str(member.interserver_port or "")
-        rows.append((member.name, str(member.pid or ""), str(member.port), interserver, state))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        workers = str(member.workers or "")
+        rows.append((member.name, str(member.pid or ""), workers, str(member.port), interserver, state))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,8 +1,8 @@
-"""``pando server``: one server process, from its configuration to its graceful end.
+"""``pando server``: one server, from its configuration to its graceful end.
 
-Start: listen first (a port in use is found before anything else happens), then the embedded ZooKeeper if configured,
-then the engine, then HTTP. One line ``ready`` on standard output says when queries are taken. SIGTERM and SIGINT end
-it in the opposite order; a second signal ends it at once.
+Start: listen first (a port in use is found before anything else happens), then the fork server of the workers, the
+embedded ZooKeeper if configured, the engine, and HTTP. One line ``ready`` on standard output says when queries are
+taken. SIGTERM and SIGINT end it in the opposite order; a second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -66,10 +66,16 @@ def run_server(config: Config) -> None:
             pass
         logger.info("stopping")
     logger.info("stopped")
+    logging.shutdown()
+    sys.stdout.flush()
+    # Everything has been ended. What is left to the interpreter is to free its heap, object by object.
+    os._exit(0)
 
 
 def _start(config: Config, running: ExitStack) -> int:
     """Everything a server runs, each with its end pushed on ``running``. Returns the HTTP port."""
+    if config.worker_count:
+        return _start_with_workers(config, running)
     from engine.http.server import HttpServer
 
     http = HttpServer(config) if config.http_port is not None else None
@@ -88,6 +94,21 @@ def _start(config: Config, running: ExitStack) -> int:
     running.callback(http.stop)
     http.start(engine)
     return http.port
+
+
+def _start_with_workers(config: Config, running: ExitStack) -> int:
+    from engine.engine import Engine
+    from engine.http.server import bind
+    from engine.workers.replica_process import ReplicaProcess
+
+    listening = bind(config.listen_host, config.http_port or 0, "http_port")
+    running.callback(listening.close)
+    port: int = listening.getsockname()[1]
+    config = config.model_copy(update={"http_port": port})
+    replica = ReplicaProcess(config, listening)  # forks, so nothing may have started a thread before
+    config = _start_zookeeper(config, running)
+    replica.start(running, start_engine, Engine(config))
+    return port
 
 
 def _start_zookeeper(config: Config, running: ExitStack) -> Config:

@@ -14,19 +14,31 @@ if TYPE_CHECKING:
     from engine.engine import Engine
 
 
-class _WithoutPandas(MetaPathFinder):
+class _LeftOut(MetaPathFinder):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is left out of this process", name="pandas")
+        if fullname == self._name:
+            raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
         return None
 
 
 def leave_out_pandas() -> None:
     """pyarrow imports pandas, if installed, to see whether a list is a DataFrame: 0.4 s and 40 MB for nothing."""
-    if "pandas" not in sys.modules:
-        sys.meta_path.insert(0, _WithoutPandas())
+    _leave_out("pandas")
+
+
+def leave_out_terminal_of_httpx() -> None:
+    """httpx imports its own command with rich and pygments, if installed: a third of the time of its import."""
+    _leave_out("httpx._main")
+
+
+def _leave_out(name: str) -> None:
+    if name not in sys.modules:
+        sys.meta_path.insert(0, _LeftOut(name))
 
 
 def start_engine(engine: Engine, running: contextlib.ExitStack) -> None:

@@ -19,29 +19,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from email.utils import formatdate
 from functools import cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from coordination.keeper import SessionState
+from engine.config import Config
 from engine.http.errors import as_pando_error
-from engine.http.metrics import Metrics
+from engine.http.pages import Page, Pages
 from engine.http.query import QueryEndpoint, Receive, Scope, Send, send_error
 from engine.http.scan_routes import Scans
 from parts.errors import CancelledError, UserError
-
-if TYPE_CHECKING:
-    from engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_QUERY_METHODS = ("GET", "HEAD", "POST")
+PAGE_PATHS = ("/ping", "/replicas_status", "/ready", "/metrics")
+
+_READ_METHODS = ("GET", "HEAD")
+_QUERY_METHODS = (*_READ_METHODS, "POST")
 _NOT_FOUND = (
     "There is no handle {}\n\nUse / or /ping for health checks.\n"
     "Or /replicas_status for more sophisticated health checks.\n"
@@ -50,9 +51,10 @@ _NOT_FOUND = (
 _OK = PlainTextResponse("Ok.\n")
 
 
-def application(engine: Engine, queries: QueryEndpoint, metrics: Metrics, scans: Scans) -> Application:
+def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Scans) -> Application:
     """An ASGI application that never raises."""
-    pages = _pages(engine, metrics, scans)
+    routes = {**_page_routes(pages), "/play": (_READ_METHODS, _play)}
+    routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
 
     async def root(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] in ("GET", "HEAD") and not scope["query_string"]:
@@ -63,12 +65,12 @@ def application(engine: Engine, queries: QueryEndpoint, metrics: Metrics, scans:
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         method, path = scope["method"], scope["path"]
         is_root = path == "/"
-        if not is_root and path not in pages:
+        if not is_root and path not in routes:
             await PlainTextResponse(_NOT_FOUND.format(path), 404)(scope, receive, send)
             return
-        methods, endpoint = (_QUERY_METHODS, None) if is_root else pages[path]
+        methods, endpoint = (_QUERY_METHODS, None) if is_root else routes[path]
         if method == "OPTIONS":
-            await _options(engine, methods)(scope, receive, send)
+            await _options(config, methods)(scope, receive, send)
         elif method not in methods:
             raise UserError("UNSUPPORTED_METHOD", f"Method {method} is not supported, use {', '.join(methods)}")
         elif endpoint is None:
@@ -76,6 +78,23 @@ def application(engine: Engine, queries: QueryEndpoint, metrics: Metrics, scans:
         else:
             response = await endpoint(Request(scope, receive))
             await response(scope, receive, send)
+
+    return partial(_answered, route)
+
+
+def pages_application(pages: Pages) -> Application:
+    """Only ``PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
+    routes = _page_routes(pages)
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if scope["method"] in _READ_METHODS and path in routes:
+            response = await routes[path][1](Request(scope, receive))
+        else:
+            response = PlainTextResponse(_NOT_FOUND.format(path), 404)
+        response.headers["Connection"] = "close"
+        response.headers["Date"] = formatdate(usegmt=True)
+        await response(scope, receive, send)
 
     return partial(_answered, route)
 
@@ -103,62 +122,40 @@ async def _answered(route: Application, scope: Scope, receive: Receive, send: Se
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
-def _pages(engine: Engine, metrics: Metrics, scans: Scans) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
+def _page_routes(pages: Pages) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
     async def ping(_: Request) -> Response:
-        return _OK
+        return _response(pages.ping())
 
     async def replicas_status(request: Request) -> Response:
         verbose = request.query_params.get("verbose", "0") not in ("", "0")
-        return await asyncio.to_thread(_replicas_status, engine, verbose)
+        return _response(await asyncio.to_thread(pages.replicas_status, verbose=verbose))
 
     async def ready(_: Request) -> Response:
-        return _ready(engine)
+        return _response(await asyncio.to_thread(pages.ready))
 
-    async def prometheus(_: Request) -> Response:
-        text = await asyncio.to_thread(metrics.text)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics(_: Request) -> Response:
+        return _response(await asyncio.to_thread(pages.metrics))
 
-    async def play(_: Request) -> Response:
-        return HTMLResponse(_play_page())
-
-    read = ("GET", "HEAD")
     return {
-        "/ping": (read, ping),
-        "/replicas_status": (read, replicas_status),
-        "/ready": (read, ready),
-        "/metrics": (read, prometheus),
-        "/play": (read, play),
-        **{path: (("POST",), endpoint) for path, endpoint in scans.endpoints().items()},
+        path: (_READ_METHODS, endpoint)
+        for path, endpoint in zip(PAGE_PATHS, (ping, replicas_status, ready, metrics), strict=True)
     }
 
 
-def _options(engine: Engine, methods: tuple[str, ...]) -> Response:
+def _response(page: Page) -> Response:
+    return Response(page.body, page.status, headers={"Content-Type": page.content_type})
+
+
+async def _play(_: Request) -> Response:
+    return HTMLResponse(_play_page())
+
+
+def _options(config: Config, methods: tuple[str, ...]) -> Response:
     headers = {"Allow": ", ".join((*methods, "OPTIONS"))}
-    headers.update((header.name, header.value) for header in engine.config.http_options_response)
+    headers.update((header.name, header.value) for header in config.http_options_response)
     return Response(status_code=204, headers=headers)
 
 
 @cache
 def _play_page() -> str:
     return files("engine.http").joinpath("play.html").read_text(encoding="utf-8")
-
-
-def _replicas_status(engine: Engine, verbose: bool) -> Response:
-    limit = engine.config.max_replica_delay_for_distributed_queries
-    lines = []
-    is_healthy = True
-    for status in engine.replicas_status():
-        is_late = bool(limit) and status.delay_seconds >= limit
-        is_healthy = is_healthy and not is_late and status.problem is None
-        remarks = " ".join(filter(None, (status.problem, status.warning)))
-        lines.append(f"{status.table}:\tAbsolute delay: {status.delay_seconds:.0f}. {remarks}".rstrip() + "\n")
-    if is_healthy and not verbose:
-        return _OK
-    return PlainTextResponse("".join(lines) or "Ok.\n", status_code=200 if is_healthy else 503)
-
-
-def _ready(engine: Engine) -> Response:
-    keeper = engine.replication.keeper
-    if keeper is None or keeper.state is SessionState.CONNECTED:
-        return _OK
-    return PlainTextResponse(f"The ZooKeeper session is {keeper.state.value}\n", status_code=503)

@@ -25,7 +25,7 @@ from engine.http.compressed_blocks import block_reader
 from engine.http.compression import choose_compressor
 from engine.http.forms import MOST_BYTES, Form, external_tables, read_form
 from engine.http.request import QueryRequest
-from engine.http.sessions import SessionStore
+from engine.http.sessions import Sessions
 from engine.http.spill import Spill, SpillSpace
 from engine.interpreter.definitions import setting_changes
 from engine.output import encode, output_settings
@@ -39,7 +39,7 @@ from sql.grammar.statements import ParsedStatement, SetSettings, Statement, Use
 from sql.settings.session import Settings, settings_of
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.statements import StatementRunner
 
 _WHOLE_BYTES = 16 << 20
 _MOST_BUFFERED_BYTES = 64 << 20
@@ -52,8 +52,8 @@ _HEAD_READ_BYTES = 64 << 10
 class Exchange:
     def __init__(
         self,
-        engine: Engine,
-        sessions: SessionStore,
+        engine: StatementRunner,
+        sessions: Sessions,
         space: SpillSpace,
         request: QueryRequest,
         user: UserConfig,
@@ -155,7 +155,8 @@ class Exchange:
             self._spill.close()
         request = self._request
         if self._kept is not None:
-            self._sessions.release(request.credentials.user, request.session_id, request.session_timeout_seconds)
+            seconds = request.session_timeout_seconds
+            self._sessions.release(request.credentials.user, request.session_id, seconds, self._kept)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ import logging
 import resource
 import socket
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 
 from engine.http.protocol import refusal
 from parts.errors import UserError
@@ -32,29 +32,29 @@ def most_connections(configured: int) -> int:
 
 
 class Listener:
-    """One listening socket on the running loop, from the start to :meth:`close`."""
+    """One listening socket on the running loop, from the start to :meth:`close`.
+
+    ``take`` gets each connection, which does not block, while ``count`` tells fewer than ``most``.
+    """
 
     def __init__(
-        self, listening: socket.socket, make: Callable[[], asyncio.Protocol], connections: Sized, most: int
+        self, listening: socket.socket, take: Callable[[socket.socket], object], count: Callable[[], int], most: int
     ) -> None:
         self._socket = listening
-        self._make = make
-        self._connections = connections
+        self._take = take
+        self._count = count
         self._most = most
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[object]] = set()
-        self._logged = -_LOG_SECONDS
+        self._log = RareLog()
         self._is_closed = False
         listening.setblocking(False)
         self._resume()
 
     def close(self) -> None:
-        self._is_closed = True
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
-
-    async def wait_closed(self) -> None:
-        """For the server: nothing is left to wait for."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
 
     def _resume(self) -> None:
         if not self._is_closed:
@@ -72,20 +72,10 @@ class Listener:
                 self._loop.call_later(_PAUSE_SECONDS, self._resume)
                 return
             connection.setblocking(False)
-            if len(self._connections) + len(self._opening) >= self._most:
+            if self._count() >= self._most:
                 self._turn_away(connection)
             else:
-                self._open(connection)
-
-    def _open(self, connection: socket.socket) -> None:
-        task: asyncio.Task[object] = self._loop.create_task(self._loop.connect_accepted_socket(self._make, connection))
-        self._opening.add(task)
-        task.add_done_callback(self._opened)
-
-    def _opened(self, task: asyncio.Task[object]) -> None:
-        self._opening.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log(f"a connection could not be opened: {error}")
+                self._take(connection)
 
     def _turn_away(self, connection: socket.socket) -> None:
         self._log(f"there are {self._most} connections (max_connections, or half of the files the process may open)")
@@ -97,7 +87,38 @@ class Listener:
             connection.shutdown(socket.SHUT_WR)
             connection.recv(_SLACK_BYTES)  # unread bytes would turn the close into a reset, and the answer be lost
 
-    def _log(self, text: str) -> None:
+
+class Opener:
+    """Gives connections their protocols, on the running loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[object]] = set()
+        self._log = RareLog()
+
+    def __len__(self) -> int:
+        """How many have none yet."""
+        return len(self._opening)
+
+    def open(self, connection: socket.socket, make: Callable[[], asyncio.Protocol]) -> asyncio.Task[object]:
+        task: asyncio.Task[object] = self._loop.create_task(self._loop.connect_accepted_socket(make, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opened)
+        return task
+
+    def _opened(self, task: asyncio.Task[object]) -> None:
+        self._opening.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log(f"a connection could not be opened: {error}")
+
+
+class RareLog:
+    """Warns once in a while, whatever happens how often."""
+
+    def __init__(self) -> None:
+        self._logged = -_LOG_SECONDS
+
+    def __call__(self, text: str) -> None:
         if time.monotonic() - self._logged >= _LOG_SECONDS:
             self._logged = time.monotonic()
             logger.warning("%s", text)

@@ -2,62 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from engine.http.query_counts import QueryCounts, Row, index_of, index_of_bucket, index_of_error
 from parts.errors import PandoError
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.statements import StatementRunner
 
-_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60)
+_QUERIES, _INSERTS, _RUNNING, _SECONDS = map(index_of, ("queries", "inserts", "running", "seconds"))
+_READ_ROWS, _WRITTEN_ROWS = index_of("read_rows"), index_of("written_rows")
+_DUPLICATES = index_of("deduplicated_blocks")
 
 
 class Metrics:
-    """The counters of one server, apart from any other in the process."""
+    """One process's row of ``counts``, which it writes, and the text about all of them.
 
-    def __init__(self, engine: Engine) -> None:
-        registry = self._registry = CollectorRegistry()
-        self._queries = Counter("pando_queries", "Queries over HTTP", registry=registry)
-        self._inserts = Counter("pando_inserts", "Queries that wrote rows or met duplicates", registry=registry)
-        self._errors = Counter("pando_errors", "Failed queries by error", ["name"], registry=registry)
-        self._running = Gauge("pando_queries_running", "Queries running now", registry=registry)
-        self._seconds = Histogram("pando_query_seconds", "Time of queries", buckets=_SECONDS, registry=registry)
-        self._read_rows = Counter("pando_read_rows", "Rows read by queries", registry=registry)
-        self._written_rows = Counter("pando_written_rows", "Rows written by inserts", registry=registry)
-        self._duplicates = Counter(
-            "pando_deduplicated_blocks", "Inserted blocks dropped as duplicates", registry=registry
-        )
-        registry.register(_EngineGauges(engine))
+    Without ``counts`` they are this process's alone.
+    """
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        self._queries.inc()
-        with self._running.track_inprogress(), self._seconds.time():
-            yield
+    def __init__(self, engine: StatementRunner, counts: QueryCounts | None = None, row: int = 0) -> None:
+        self._counts = counts or QueryCounts()
+        self._row = self._counts.row(row)
+        self._row[_RUNNING] = 0  # whatever a process before this one left running
+        self._monotonic = engine.services.monotonic
+        self._registry = CollectorRegistry()
+        self._registry.register(_Queries(self._counts))
+        self._registry.register(_EngineGauges(engine))
+
+    def running(self) -> _Running:
+        """A query, while it is entered."""
+        return _Running(self._row, self._monotonic)
+
+    def answered(self, seconds: float, read_rows: int) -> None:
+        """A query that was over at once."""
+        row = self._row
+        row[_QUERIES] += 1
+        row[_SECONDS] += seconds
+        row[index_of_bucket(seconds)] += 1
+        row[_READ_ROWS] += read_rows
 
     def failed(self, error: PandoError) -> None:
-        self._errors.labels(error.name).inc()
+        self._row[index_of_error(error.name)] += 1
 
     def finished(self, counts: dict[str, int]) -> None:
-        self._read_rows.inc(counts["read_rows"])
-        self._written_rows.inc(counts["written_rows"])
-        self._duplicates.inc(counts["deduplicated_blocks"])
+        row = self._row
+        row[_READ_ROWS] += counts["read_rows"]
+        row[_WRITTEN_ROWS] += counts["written_rows"]
+        row[_DUPLICATES] += counts["deduplicated_blocks"]
         if counts["written_rows"] or counts["deduplicated_blocks"]:
-            self._inserts.inc()
+            row[_INSERTS] += 1
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
 
+class _Running:
+    def __init__(self, row: Row, monotonic: Callable[[], float]) -> None:
+        self._row = row
+        self._monotonic = monotonic
+
+    def __enter__(self) -> None:
+        self._started = self._monotonic()
+        self._row[_QUERIES] += 1
+        self._row[_RUNNING] += 1
+
+    def __exit__(self, *_: object) -> None:
+        seconds = self._monotonic() - self._started
+        self._row[_RUNNING] -= 1
+        self._row[_SECONDS] += seconds
+        self._row[index_of_bucket(seconds)] += 1
+
+
+class _Queries:
+    """Collected at each scrape."""
+
+    def __init__(self, counts: QueryCounts) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        totals = self._counts.totals()
+        yield CounterMetricFamily("pando_queries", "Queries over HTTP", totals["queries"])
+        yield CounterMetricFamily("pando_inserts", "Queries that wrote rows or met duplicates", totals["inserts"])
+        errors = CounterMetricFamily("pando_errors", "Failed queries by error", labels=["name"])
+        for name, count in totals.errors.items():
+            errors.add_metric([name], count)
+        yield errors
+        yield GaugeMetricFamily("pando_queries_running", "Queries running now", totals["running"])
+        yield HistogramMetricFamily("pando_query_seconds", "Time of queries", totals.buckets, totals["seconds"])
+        yield CounterMetricFamily("pando_read_rows", "Rows read by queries", totals["read_rows"])
+        yield CounterMetricFamily("pando_written_rows", "Rows written by inserts", totals["written_rows"])
+        yield CounterMetricFamily(
+            "pando_deduplicated_blocks", "Inserted blocks dropped as duplicates", totals["deduplicated_blocks"]
+        )
+
+
 class _EngineGauges:
     """Collected at each scrape."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: StatementRunner) -> None:
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -35,13 +36,23 @@ NO_TIMEOUT_SECONDS = 1e8
 _DEAF_SECONDS = 2.0
 _TCP_CLOSED = (7, 8)
 """CLOSE and CLOSE_WAIT."""
+MOST_SHORT_BYTES = 16 << 10
+"""The body of a request that may be answered on the loop."""
+_EARLY_SECONDS = 0.02
+"""So long its body may take."""
+_SHORT_ANSWERS_AT_ONCE = 4
+"""Of one read of a socket: other connections wait meanwhile."""
 _BODY_HEADERS = (b"content-length", b"transfer-encoding")
+
+ShortAnswer = Callable[[Mapping[str, Any], bytes], tuple[bytes, bytes] | None]
+"""From scope and body of a whole request to the headers' lines and the body of a 200, if it can be had at once."""
 
 
 class Connection(HttpToolsProtocol):
     """``limits`` and the time-outs are those of the server's profile."""
 
     limits: Settings
+    short_answer: ShortAnswer | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -59,6 +70,9 @@ class Connection(HttpToolsProtocol):
         self._stalled: asyncio.TimerHandle | None = None
         self._deaf: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
+        self._early_body: bytearray | None = None
+        self._early_end: asyncio.TimerHandle | None = None
+        self._answers_left = 0
 
     # -- the connection ---------------------------------------------------------------------------------------------
 
@@ -66,8 +80,19 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.timeout_keep_alive_task = self.loop.call_later(self._receive_seconds, self.timeout_keep_alive_handler)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of a request is here, and no answer is owed. Whoever passes connections on asks."""
+        return not (self._unanswered or self._is_in_request or self._refusal is not None)
+
+    @property
+    def owes_answer(self) -> bool:
+        """A request has begun to come, and its answer is not complete."""
+        return self._unanswered > 0 or self._is_in_head or self._early_body is not None
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._unset_keepalive_if_required()
+        self._take_early_body()
         for timer in (self._late, self._stalled, self._deaf):
             if timer is not None:
                 timer.cancel()
@@ -85,8 +110,11 @@ class Connection(HttpToolsProtocol):
         if self._refusal is not None:
             return
         self._held_bytes += len(data)
+        self._answers_left = _SHORT_ANSWERS_AT_ONCE
         try:
             self.parser.feed_data(data)
+            if self._early_body is not None and self._early_end is None:
+                self._early_end = self.loop.call_later(_EARLY_SECONDS, self._begin_late)
         except httptools.HttpParserUpgrade:
             pass  # answered as if nobody had asked
         except httptools.HttpParserError as error:
@@ -164,23 +192,92 @@ class Connection(HttpToolsProtocol):
             self._refuse(400, UserError("NOT_IMPLEMENTED", "Upgrade is not supported: send plain HTTP/1.1"))
         if self._refusal is not None:
             return
+        if self._may_be_short():
+            self._early_body = bytearray()
+            self._is_in_head = False
+        else:
+            self._begin_cycle()
+
+    def _begin_cycle(self) -> None:
+        """The request becomes the application's, with what is there of its body."""
+        body = self._take_early_body()
         self.scope["state"]["connection"] = self
         super().on_headers_complete()  # raises for a URI that is none
         self._is_in_head = False
         self._unanswered += 1
         if self.parser.should_upgrade():
             self.cycle.keep_alive = False
+        if body:
+            super().on_body(bytes(body))
 
     def on_body(self, body: bytes) -> None:
         self._held_bytes = 0
-        if self._refusal is None:
+        if self._early_body is not None:
+            self._early_body += body
+            if len(self._early_body) > MOST_SHORT_BYTES:
+                self._begin_cycle()
+        elif self._refusal is None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._held_bytes = 0
         self._is_in_request = self._is_in_head = False
+        if self._early_body is not None and self._refusal is None:
+            if self._answer_at_once(bytes(self._early_body)):
+                self._take_early_body()
+                return
+            self._begin_cycle()
         if self._refusal is None:
             super().on_message_complete()
+
+    # -- short queries ----------------------------------------------------------------------------------------------
+
+    def _may_be_short(self) -> bool:
+        """Whether the request may be answered when it is whole, if that is at once: nothing is before it."""
+        return (
+            self.short_answer is not None
+            and self._answers_left > 0
+            and (self.cycle is None or self.cycle.response_complete)
+            and not (self.pipeline or self.expect_100_continue or self.flow.write_paused)
+            and self.url.startswith(b"/?")
+            and b"#" not in self.url
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.parser.should_upgrade()
+        )
+
+    def _take_early_body(self) -> bytearray | None:
+        body, self._early_body = self._early_body, None
+        if self._early_end is not None:
+            self._early_end.cancel()
+            self._early_end = None
+        return body
+
+    def _begin_late(self) -> None:
+        """The body takes its time."""
+        try:
+            self._begin_cycle()
+        except httptools.HttpParserError as error:
+            self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error}"))
+        self._watch_for_lateness()
+
+    def _answer_at_once(self, body: bytes) -> bool:
+        if self.transport.is_closing():
+            return False
+        assert self.short_answer is not None
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["query_string"] = bytes(self.url[2:])
+        answer = self.short_answer(scope, body)
+        if answer is None:
+            return False
+        head, data = answer
+        self._answers_left -= 1
+        common = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
+        self.transport.write(b"".join((STATUS_LINE[200], *common, head, b"\r\n", data)))
+        self.server_state.total_requests += 1
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        return True
 
     def on_response_complete(self) -> None:
         self._unanswered -= 1
@@ -205,7 +302,9 @@ class Connection(HttpToolsProtocol):
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = (status, error)
-        if self._is_in_request and not self._is_in_head and not self.cycle.response_complete:
+        if self._take_early_body() is not None:
+            pass  # nobody knows of it yet
+        elif self._is_in_request and not self._is_in_head and not self.cycle.response_complete:
             self._drop_request()
         self._answer_refusal()
 

@@ -21,7 +21,8 @@ from engine.http.exchange import Exchange
 from engine.http.metrics import Metrics
 from engine.http.protocol import NO_TIMEOUT_SECONDS, Connection
 from engine.http.request import QueryRequest, parse_request
-from engine.http.sessions import SessionStore
+from engine.http.sessions import Sessions, SessionStore
+from engine.http.short_answers import ShortAnswers
 from engine.http.spill import SpillSpace
 from engine.http.users import Users
 from parts.disk import make_directories
@@ -29,7 +30,7 @@ from parts.errors import CancelledError, PandoError, UserError
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.statements import StatementRunner
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +46,11 @@ Headers = list[tuple[bytes, bytes]]
 class QueryEndpoint:
     """An ASGI application for ``/`` with a query."""
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, engine: StatementRunner, metrics: Metrics, sessions: Sessions | None = None) -> None:
         self._engine = engine
         self._metrics = metrics
         self._users = Users(engine.config.users)
-        self._sessions = SessionStore(engine.services.monotonic)
+        self._sessions: Sessions = sessions or SessionStore(engine.services.monotonic)
         self._limit = engine.config.max_concurrent_queries
         self._placed: set[Exchange] = set()
         self._asides: set[asyncio.Task[None]] = set()
@@ -59,6 +60,10 @@ class QueryEndpoint:
         self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="query")
         self._exchanges: set[Exchange] = set()
         self._profile = settings_of(engine.config.profile("default"), engine.config.timezone)
+        self.short_answer = ShortAnswers(
+            engine, self._users, metrics, lambda: len(self._placed) < self._limit, self._common_headers(None)
+        ).answer
+        """What a connection asks first, on the loop."""
 
     def cancel_all(self) -> None:
         """From any thread: running queries end with 394, and their clients are told."""
@@ -79,7 +84,7 @@ class QueryEndpoint:
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
             # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
             body = await _small_body(request, receive, pipe, timeout_seconds)
-            if len(self._placed) >= self._limit:
+            if len(self._placed) + self._engine.queries_elsewhere() >= self._limit:
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
                     f"Too many simultaneous queries: max_concurrent_queries = {self._limit}; retry later",

@@ -63,7 +63,8 @@ class QueryRequest:
 def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
     """From an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    boundary = boundary_of(headers.get("content-type", ""))
+    kind = headers.get("content-type", "")
+    boundary = boundary_of(kind) if "multipart" in kind.lower() else ""
     try:
         pairs = parse_qsl(
             scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=10_000
@@ -160,6 +161,8 @@ def _session_timeout(text: str) -> int:
 
 def _checked_id(name: str, text: str) -> str:
     """It goes into headers and the log."""
+    if not text:
+        return text
     if len(text) > _LONGEST_ID or any(char < " " or char == "\x7f" for char in text):
         raise UserError(
             "BAD_ARGUMENTS",

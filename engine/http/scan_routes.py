@@ -33,7 +33,7 @@ from engine.background import Task
 from engine.http.errors import as_pando_error, error_text, exception_tag, exception_trailer, http_status
 from engine.http.request import parse_request
 from engine.http.users import Users
-from engine.scan.leases import LeaseBook
+from engine.scan.leases import LeaseBook, Leases
 from engine.scan.plan import deal_tasks, range_rows, scan_columns, task_count
 from engine.scan.pruning import choose_granules, scan_filter
 from engine.scan.stream import encode_stream, scan_batches
@@ -41,11 +41,11 @@ from engine.tables.table import Table
 from parts.errors import CancelledError, CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.reader import MarkRange, Part
-from parts.store import Snapshot
+from sql.relation import PartsSnapshot
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.statements import StatementRunner
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ Body = Mapping[str, Any]
 class Scans:
     """The endpoints, with the background step that ends leases."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
         self._engine = engine
         self._users = Users(engine.config.users)
-        self._leases = LeaseBook(engine.services.monotonic, engine.services.new_uuid)
+        self._leases: Leases = leases or LeaseBook(engine.services.monotonic, engine.services.new_uuid)
         self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
         engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
@@ -167,7 +167,8 @@ class Scans:
             if lease is not None and lease.table is table:
                 held: Mapping[PartName, Part] = lease.parts
             else:
-                snapshot = stack.enter_context(_hold(table, [part for part, _, _ in wanted]))
+                snapshot = _hold(table, [part for part, _, _ in wanted])
+                stack.callback(snapshot.release)
                 held = {part.name: part for part in snapshot.parts}
             pieces = [(_same_part(held, part, content_hash), ranges) for part, content_hash, ranges in wanted]
             try:
@@ -297,9 +298,9 @@ def _wanted_part(item: Any) -> tuple[PartName, str, list[MarkRange]]:
         raise UserError("BAD_ARGUMENTS", f"A part must have name, hash and ranges, got {item!r}") from None
 
 
-def _hold(table: Table, names: Sequence[PartName]) -> Snapshot:
+def _hold(table: Table, names: Sequence[PartName]) -> PartsSnapshot:
     try:
-        return table.store.hold(names)
+        return table.hold(names)
     except PandoError as error:
         raise UserError(
             error.name,

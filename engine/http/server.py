@@ -8,56 +8,77 @@ import errno
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
 
 from engine.config import Config, ConfigError
-from engine.http.application import application
-from engine.http.listener import Listener, most_connections
+from engine.http.application import Application, application
+from engine.http.listener import Listener, Opener, most_connections
 from engine.http.metrics import Metrics
-from engine.http.protocol import Connection
+from engine.http.pages import EnginePages, Pages
+from engine.http.protocol import Connection, ShortAnswer
 from engine.http.query import QueryEndpoint
 from engine.http.scan_routes import Scans
+from engine.http.sessions import Sessions
+from engine.scan.leases import Leases
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
-    from engine.engine import Engine
+    from engine.statements import StatementRunner
 
 _START_SECONDS = 30.0
 _LAST_ANSWERS_SECONDS = 5
 """What cancelled queries get to say so."""
 
 
-class HttpServer:
-    """``port`` is the real one from the start, even if 0 was asked for. Bound at once, served from :meth:`start`."""
+class Source(Protocol):
+    """Where a server's connections come from. All is called on its loop."""
 
-    def __init__(self, config: Config) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
+    def close(self) -> None:
+        """No connection comes any more."""
+
+
+MakeSource = Callable[[Callable[[], asyncio.Protocol]], Source]
+"""From what makes a connection's protocol."""
+
+
+class HttpServer:
+    """``port`` is the real one from the start, even if 0 was asked for. Bound at once, served from :meth:`start`.
+
+    With a ``source`` of connections it listens nowhere, and ``port`` is the configured one; ``connection`` is the class
+    of their protocol.
+    """
+
+    def __init__(
+        self, config: Config, source: MakeSource | None = None, connection: type[Connection] = Connection
+    ) -> None:
         self._config = config
-        self._socket = bind(config.listen_host, config.http_port or 0, "http_port")
-        self.port: int = self._socket.getsockname()[1]
+        self._make_source = source
+        self._connection = connection
+        self._socket = bind(config.listen_host, config.http_port or 0, "http_port") if source is None else None
+        self.port: int = config.http_port or 0 if self._socket is None else self._socket.getsockname()[1]
         self._server: _Server | None = None
         self._queries: QueryEndpoint | None = None
 
-    def start(self, engine: Engine) -> None:
-        metrics = Metrics(engine)
-        self._queries = QueryEndpoint(engine, metrics)
-        limits = settings_of(self._config.profile("default"), self._config.timezone)
-        config = uvicorn.Config(
-            application(engine, self._queries, metrics, Scans(engine)),
-            log_config=None,
-            access_log=False,
-            interface="asgi3",
-            lifespan="off",
-            http=type("LimitedConnection", (Connection,), {"limits": limits}),
-            ws="none",
-            timeout_keep_alive=self._config.keep_alive_timeout,
-            timeout_graceful_shutdown=self._config.shutdown_wait_unfinished + _LAST_ANSWERS_SECONDS,
-            server_header=False,
-            proxy_headers=False,
-        )
+    def start(
+        self,
+        engine: StatementRunner,
+        pages: Pages | None = None,
+        metrics: Metrics | None = None,
+        sessions: Sessions | None = None,
+        leases: Leases | None = None,
+    ) -> None:
+        """Pages, metrics, sessions and leases of scans are this engine's own unless given."""
+        metrics = metrics or Metrics(engine)
+        self._queries = QueryEndpoint(engine, metrics, sessions)
+        app = application(engine.config, self._queries, pages or EnginePages(engine, metrics), Scans(engine, leases))
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
-        self._server = _Server(config, most_connections(self._config.max_connections))
+        config = uvicorn_config(self._config, app, self._connection, self._queries.short_answer)
+        self._server = _Server(config, self._make_source or self._own_source)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         for _ in range(int(_START_SECONDS / 0.005)):
@@ -74,20 +95,52 @@ class HttpServer:
                 self._queries.cancel_all()
             self._thread.join(2 * _LAST_ANSWERS_SECONDS)
             self._queries.close()
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    def _own_source(self, make: Callable[[], asyncio.Protocol]) -> Source:
+        assert self._server is not None
+        assert self._socket is not None
+        connections = self._server.server_state.connections
+        return _Listening(self._socket, make, connections, most_connections(self._config.max_connections))
 
     def _run(self) -> None:
         assert self._server is not None
         with contextlib.suppress(asyncio.CancelledError):
-            self._server.run(sockets=[self._socket])
+            self._server.run(sockets=[])
+
+
+class _Listening:
+    """Connections that this process accepts."""
+
+    def __init__(
+        self, listening: socket.socket, make: Callable[[], asyncio.Protocol], connections: Sized, most: int
+    ) -> None:
+        self._socket = listening
+        self._make = make
+        self._connections = connections
+        self._most = most
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        opener = Opener()
+        self._listener = Listener(
+            self._socket,
+            lambda connection: opener.open(connection, self._make),
+            lambda: len(self._connections) + len(opener),
+            self._most,
+        )
+
+    def close(self) -> None:
+        self._listener.close()
 
 
 class _Server(uvicorn.Server):
-    """Listens by itself: asyncio's own servers spin when there is no file descriptor left."""
+    """Takes connections by itself: asyncio's own servers spin when there is no file descriptor left."""
 
-    def __init__(self, config: uvicorn.Config, most: int) -> None:
+    def __init__(self, config: uvicorn.Config, make_source: MakeSource) -> None:
         super().__init__(config)
-        self._most = most
+        self._make_source = make_source
+        self.servers: list[_Closing] = []  # type: ignore[assignment]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
@@ -97,8 +150,41 @@ class _Server(uvicorn.Server):
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 
-        self.servers = [Listener(each, make, self.server_state.connections, self._most) for each in sockets or ()]  # type: ignore[misc]
+        source = self._make_source(make)
+        source.start(asyncio.get_running_loop())
+        self.servers = [_Closing(source)]
         self.started = True
+
+
+class _Closing:
+    """A source as uvicorn closes servers."""
+
+    def __init__(self, source: Source) -> None:
+        self.close = source.close
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for."""
+
+
+def uvicorn_config(
+    config: Config, app: Application, connection: type[Connection], short_answer: ShortAnswer | None = None
+) -> uvicorn.Config:
+    """``connection`` gets its limits from the default profile."""
+    limits = settings_of(config.profile("default"), config.timezone)
+    given = {"limits": limits, "short_answer": staticmethod(short_answer) if short_answer is not None else None}
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        interface="asgi3",
+        lifespan="off",
+        http=type("LimitedConnection", (connection,), given),
+        ws="none",
+        timeout_keep_alive=config.keep_alive_timeout,
+        timeout_graceful_shutdown=config.shutdown_wait_unfinished + _LAST_ANSWERS_SECONDS,
+        server_header=False,
+        proxy_headers=False,
+    )
 
 
 def bind(host: str, port: int, key: str) -> socket.socket:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.session import Session
 from parts.errors import UserError
@@ -20,6 +21,14 @@ class _Held:
     session: Session
     expires: float
     in_use: bool = False
+
+
+class Sessions(Protocol):
+    """See :class:`SessionStore`."""
+
+    def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session: ...
+
+    def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None: ...
 
 
 class SessionStore:
@@ -46,10 +55,12 @@ class SessionStore:
             held.in_use = True
             return held.session
 
-    def release(self, user: str, session_id: str, timeout_seconds: float) -> None:
+    def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
+        """``session`` is what it became, when that is another object than was acquired."""
         with self._lock:
             held = self._held.get((user, session_id))
             if held is not None:
+                held.session = session or held.session
                 held.in_use = False
                 held.expires = self._clock() + timeout_seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.catalog import Catalog
 from engine.context import Context
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
@@ -51,3 +52,14 @@ class SessionRelations:
             return SystemRelation(tables[table], self.context)
         sequential = self.context.settings.select_sequential_consistency
         return TableRelation(self.context.server.catalog.table(database, table), sequential)
+
+
+@dataclass(frozen=True)
+class CatalogRelations:
+    """The catalog's tables alone. Implements ``sql.relation.RelationCatalog``."""
+
+    catalog: Catalog
+    default_database: str
+
+    def relation(self, database: str | None, table: str) -> PartsRelation:
+        return TableRelation(self.catalog.table(database or self.default_database, table), False)

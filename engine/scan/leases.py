@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from engine.tables.table import Table
 from parts.errors import UserError
@@ -27,6 +28,31 @@ from sql.relation import PartsSnapshot
 
 MAX_LEASES = 256
 MAX_SECONDS = 24 * 3600.0
+
+
+class LeaseView(Protocol):
+    """A lease as those see it who read its parts."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def table(self) -> Table: ...
+
+    @property
+    def parts(self) -> Mapping[PartName, Part]: ...
+
+
+class Leases(Protocol):
+    """See :class:`LeaseBook`."""
+
+    def open(self, table: Table, snapshot: PartsSnapshot, seconds: float, tasks: int) -> LeaseView: ...
+
+    def reading(self, lease_id: str, task: int | None) -> AbstractContextManager[LeaseView | None]: ...
+
+    def release(self, lease_id: str) -> bool: ...
+
+    def expire(self) -> None: ...
 
 
 @dataclass(eq=False)

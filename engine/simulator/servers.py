@@ -22,6 +22,8 @@ from engine.simulator.trace import Trace
 from engine.tables.replicated.table import ReplicatedTable
 from engine.world import World
 from parts.errors import PandoError
+from parts.layout import DATA_FILE, META_FILE
+from parts.meta_files import unpack
 from parts.part_name import PartName
 from sql.grammar.tokens import quote_string
 
@@ -109,10 +111,14 @@ class Server(Node):
 
     def rot(self, part: str) -> None:
         """A bit of its data turns over."""
-        path = self.table.store.path / part / "data.bin"
-        data = bytearray(path.read_bytes())
-        data[self.colony.random.randrange(len(data))] ^= 1 << self.colony.random.randrange(8)
-        path.write_bytes(data)
+        path = self.table.store.path / part / DATA_FILE
+        path = path if path.exists() else path.with_name(META_FILE)  # of a packed part
+        content = path.read_bytes()
+        data = unpack(content, part)[DATA_FILE] if path.name == META_FILE else content
+        wrong = bytearray(content)
+        place = content.rindex(data) + self.colony.random.randrange(len(data))
+        wrong[place] ^= 1 << self.colony.random.randrange(8)
+        path.write_bytes(wrong)
         self.colony.trace.add(f"{self.name} has a wrong bit in {part}")
 
     def fetch_part(

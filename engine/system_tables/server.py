@@ -31,6 +31,20 @@ TABLES = (
     system_table("one", "dummy UInt8", lambda _: [(0,)]),
     system_table("macros", "macro String\nsubstitution String", lambda server: sorted(server.config.macros.items())),
     system_table(
+        "workers",
+        """
+        number UInt32
+        pid UInt32
+        state String
+        uptime_seconds Float64
+        connections UInt32
+        queries UInt32
+        memory_usage UInt64
+        restarts UInt64
+        """,
+        lambda server: server.worker_rows(),
+    ),
+    system_table(
         "processes",
         """
         user String

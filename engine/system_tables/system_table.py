@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from engine.context import Context, Server
+from engine.context import Context, Row, Server
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
-
-Row = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -57,4 +55,7 @@ class SystemRelation:
         return self.table.schema
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        return self.table.block(list(self.table.rows(self.context)), columns)
+        return self.table.block(self.context.server.system_rows(self.table, self.context), columns)
+
+
+__all__ = ["Row", "SystemRelation", "SystemTable", "session_table", "system_table"]

@@ -53,8 +53,12 @@ class ZooKeeperRelation:
             raise UserError(
                 "BAD_ARGUMENTS", "SELECT from system.zookeeper needs a condition such as path = '/' or path IN (…)"
             )
-        keeper = self.server.replication.require_keeper()
-        return TABLE.block([row for path in values for row in _children(keeper, path)], columns)
+        return TABLE.block(self.server.zookeeper_rows(values), columns)
+
+
+def rows(keeper: Keeper, paths: Sequence[str]) -> list[Row]:
+    """The children of the nodes. Raises 999 for a node that is not there."""
+    return [row for path in paths for row in _children(keeper, path)]
 
 
 def _children(keeper: Keeper, path: str) -> Iterator[Row]:

@@ -6,6 +6,7 @@ Memory holds at most the few blocks being written; the rest is on disk.
 
 from __future__ import annotations
 
+import builtins
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -17,6 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from coordination.token_claim import TokenClaim, claim_rows, close_job
+from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions
 from engine.tables.table_data import TableData
 from parts.content_hash import block_hash
@@ -41,6 +43,8 @@ class TemporaryPart:
     bytes: int
     block_index: int = 0
     content_hash: str = ""
+    written: builtins.bytes = b""
+    """``WrittenPart.meta``: with it the part need not be read to be opened."""
 
 
 @dataclass
@@ -108,7 +112,10 @@ class InsertSink(ABC):
             parts = [write.result() if isinstance(write, Future) else write for write in self._writes]
             _tell_equal_blocks_apart(parts)
             self.table.services.failpoint("insert.after_temporary_part")
-            return self.commit_parts(parts)
+            outcome = self.commit_parts(parts)
+            if not outcome.deduplicated_blocks:
+                self._writes.clear()  # all have their names: there is nothing to remove
+            return outcome
         finally:
             self.abort()
 
@@ -150,15 +157,11 @@ class InsertSink(ABC):
         return claim_rows(options.deduplication_token, options.token_job, content)
 
     def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart:
-        block_id = ""
-        if self.options.deduplicate:
-            # Hashed in the order the rows came, before sorting: the same INSERT gives the same id everywhere.
-            token = self._deduplication_token(index)
-            block_id = f"{piece.partition_id}_{token or block_hash(piece.block)}"
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
             block = sort_block(piece.block, self.table.description)
             written = write_part(directory, block, self.table.description, piece.values)
+            block_id = self._block_id(piece, index, written.content_hash if block is piece.block else "")
         except BaseException:
             self.table.store.drop_temporary(directory)
             raise
@@ -170,7 +173,21 @@ class InsertSink(ABC):
             piece.block.nbytes,
             index,
             written.content_hash,
+            written.meta,
         )
+
+    def _block_id(self, piece: PartitionBlock, index: int, known_hash: str) -> str:
+        """Of the rows in the order they came, before sorting: the same INSERT gives the same id everywhere.
+        ``known_hash`` is that of the part's content, if the rows came in its order."""
+        if not self.options.deduplicate or not keeps_block_ids(self.table.definition):
+            return ""
+        token = self._deduplication_token(index)
+        return f"{piece.partition_id}_{token or known_hash or block_hash(piece.block)}"
+
+
+def keeps_block_ids(definition: TableDefinition) -> bool:
+    """Whether the table remembers the blocks of its INSERTs."""
+    return definition.is_replicated or bool(definition.settings.non_replicated_deduplication_window)
 
 
 def _tell_equal_blocks_apart(parts: list[TemporaryPart]) -> None:

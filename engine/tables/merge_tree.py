@@ -4,6 +4,7 @@ Invariants:
 - Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk.
 - The parts of one INSERT become visible together; a failed one leaves no part under a final name.
 - A part is a source of at most one merge at a time (``_busy``).
+- A merge covers no block but those of its sources: none that is numbered and not active yet (``_pending``).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from bisect import bisect
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +33,7 @@ from parts.reader import Part
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 5.0
+_SELECT_SECONDS = 0.1
 _OPTIMIZE_RETRY_SECONDS = 0.02
 _OPTIMIZE_ATTEMPTS = 30_000
 
@@ -51,8 +54,11 @@ class MergeTreeInsert(InsertSink):
             wanted = self._not_known(parts)
             if claim is not None and len(wanted) < len(parts):
                 claim.require_kept(is_new)
-            for stored in self._named(wanted):
-                self.table.store.commit(stored)
+            with self.table.numbers(len(wanted)) as numbers:
+                named = self._named(wanted, numbers)
+                with self.table.store.lock:
+                    for stored in named:
+                        self.table.store.commit(stored)
             self.table.remember([part.block_id for part in wanted], claim)
         self.table.wake_merges()
         return self._outcome
@@ -62,14 +68,14 @@ class MergeTreeInsert(InsertSink):
         self._outcome.deduplicated_blocks += len(parts) - len(wanted)
         return wanted
 
-    def _named(self, parts: list[TemporaryPart]) -> list[Part]:
+    def _named(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
         """The parts under their final names: all or, after an error, none, so that no restart finds some of them."""
         named: list[Part] = []
         try:
-            for part in parts:
-                number = self.table.next_block_number()
+            for part, number in zip(parts, numbers, strict=True):
                 name = PartName(part.partition_id, number, number, 0)
-                named.append(self.table.store.add_preactive(part.directory, name))
+                store = self.table.store
+                named.append(store.add_preactive(part.directory, name, is_synced=True, written=part.written))
                 self.table.services.failpoint("insert.after_rename")
                 self._outcome.written_rows += part.rows
                 self._outcome.written_bytes += part.bytes
@@ -87,6 +93,8 @@ class MergeTreeTable(Table):
         self._lock = threading.Lock()
         self._commit_lock = threading.Lock()
         self._busy: set[PartName] = set()
+        self._pending: set[int] = set()
+        """The block numbers of INSERTs that are about to commit."""
         self._are_merges_allowed = True
         self._recent_blocks: deque[str] = deque(maxlen=self.definition.settings.non_replicated_deduplication_window)
         self._recent_claims: dict[str, str] = {}
@@ -100,10 +108,19 @@ class MergeTreeTable(Table):
         self.check_part_count()
         return MergeTreeInsert(self, options)
 
-    def next_block_number(self) -> int:
+    @contextlib.contextmanager
+    def numbers(self, count: int) -> Iterator[range]:
+        """New block numbers for parts that become active, or are given up, within the block."""
         with self._lock:
-            self._last_block_number += 1
-            return self._last_block_number
+            first = self._last_block_number + 1
+            self._last_block_number += count
+            numbers = range(first, first + count)
+            self._pending.update(numbers)
+        try:
+            yield numbers
+        finally:
+            with self._lock:
+                self._pending.difference_update(numbers)
 
     @property
     def deduplicates(self) -> bool:
@@ -131,7 +148,8 @@ class MergeTreeTable(Table):
         claim.require_whole_job(self._recent_claims)
 
     def wake_merges(self) -> None:
-        self._merge_task.wake()
+        """A little later, and once for many INSERTs: looking through the parts costs as much as one."""
+        self._merge_task.wake(_SELECT_SECONDS)
 
     def report_corruption(self, error: CorruptionError) -> None:
         """There is no other copy: the part stays where it is, and every read of it fails, until the user decides."""
@@ -173,7 +191,7 @@ class MergeTreeTable(Table):
 
     def allow(self, action: str, allowed: bool) -> None:
         self._are_merges_allowed = allowed or action != "merges"
-        self.wake_merges()
+        self._merge_task.wake()
 
     def truncate(self, status: QueryStatus | None = None) -> None:
         """A merge under way when this runs finds its sources gone at its commit, and is given up.
@@ -191,11 +209,13 @@ class MergeTreeTable(Table):
     def _merge_selected(self) -> bool:
         now = self.services.clock()
         with self._lock:
-            busy = set(self._busy)
+            busy, pending = set(self._busy), sorted(self._pending)
         parts = {part.name: part for part in self.store.active()}
         runs = [
             list(run)
-            for (_, is_free), run in groupby(sorted(parts), key=lambda name: (name.partition_id, name not in busy))
+            for (_, _, is_free), run in groupby(
+                sorted(parts), key=lambda name: (name.partition_id, bisect(pending, name.min_block), name not in busy)
+            )
             if is_free
         ]
         settings = self.definition.settings
@@ -218,11 +238,14 @@ class MergeTreeTable(Table):
         options = options or OptimizeOptions()
         self._take(names)
         try:
+            result = merged_name(list(names))
+            self._check_nothing_pending(result)
             with self.store.snapshot() as snapshot:
                 by_name = {part.name: part for part in snapshot.parts}
                 if not all(name in by_name for name in names):
                     raise ConflictError("ABORTED", "A source of the merge is no longer active")
-                result = merged_name(list(names))
+                if any(result.covers(name) and name not in names for name in by_name):
+                    raise ConflictError("ABORTED", f"A part came between the sources of {result}; try again later")
                 directory = merge_to_temporary(
                     self,
                     [by_name[name] for name in names],
@@ -235,6 +258,15 @@ class MergeTreeTable(Table):
         finally:
             with self._lock:
                 self._busy.difference_update(names)
+
+    def _check_nothing_pending(self, result: PartName) -> None:
+        """Rows of a block that the result covers without having read it would be gone. Asked before the snapshot is
+        taken: what was pending has become active by then, or it is pending still; later blocks lie behind the result.
+        """
+        with self._lock:
+            pending = [number for number in self._pending if result.min_block <= number <= result.max_block]
+        if pending:
+            raise ConflictError("ABORTED", f"Block {pending[0]} is about to commit between the sources of {result}")
 
     def _take(self, names: Iterable[PartName]) -> None:
         with self._lock:
@@ -250,7 +282,7 @@ class MergeTreeTable(Table):
             with self.store.lock:
                 if not all(self.store.get_active(name) is not None for name in names):
                     raise ConflictError("ABORTED", f"A source of {result} was dropped during the merge")
-                self.store.commit(self.store.add_preactive(directory, result))
+                self.store.commit(self.store.add_preactive(directory, result, is_synced=True))
         except BaseException:
             self.store.drop_temporary(directory)
             raise

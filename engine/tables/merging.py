@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from engine.tables.services import RunningMerge
+from engine.tables.services import MergeOrder, RunningMerge
 from engine.tables.table_data import TableData
 from parts.merge import Deduplicated, MergeProgress, merge_parts
 from parts.part_name import PartName
 from parts.reader import Part
+from parts.schema import TableDescription
 
 
 def merge_to_temporary(
@@ -31,7 +32,6 @@ def merge_to_temporary(
         total_rows=sum(source.rows for source in sources),
     )
     running = table.services.merges
-    mode = table.description.merge_mode
     directory = table.store.create_temporary("tmp_merge_")
 
     def on_progress(progress: MergeProgress) -> None:
@@ -40,14 +40,15 @@ def merge_to_temporary(
 
     running.append(merge)
     try:
-        merge_parts(
-            sources,
-            directory,
-            table.description,
-            mode=Deduplicated(mode, deduplicate_by) if deduplicate else mode,
-            is_cancelled=is_cancelled or table.is_cancelled,
-            on_progress=on_progress,
-        )
+        names = tuple(source.name for source in sources)
+        definition = table.definition
+        path = definition.data_path
+        order = MergeOrder(definition.database, definition.create, path, names, directory, deduplicate, deduplicate_by)
+        stop = is_cancelled or table.is_cancelled
+        if table.services.merge_elsewhere is not None:
+            table.services.merge_elsewhere(order, stop, on_progress)
+        else:
+            carry_out(order, sources, table.description, stop, on_progress)
         table.services.failpoint("merge.after_temporary_part")
     except BaseException:
         table.store.drop_temporary(directory)
@@ -55,3 +56,22 @@ def merge_to_temporary(
     finally:
         running.remove(merge)
     return directory
+
+
+def carry_out(
+    order: MergeOrder,
+    sources: Sequence[Part],
+    description: TableDescription,
+    is_cancelled: Callable[[], bool],
+    on_progress: Callable[[MergeProgress], None],
+) -> None:
+    """The merge itself. On any error the directory is removed."""
+    mode = description.merge_mode
+    merge_parts(
+        sources,
+        order.directory,
+        description,
+        mode=Deduplicated(mode, order.deduplicate_by) if order.deduplicate else mode,
+        is_cancelled=is_cancelled,
+        on_progress=on_progress,
+    )

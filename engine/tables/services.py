@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from uuid import UUID
 
 from engine.background import BackgroundPool
+from parts.merge import MergeProgress
+from parts.part_name import PartName
+from sql.grammar.statements import CreateTable
 
 
 @dataclass
@@ -25,6 +29,24 @@ class RunningMerge:
     total_rows: int
     progress: float = 0.0
     rows_written: int = 0
+
+
+@dataclass(frozen=True)
+class MergeOrder:
+    """What one merge is to do: everything that another process must know of it."""
+
+    database: str
+    create: CreateTable
+    data_path: Path
+    sources: tuple[PartName, ...]
+    directory: Path
+    """Where the merged part is to be."""
+    deduplicate: bool = False
+    deduplicate_by: tuple[str, ...] = ()
+
+
+MergeElsewhere = Callable[[MergeOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]
+"""Carries out a merge in another process, asks now and then whether it is cancelled, and tells its progress."""
 
 
 class Slots:
@@ -74,12 +96,16 @@ class TableServices:
     writers: Executor
     """Compresses and writes the blocks of INSERTs."""
     merges: list[RunningMerge] = field(default_factory=list)
+    merge_elsewhere: MergeElsewhere | None = None
+    """Where merges have processes of their own."""
     fetches: Slots = field(default_factory=lambda: Slots(16))
     """Parts that come from other replicas now."""
     queue_wait_seconds: float = 600.0
     """How long OPTIMIZE and TRUNCATE wait until a replica's queue is carried out."""
     write_inline_rows: int = 10_000
     """The thread that brings a block of at most so many rows writes it: a hand-over costs more than it gains."""
+    owner: str = ""
+    """Of temporary parts, in their names, where several processes write them."""
 
     def new_uuid(self) -> UUID:
         return UUID(bytes=self.random.randbytes(16), version=4)

@@ -20,6 +20,7 @@ from engine.tables.replica import Replica
 from engine.tables.services import TableServices
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
+from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.schema import TableDescription
@@ -107,6 +108,10 @@ class Table(ABC):
         """The active parts, held until released. ``sequential_consistency`` matters to replicated tables alone."""
         return self.store.snapshot()
 
+    def hold(self, names: Sequence[PartName]) -> PartsSnapshot:
+        """The named parts in whatever state, held until released. Raises 232 (NO_SUCH_DATA_PART)."""
+        return self.store.hold(names)
+
     @abstractmethod
     def report_corruption(self, error: CorruptionError) -> None:
         """Called when a read met corruption."""
@@ -126,7 +131,7 @@ class Table(ABC):
         """Deletes the data; queries that read it get a moment to end. The table has been stopped."""
         monotonic, never = self.services.monotonic, threading.Event()
         deadline = monotonic() + _DROP_WAIT_SECONDS
-        while any(entry.references for entry in self.store.entries()) and monotonic() < deadline:
+        while self.store.is_read() and monotonic() < deadline:
             self.services.wait(never, _DROP_POLL_SECONDS)
         shutil.rmtree(self.definition.data_path, ignore_errors=True)
         sync_directory(self.definition.data_path.parent)

@@ -11,16 +11,31 @@ Chain: up to 8 bytes, in the order of encoding, zero-padded:
 0x02           Zstandard frame
 0x10 + k       Delta over unsigned integers of 2^k bytes
 0x20 + k       DoubleDelta (delta of deltas) over unsigned integers of 2^k bytes
+0x30 + k       Split: values of 2^k bytes (k = 1 to 3) as their first bytes, then their second bytes, and so on
 0x40 + 8k + j  Narrow: integers of 2^k bytes (k = 4: decimals whose value fits 8) as 8 bytes of the smallest value
                and the differences to it in 2^j bytes each; j = 7: all are equal, no differences follow
+0x70 + e       Scale: 64-bit floats as the signed integers that divided by 10^e give them back, bit for bit
 =============  ==================================================================
 
 Narrow is added by itself in front of LZ4 and ZSTD when no transform was asked for: it is many times faster to undo than
 LZ4, which then has less to do. A compressor whose output is not smaller by 1/8 (LZ4) or at all (ZSTD) is left out of
 the chain, and such a buffer is later read without a copy.
+
+Split and Scale came with version 2.0 of the parts (``parts.part_files``). They are used where :class:`DenseEncoder`
+finds that they pay, in large merged parts (``parts.codecs.dense``).
 """
 
-from parts.codecs.chain import BufferKind, ChainError, Codec, decode
+from parts.codecs.chain import BufferKind, ChainError, Codec, Encoder, decode
+from parts.codecs.dense import DenseEncoder
 from parts.codecs.parse import DEFAULT_CODEC, parse_codec
 
-__all__ = ["DEFAULT_CODEC", "BufferKind", "ChainError", "Codec", "decode", "parse_codec"]
+__all__ = [
+    "DEFAULT_CODEC",
+    "BufferKind",
+    "ChainError",
+    "Codec",
+    "DenseEncoder",
+    "Encoder",
+    "decode",
+    "parse_codec",
+]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import zstandard
 
 from parts.codecs import transforms
+from parts.layout import FIRST_VERSION
 
 LZ4 = 0x01
 ZSTD = 0x02
 DELTA = 0x10
 DOUBLE_DELTA = 0x20
+SPLIT = 0x30
 NARROW = 0x40
 NARROW_END = 0x68
+SCALE = 0x70
 _TOO_SMALL_TO_ENCODE = 64
 _local = threading.local()
 Stored = Any
@@ -40,6 +43,17 @@ class BufferKind:
     is_values: bool = False
 
 
+class Encoder(Protocol):
+    """Encodes the buffers of a column, frame after frame."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The first version of a part (``parts.part_files``) that may have what was encoded so far."""
+
+    def encode(self, raw: pa.Buffer, kind: BufferKind, position: int) -> tuple[bytes, Stored]:
+        """The chain and the stored bytes of the frame's buffer number ``position``."""
+
+
 @dataclass(frozen=True)
 class Codec:
     """A parsed ``CODEC(…)``.
@@ -53,8 +67,12 @@ class Codec:
     compressor: str = "LZ4"
     level: int = 0
 
-    def encode(self, raw: pa.Buffer, kind: BufferKind) -> tuple[bytes, Stored]:
-        """The chain and the stored bytes of one buffer."""
+    @property
+    def version(self) -> tuple[int, int]:
+        return FIRST_VERSION
+
+    def encode(self, raw: pa.Buffer, kind: BufferKind, position: int = 0) -> tuple[bytes, Stored]:
+        """The chain and the stored bytes of one buffer, whatever its position."""
         if raw.size < _TOO_SMALL_TO_ENCODE or (not self.compressor and not self.transforms):
             return b"", raw
         chain = bytearray()
@@ -92,11 +110,16 @@ class Codec:
         if not self.compressor or size < _TOO_SMALL_TO_ENCODE:
             return None
         if self.compressor == "ZSTD":
-            stored = pa.py_buffer(_zstd_compressor(self.level).compress(data))
+            stored = zstd(data, self.level)
             return stored if stored.size < size else None
         stored = _lz4(self.level if self.compressor == "LZ4HC" else None).compress(pa.py_buffer(data))
         limit = size if self.compressor == "LZ4HC" else size - size // 8
         return stored if stored.size < limit else None
+
+
+def zstd(data: Stored, level: int) -> pa.Buffer:
+    """One Zstandard frame."""
+    return pa.py_buffer(_zstd_compressor(level).compress(data))
 
 
 def decode(chain: bytes, stored: pa.Buffer, raw_size: int) -> pa.Buffer:
@@ -139,6 +162,10 @@ def _undo(method: int, data: Stored, size: int) -> Stored:
         return transforms.delta_decode(array, method & 0x0F)
     if method & 0xF0 == DOUBLE_DELTA:
         return transforms.double_delta_decode(array, method & 0x0F)
+    if method & 0xF0 == SPLIT:
+        return transforms.split_decode(array, method & 0x0F)
+    if method & 0xF0 == SCALE:
+        return transforms.scale_decode(array, method & 0x0F)
     raise ChainError(f"unknown method {method:#x}")
 
 

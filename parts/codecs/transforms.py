@@ -13,6 +13,9 @@ UNSIGNED: dict[int, np.dtype[Any]] = {0: np.dtype("<u1"), 1: np.dtype("<u2"), 2:
 CONSTANT = 7
 """Narrow's width code for "no differences are stored"."""
 DECIMAL_LOG2 = 4
+_EXPONENTS = range(7)
+_SCALE_SAMPLE = 256
+_EXACT = 1 << 53
 
 
 def delta_encode(raw: Bytes, log2_width: int) -> Bytes:
@@ -35,6 +38,56 @@ def double_delta_encode(raw: Bytes, log2_width: int) -> Bytes:
 
 def double_delta_decode(stored: Bytes, log2_width: int) -> Bytes:
     return delta_decode(delta_decode(stored, log2_width), log2_width)
+
+
+def split_encode(raw: Bytes, log2_width: int) -> Bytes:
+    """The first bytes of all values, then the second ones, and so on: ``raw`` is a whole number of values."""
+    return np.ascontiguousarray(raw.reshape(-1, 1 << log2_width).T).reshape(-1)
+
+
+def split_decode(stored: Bytes, log2_width: int) -> Bytes:
+    return split_window(stored, log2_width, 0, len(stored))
+
+
+def split_window(stored: Bytes, log2_width: int, begin: int, size: int) -> Bytes:
+    """The ``size`` raw bytes from byte ``begin`` on, both whole values."""
+    if not 1 <= log2_width <= 3:
+        raise ValueError(f"no values of {1 << log2_width} bytes are split")
+    width = 1 << log2_width
+    planes = stored.reshape(width, -1)[:, begin >> log2_width : (begin + size) >> log2_width]
+    values = np.empty((planes.shape[1], width), np.uint8)
+    for place in range(width):  # several times as fast as a transposed copy
+        values[:, place] = planes[place]
+    return values.reshape(-1)
+
+
+def scale_encode(raw: Bytes) -> tuple[Bytes, int] | None:
+    """The integers and the exponent, or ``None`` when there is no exponent for all values."""
+    floats = raw.view("<f8")
+    for exponent in _EXPONENTS:
+        if _scaled(floats[:_SCALE_SAMPLE], exponent) is not None:
+            integers = _scaled(floats, exponent)
+            return None if integers is None else (integers.view(np.uint8), exponent)
+    return None
+
+
+def _scaled(floats: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.int64] | None:
+    with np.errstate(all="ignore"):
+        whole = np.rint(floats * 10.0**exponent)
+    if not np.abs(whole).max() < _EXACT:  # NaN is not either
+        return None
+    integers = whole.astype("<i8")
+    return integers if np.array_equal(_unscaled(integers, exponent).view("<u8"), floats.view("<u8")) else None
+
+
+def scale_decode(stored: Bytes, exponent: int) -> Bytes:
+    return _unscaled(stored.view("<i8"), exponent).view(np.uint8)
+
+
+def _unscaled(integers: npt.NDArray[np.int64], exponent: int) -> npt.NDArray[np.float64]:
+    floats = integers.astype("<f8")
+    floats /= 10.0**exponent
+    return floats
 
 
 def narrow_encode(raw: Bytes, log2_width: int, signed: bool) -> tuple[Bytes, int] | None:

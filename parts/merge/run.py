@@ -1,15 +1,17 @@
 """Runs a merge: slices of all sources, each sorted and reduced by the table's mode, in key order.
 
 Slices (``parts.merge.slices``) are prepared on a few threads ahead of the one that takes them, so memory is bounded by
-a few slices; a key of more rows than a slice may have comes in blocks and is reduced as a stream. A slice fed by one
-source, or whose sources follow each other, is not sorted. The output depends on the rows and their order alone: every
-replica writes the same bytes.
+a few slices and what is decoded of the sources beyond them (``parts.merge.source_rows``); a key of more rows than a
+slice may have comes in blocks and is reduced as a stream. A slice fed by one source, or whose sources follow each
+other, is not sorted. The output depends on the rows and their order alone: every replica writes the same bytes.
 
 :func:`merge_parts` appends the blocks to a writer; :func:`read_final` hands them to a reader.
 """
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -22,15 +24,18 @@ from parts import pool
 from parts.blocks import sort_by_key
 from parts.errors import CancelledError, UnavailableError
 from parts.merge.slices import Slice, plan_slices
+from parts.merge.source_rows import SourceRows
 from parts.merge_mode import MergeMode, SortedRows
-from parts.primary_index import MarkRange
 from parts.read_plan import RowRange
 from parts.reader import Part
 from parts.schema import Key, TableDescription
 from parts.writer import PartWriter, WrittenPart
 
-TARGET_SLICE_ROWS = 512 * 1024
+TARGET_SLICE_ROWS = 1024 * 1024
 TARGET_SLICE_BYTES = 64 * 1024 * 1024
+DENSE_BYTES = 100 * 1024 * 1024
+"""Uncompressed bytes from which on a merged part is stored densely. ClickHouse writes ZSTD(3) into merged parts whose
+sources have as many bytes on disk, which replicas need not agree on."""
 _THREADS = 2
 
 
@@ -66,12 +71,14 @@ def merge_parts(
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
     total_rows = sum(source.rows for source in sources)
+    total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     writer = PartWriter(
         directory,
         description,
         [array[0] for _, _, array in sources[0].partition_arrays],
-        expected_bytes=sum(source.data_uncompressed_bytes for source in sources),
+        expected_bytes=total_bytes,
         expected_rows=total_rows,
+        is_dense=total_bytes >= DENSE_BYTES,
     )
     columns = description.schema.stored.names
     run = _MergeRun(sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled)
@@ -145,22 +152,27 @@ class _MergeRun:
         self._columns = list(columns)
         self._is_cancelled = is_cancelled
         self.rows_read = 0
+        self._rows = [SourceRows(source, self._columns, len(sources)) for source in sources]
+        self._turn = threading.Condition()
+        self._next_to_read = 0
 
     def blocks(self, target_rows: int) -> Iterator[pa.Table]:
         """In key order."""
         plan = plan_slices(self._sources, self._key, target_rows)
         with pool.threads(_THREADS, "merge") as threads:
             waiting: deque[tuple[Slice, Future[pa.Table] | None]] = deque()
+            turn = itertools.count()
             try:
                 for item in plan:
                     _stop_if(self._is_cancelled)
-                    waiting.append((item, None if item.is_one_key else threads.submit(self._reduced, item)))
+                    future = None if item.is_one_key else threads.submit(self._reduced, item, next(turn))
+                    waiting.append((item, future))
                     if len(waiting) > _THREADS:
                         yield from self._finished(*waiting.popleft(), target_rows)
                 while waiting:
                     yield from self._finished(*waiting.popleft(), target_rows)
             finally:
-                for _, future in waiting:
+                for _, future in reversed(waiting):  # or one might begin whose turn never comes
                     if future is not None:
                         future.cancel()
 
@@ -180,21 +192,26 @@ class _MergeRun:
                 self.rows_read += batch.num_rows
                 yield pa.Table.from_batches([batch])
 
-    def _reduced(self, item: Slice) -> pa.Table:
-        tables = [
-            _read_rows(source, self._columns, begin, end)
-            for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True)
-            if end > begin
-        ]
+    def _read(self, item: Slice, turn: int) -> list[pa.Table]:
+        """The slice's rows of every source that has some. Slices are read one after the other, in their order; jobs
+        start in order too, so those that a job waits for are running."""
+        with self._turn:
+            while self._next_to_read != turn:
+                self._turn.wait()
+        try:
+            return [
+                rows.read(begin, end)
+                for rows, begin, end in zip(self._rows, item.begins, item.ends, strict=True)
+                if end > begin
+            ]
+        finally:
+            with self._turn:
+                self._next_to_read += 1
+                self._turn.notify_all()
+
+    def _reduced(self, item: Slice, turn: int) -> pa.Table:
+        tables = self._read(item, turn)
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         if len(tables) > 1:
             table = sort_by_key(table, self._key)
         return self._mode.reduce(SortedRows(table, self._key.evaluate))
-
-
-def _read_rows(source: Part, columns: Sequence[str], begin: int, end: int) -> pa.Table:
-    """Rows ``begin`` to ``end - 1``."""
-    first = begin // source.granularity
-    last = -(-end // source.granularity)
-    table = pa.Table.from_batches(list(source.read(columns, [MarkRange(first, last)])))
-    return table.slice(begin - first * source.granularity, end - begin)

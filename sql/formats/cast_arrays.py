@@ -205,6 +205,8 @@ def _to_date(array: pa.Array, source: DataType, target: DataType, options: Forma
     if isinstance(source, _DATES):
         return from_wire(array, target, options)
     if isinstance(source, IntegerType):
+        if pa.types.is_uint64(array.type):
+            array = pc.min_element_wise(array, pa.scalar((1 << 63) - 1, pa.uint64()), skip_nulls=False)
         days = pc.cast(array, pa.int64())
         # A number beyond the last day is seconds since the epoch, as in ClickHouse.
         seconds = pc.cast(pc.floor(pc.divide(days, 86400)), pa.int64())

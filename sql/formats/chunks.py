@@ -120,6 +120,22 @@ def _is_done(future: Future[pa.Table] | None) -> bool:
     return future is None or future.done()
 
 
+class Rejoined:
+    """What was read already, then the rest of the stream."""
+
+    def __init__(self, first: bytes, rest: BinaryIO) -> None:
+        self._first = first
+        self._rest = rest
+
+    def read(self, size: int = -1) -> bytes:
+        """As that of a stream that may give less than is asked for."""
+        if not self._first:
+            return self._rest.read(size)
+        end = len(self._first) if size < 0 else size
+        data, self._first = self._first[:end], self._first[end:]
+        return data
+
+
 def without_mark(first: bytes) -> bytes:
     """The first three bytes of a text, unless they are its byte order mark."""
     return b"" if first == b"\xef\xbb\xbf" else first

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sql.formats.few_texts import MOST_JSON_ROWS, few_json, is_few
 from sql.formats.options import FormatOptions
 from sql.formats.render import render_plain
 from sql.formats.render_json import json_string, quote_json, render_json
@@ -37,6 +38,28 @@ def _texts(
     return [quote_json(pc.fill_null(text, _NULL_TEXT) if text.null_count else text, options) for text in texts]
 
 
+def _few_texts(
+    batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonShape
+) -> list[list[str]] | None:
+    if shape.strings or not is_few(batch, MOST_JSON_ROWS):
+        return None
+    texts = []
+    for array, (_, type_) in zip(batch.columns, columns, strict=True):
+        few = few_json(array, type_, options)
+        if few is None:
+            return None
+        texts.append(few)
+    return texts
+
+
+def _few_lines(texts: list[list[str]], keys: list[str], shape: JsonShape, before: str, after: str) -> bytes:
+    rows = zip(*texts, strict=True)
+    if shape.compact:
+        return "".join([f"{before}[{', '.join(row)}]{after}" for row in rows]).encode()
+    pairs = (",".join(map(str.__add__, keys, row)) for row in rows)
+    return "".join([f"{before}{{{pair}}}{after}" for pair in pairs]).encode()
+
+
 def write_json_rows(
     columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, shape: JsonShape
 ) -> Iterator[bytes]:
@@ -49,6 +72,10 @@ def write_json_rows(
     keys = [json_string(name, options) + ":" for name, _ in columns]
     for batch in slices(batches):
         options.status.check()
+        few = _few_texts(batch, columns, options, shape)
+        if few is not None:
+            yield _few_lines(few, keys, shape, before, after)
+            continue
         texts = _texts(batch, columns, options, shape)
         if shape.compact:
             yield raw_bytes(join_row(before + "[", texts, ", ", "]" + after))
@@ -83,7 +110,11 @@ def write_json(
     render = _compact_rows if shape.compact else _object_rows
     for batch in slices(batches):
         options.status.check()
-        yield raw_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
+        few = _few_texts(batch, columns, options, shape)
+        if few is not None:
+            yield _few_objects(few, columns, options, shape)[0 if rows else 2 :].encode()
+        else:
+            yield raw_bytes(render(batch, columns, options, shape), skip=0 if rows else 2)
         rows += batch.num_rows
     yield _json_tail(rows, options, statistics).encode()
 
@@ -101,6 +132,14 @@ def _object_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions
     keys = ["\t\t\t" + json_string(name, options) + ": " for name, _ in columns]
     pairs = [pc.binary_join_element_wise(key, text, "") for key, text in zip(keys, texts, strict=True)]
     return join_row(",\n\t\t{\n", pairs, ",\n", "\n\t\t}")
+
+
+def _few_objects(texts: list[list[str]], columns: Columns, options: FormatOptions, shape: JsonShape) -> str:
+    rows = zip(*texts, strict=True)
+    if shape.compact:
+        return "".join([f",\n\t\t[{', '.join(row)}]" for row in rows])
+    keys = ["\t\t\t" + json_string(name, options) + ": " for name, _ in columns]
+    return "".join([",\n\t\t{\n" + ",\n".join(map(str.__add__, keys, row)) + "\n\t\t}" for row in rows])
 
 
 def _compact_rows(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, shape: JsonShape) -> pa.Array:

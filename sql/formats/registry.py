@@ -7,10 +7,11 @@ completes blocks.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -18,9 +19,10 @@ from parts.errors import UserError
 from parts.query_status import QueryStatus
 from parts.schema import Column
 from parts.types import DataType
-from sql.formats import arrow_formats, json_read, lines, pretty, text_write, values_read
-from sql.formats.chunks import blocks_of
+from sql.formats import arrow_formats, few_rows, json_read, lines, pretty, text_write, values_read
+from sql.formats.chunks import Rejoined, blocks_of
 from sql.formats.delimited import read_delimited
+from sql.formats.ipc_messages import read_up_to
 from sql.formats.json_rows_read import read_json_compact, read_json_strings
 from sql.formats.json_write import JsonShape, write_json, write_json_rows
 from sql.formats.native_read import read_native
@@ -31,6 +33,7 @@ from sql.formats.row_binary_write import write_row_binary
 from sql.formats.text_write import Statistics
 from sql.settings.session import DEFAULT_SETTINGS, Settings, nearest_names
 
+FewRows = Callable[[bytes, Sequence[Column], FormatOptions], pa.Table | None]
 Reader = Callable[[BinaryIO, Sequence[Column], FormatOptions], Iterator[pa.Table]]
 Writer = Callable[
     [Sequence[tuple[str, DataType]], Iterator[pa.RecordBatch], FormatOptions, "Statistics | None"], Iterator[bytes]
@@ -45,6 +48,8 @@ class Format:
     content_type: str
     reader: Reader | None = None
     writer: Writer | None = None
+    few: FewRows | None = None
+    """Reads few rows in plain writing, and cheaply."""
 
 
 def _delimited(csv_rules: bool, names: bool = False, types: bool = False) -> Reader:
@@ -78,7 +83,9 @@ _TEXT = "text/plain; charset=UTF-8"
 _ARROW = "application/vnd.apache.arrow."
 
 _TABLE = [
-    Format("TabSeparated", _TSV, _delimited(False), partial(text_write.write_tsv, header=0)),
+    Format(
+        "TabSeparated", _TSV, _delimited(False), partial(text_write.write_tsv, header=0), few_rows.few_tab_separated
+    ),
     Format("TabSeparatedWithNames", _TSV, _delimited(False, True), partial(text_write.write_tsv, header=1)),
     Format(
         "TabSeparatedWithNamesAndTypes", _TSV, _delimited(False, True, True), partial(text_write.write_tsv, header=2)
@@ -92,8 +99,8 @@ _TABLE = [
     Format(
         "CSVWithNamesAndTypes", _CSV + "present", _delimited(True, True, True), partial(text_write.write_csv, header=2)
     ),
-    Format("Values", _TEXT, values_read.read_values, text_write.write_values),
-    Format("JSONEachRow", _NDJSON, json_read.read_json_each_row, _json_rows()),
+    Format("Values", _TEXT, values_read.read_values, text_write.write_values, values_read.read_few_values),
+    Format("JSONEachRow", _NDJSON, json_read.read_json_each_row, _json_rows(), few_rows.few_json_rows),
     Format("JSONStringsEachRow", _NDJSON, read_json_strings, _json_rows(strings=True)),
     *(
         Format(
@@ -141,6 +148,7 @@ _TABLE = [
             "application/octet-stream",
             partial(read_row_binary, header=header),
             partial(write_row_binary, header=header),
+            None if header else few_rows.few_row_binary,
         )
         for header, kind in enumerate(("", "WithNames", "WithNamesAndTypes"))
     ),
@@ -202,7 +210,25 @@ def read_blocks(
     if entry.reader is None:
         raise UserError("UNKNOWN_FORMAT", f"Format {entry.name} is only for output")
     options = FormatOptions.of(settings, status)
-    return blocks_of(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
+    if entry.few is None:
+        return blocks_of(entry.reader(stream, columns, options), max_block_rows, max_block_bytes)
+    return _few_or_all(entry, stream, columns, options, max_block_rows, max_block_bytes)
+
+
+def _few_or_all(
+    entry: Format, stream: BinaryIO, columns: Sequence[Column], options: FormatOptions, most_rows: int, most_bytes: int
+) -> Iterator[pa.Table]:
+    assert entry.few is not None
+    assert entry.reader is not None
+    options.status.check()
+    first = bytes(read_up_to(stream, few_rows.MOST_BYTES + 1))
+    is_all = len(first) <= few_rows.MOST_BYTES
+    table = entry.few(first, columns, options) if is_all else None
+    if table is not None and table.num_rows <= most_rows:
+        yield table
+        return
+    whole = cast(BinaryIO, io.BytesIO(first) if is_all else Rejoined(first, stream))
+    yield from blocks_of(entry.reader(whole, columns, options), most_rows, most_bytes)
 
 
 def write_blocks(

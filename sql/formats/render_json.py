@@ -6,6 +6,8 @@ lines; ``None`` writes everything on one line.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,6 +61,12 @@ def quote_json(texts: pa.Array, options: FormatOptions) -> pa.Array:
 
 
 def json_string(text: str, options: FormatOptions) -> str:
+    return _json_string(text, options.escape_forward_slashes)
+
+
+@lru_cache(maxsize=1024)  # names and types of columns: those of the last queries
+def _json_string(text: str, escape_forward_slashes: bool) -> str:
+    options = FormatOptions(escape_forward_slashes=escape_forward_slashes)
     return str(quote_json(pa.array([text], pa.string()), options)[0].as_py())
 
 

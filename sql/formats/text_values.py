@@ -106,7 +106,7 @@ def _integers(texts: pa.Array, type_: DataType, options: FormatOptions) -> pa.Ar
         low, high = pa.scalar(type_.minimum, pa.decimal128(38, 0)), pa.scalar(type_.maximum, pa.decimal128(38, 0))
         outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
         _fail_first(texts, pc.or_kleene(long, outside), lambda index, text: out_of_range(index, text, type_))
-        raise
+        return pc.cast(wide, type_.arrow)  # "-0", say
 
 
 def _has_hexadecimal(texts: pa.Array) -> bool:

@@ -21,6 +21,7 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
+from sql.formats.few_texts import MOST_TSV_ROWS, few_tsv, is_few
 from sql.formats.options import FormatOptions
 from sql.formats.render import render_plain, render_quoted
 from sql.grammar.escapes import TSV_ESCAPES, escape, raw_bytes
@@ -88,9 +89,25 @@ def write_tsv(
     if header > 1:
         yield ("\t".join(tidy(str(type_)) for _, type_ in columns) + "\n").encode()
     for batch in slices(batches):
+        if is_few(batch, MOST_TSV_ROWS):
+            yield _few_lines(batch, columns, options, raw)
+            continue
         texts = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
         yield raw_bytes(join_row("", texts, "\t", "\n"))
         let_go(texts)
+
+
+def _few_lines(batch: pa.RecordBatch, columns: Columns, options: FormatOptions, raw: bool) -> bytes:
+    texts = []
+    for array, (_, type_) in zip(batch.columns, columns, strict=True):
+        few = few_tsv(array, type_, raw)
+        if few is None:
+            break
+        texts.append(few)
+    else:
+        return "".join(["\t".join(row) + "\n" for row in zip(*texts, strict=True)]).encode()
+    rendered = [tsv_texts(batch.column(i), type_, options, raw) for i, (_, type_) in enumerate(columns)]
+    return raw_bytes(join_row("", rendered, "\t", "\n"))
 
 
 def tsv_texts(array: pa.Array, type_: DataType, options: FormatOptions, raw: bool) -> pa.Array:

@@ -28,6 +28,7 @@ from parts.types import (
 )
 from sql.formats.chunks import next_read, without_mark
 from sql.formats.delimited import decode
+from sql.formats.few_rows import few_values
 from sql.formats.literals import contains_null, is_composite, literal_contents, parse_literals
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.text_values import parse_text
@@ -68,6 +69,11 @@ def read_values(stream: BinaryIO, columns: Sequence[Column], options: FormatOpti
             break
     if not _END.match(rest):
         raise _unexpected(rest, first_row)
+
+
+def read_few_values(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+    """See :mod:`few_rows`."""
+    return few_values(data, columns, options, _column)
 
 
 def _shape_error(rest: bytes, error: RowShapeError, columns: Sequence[Column], first_row: int) -> UserError:

@@ -30,13 +30,14 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions.registry import Call, define, function
+from sql.typing.bound import bound
 from sql.typing.casts import cast_to, type_argument, zoned_as
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.inference import is_number, is_string
 from sql.typing.mapping import engine_type
 from sql.typing.text_or_null import SPELLED, text_or_null
-from sql.typing.typed import Typed, cast, text
+from sql.typing.typed import Typed, cast, float_text, text
 
 # From the year 0 to 9999.
 _BORDERS: dict[type[DataType], tuple[int, int]] = {
@@ -91,14 +92,21 @@ def _number(call: Call, value: Typed, target: DataType) -> Fragment:
     source, sql, engine = value.type, value.sql, engine_type(target)
     match source, target:
         case FloatType(), IntegerType():
-            return fragment("(CASE WHEN {sql} = trunc({sql}) THEN TRY_CAST({sql} AS {}) END)", engine, sql=sql)
+            template = "(CASE WHEN {0} = trunc({0}) AND {0} >= {1} AND {0} < {2} THEN CAST({0} AS {3}) END)"
+            low, high = (float_text(float(border)) for border in (target.minimum, target.maximum + 1))
+            return bound(sql, "real", lambda v: fragment(template, v, low, high, engine))
         case FloatType(64), FloatType(32):
             return fragment(
                 "(CASE WHEN CAST(TRY_CAST({sql} AS FLOAT) AS DOUBLE) = {sql} THEN TRY_CAST({sql} AS FLOAT) END)",
                 sql=sql,
             )
         case ((IntegerType() | BoolType()), IntegerType()):
-            return fragment("TRY_CAST({} AS {})", sql, engine)
+            if isinstance(source, BoolType):
+                return fragment("CAST({} AS {})", sql, engine)
+            template = "(CASE WHEN {0} BETWEEN {1} AND {2} THEN CAST({0} AS {3}) END)"
+            inner = max(source.minimum, target.minimum), min(source.maximum, target.maximum)
+            borders = [cast(f"'{border}'", source) for border in inner]
+            return bound(sql, "whole", lambda v: fragment(template, v, *borders, engine))
         case IntegerType(), FloatType():
             real = cast(sql, target)
             return fragment(

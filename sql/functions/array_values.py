@@ -7,7 +7,8 @@ from collections.abc import Callable
 from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
 from sql.functions.arrays import Mapped, array_type, or_default
 from sql.functions.registry import Call, define, function
-from sql.typing.fragments import called, fragment
+from sql.typing.bound import bound
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, difference_type, is_integer, is_number, sum_result
 from sql.typing.integers import wrap_64
 from sql.typing.typed import FLOAT64, Typed, cast
@@ -78,21 +79,25 @@ def array_product(call: Call) -> Typed:
     if not is_number(inner):
         raise call.wrong_type(0, "an array of numbers")
     if not is_integer(inner):
-        product = fragment("list_product({})", values.sql)
-        if isinstance(inner, DecimalType):  # which has no zero below zero
-            product = fragment("{} + 0.0::DOUBLE", product)
-        return Typed(fragment("(CASE WHEN len({}) > 0 THEN {} ELSE 0.0::DOUBLE END)", values.sql, product), FLOAT64)
+        # A Decimal has no zero below zero.
+        product = "list_product({0}) + 0.0::DOUBLE" if isinstance(inner, DecimalType) else "list_product({0})"
+        template = f"(CASE WHEN len({{0}}) > 0 THEN {product} ELSE 0.0::DOUBLE END)"
+        return Typed(bound(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
     signed = as_integer(inner).signed
     wide, low = ("HUGEINT", "pando_low_signed") if signed else ("UHUGEINT", "pando_low_unsigned_wide")
-    product = fragment(
-        "list_reduce(list_transform({}, lambda q: CAST(q AS {wide})), lambda p, q: CAST({} AS {wide}))",
-        values.sql,
-        called(low, "p * q"),
-        wide=wide,
-    )
     narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
-    product = fragment("CAST(CAST({} AS {}) AS DOUBLE)", product, narrow)
-    return Typed(fragment("(CASE WHEN len({}) > 0 THEN {} ELSE 0.0::DOUBLE END)", values.sql, product), FLOAT64)
+
+    def product_of(factors: Fragment) -> Fragment:
+        product = fragment(
+            "list_reduce(list_transform({}, lambda q: CAST(q AS {wide})), lambda p, q: CAST({} AS {wide}))",
+            factors,
+            called(low, "p * q"),
+            wide=wide,
+        )
+        template = "(CASE WHEN len({}) > 0 THEN CAST(CAST({} AS {}) AS DOUBLE) ELSE 0.0::DOUBLE END)"
+        return fragment(template, factors, product, narrow)
+
+    return Typed(bound(values.sql, "factors", product_of), FLOAT64)
 
 
 def _list_extreme(name: str) -> Callable[[Call], Typed]:
@@ -116,8 +121,8 @@ define("arrayMax", _list_extreme("list_max"), (1, None), nulls=False)
 def array_cum_sum(call: Call) -> Typed:
     values = _values(call)
     type_ = ArrayType(sum_result(strip_nullable(values.type.inner)))  # type: ignore[attr-defined]
-    running = fragment("list_transform({values}, lambda x, i: list_sum(list_slice({values}, 1, i)))", values=values.sql)
-    return Typed(cast(running, type_), type_)
+    template = "list_transform({0}, lambda x, i: list_sum(list_slice({0}, 1, i)))"
+    return Typed(cast(bound(values.sql, "summands", lambda v: fragment(template, v)), type_), type_)
 
 
 @function("arrayDifference", (1, None), nulls=False)
@@ -128,19 +133,14 @@ def array_difference(call: Call) -> Typed:
     bare = strip_nullable(inner)
     decimal = f"DECIMAL(38, {bare.scale})" if isinstance(bare, DecimalType) else "DOUBLE"
     wide = "HUGEINT" if is_integer(inner) else decimal
-    steps = fragment(
-        "list_transform({values}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {wide}) - "
-        "CAST(list_extract({values}, i - 1) AS {wide}) END)",
-        values=values.sql,
-        wide=wide,
+    template = (
+        "list_transform({0}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {1}) - "
+        "CAST(list_extract({0}, i - 1) AS {1}) END)"
     )
-    return Typed(cast(steps, type_), type_)
+    return Typed(cast(bound(values.sql, "steps", lambda v: fragment(template, v, wide)), type_), type_)
 
 
 @function("arrayCompact", 1)
 def array_compact(call: Call) -> Typed:
-    value = call.args[0].sql
-    kept = fragment(
-        "list_filter({value}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({value}, i - 1))", value=value
-    )
-    return Typed(kept, array_type(call))
+    template = "list_filter({0}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({0}, i - 1))"
+    return Typed(bound(call.args[0].sql, "repeated", lambda v: fragment(template, v)), array_type(call))

@@ -162,7 +162,7 @@ def number_range(call: Call) -> Typed:
     inner = supertype(arg.type for arg in call.args)
     numbers = [fragment("CAST({} AS BIGINT)", arg.sql) for arg in call.args]
     if not all(arg.is_literal and isinstance(arg.value, int) and abs(arg.value) <= _FEW for arg in call.args):
-        numbers = _guarded_range(numbers)
+        numbers = _guarded_range(call.args[0], numbers)
     return Typed(cast(fragment("range({})", joined(", ", numbers)), ArrayType(inner)), ArrayType(inner))
 
 
@@ -177,9 +177,9 @@ _RESIZE = guards.Most(
 )  # fmt: skip
 
 
-def _guarded_range(numbers: list[Fragment]) -> list[Fragment]:
+def _guarded_range(first: Typed, numbers: list[Fragment]) -> list[Fragment]:
     if len(numbers) == 1:
-        return [guards.room(numbers[0], 8, _RANGE)]
+        return [guards.room_for(first, numbers[0], 8, _RANGE)]
     start, end, *step = numbers
     if not step:
         count = guards.room(fragment("greatest({} - {}, 0)", end, start), 8, _RANGE)
@@ -268,7 +268,7 @@ def array_slice(call: Call) -> Typed:
 def array_resize(call: Call) -> Typed:
     type_ = array_type(call)
     fill = convert(call.args[2], type_.inner) if len(call.args) > 2 else default_sql(type_.inner)
-    size = guards.room(fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
+    size = guards.room_for(call.args[1], fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
     return Typed(fragment("list_resize({}, {}, {})", call.args[0].sql, size, fill), type_)
 
 

@@ -1,7 +1,7 @@
 """Bit operations, hashes and random values.
 
-intHash32 and intHash64 are exact: tables are sampled by them. They are written out in 128-bit arithmetic for queries
-and in NumPy for keys. CityHash and SipHash are not computed: code 46 instead of a value that other servers would not
+intHash32 and intHash64 are exact: tables are sampled by them. NumPy computes them, for queries and
+for keys. CityHash and SipHash are not computed: code 46 instead of a value that other servers would not
 give.
 
 Source of the integer hashes: the 64-bit finaliser of MurmurHash3, and Thomas Wang's 64 to 32 bit mix, as documented
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pyarrow as pa
 
 from parts.errors import UserError
 from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerType
@@ -21,6 +22,7 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.kernels import Kernel, column, numbers
 from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
 
@@ -106,25 +108,22 @@ def bit_count(call: Call) -> Typed:
 # Integer hashes -------------------------------------------------------------------------------------------------------
 
 
-def _hashed_integer(call: Call) -> Fragment:
-    """The argument's 64 bits as UHUGEINT."""
-    value = call.args[0]
-    if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
-        days = UINT32 if isinstance(value.type, DateTimeType) else IntegerType(64, True)
-        value = Typed(cast_to(value, days, call.environment.zone), days)
-    if not isinstance(value.type, _INTEGER):
-        raise call.wrong_type(0, "an integer")
-    return fragment("CAST({} AS UHUGEINT)", wrap_integer(value.sql, as_integer(value.type), UINT64))
+def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        value = call.args[0]
+        if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
+            days = UINT32 if isinstance(value.type, DateTimeType) else IntegerType(64, True)
+            value = Typed(cast_to(value, days, call.environment.zone), days)
+        if not isinstance(value.type, _INTEGER):
+            raise call.wrong_type(0, "an integer")
+        wide = IntegerType(64, as_integer(value.type).signed)
+        return Typed(called(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide)), type_)
+
+    return build
 
 
-@function("intHash32", 1)
-def int_hash32(call: Call) -> Typed:
-    return Typed(fragment("pando_hash32(xor({}, {}::UHUGEINT))", _hashed_integer(call), HASH32_SALT), UINT32)
-
-
-@function("intHash64", 1)
-def int_hash64(call: Call) -> Typed:
-    return Typed(fragment("pando_hash64(xor({}, {}::UHUGEINT))", _hashed_integer(call), HASH64_SALT), UINT64)
+define("intHash32", _hash(32, UINT32), 1)
+define("intHash64", _hash(64, UINT64), 1)
 
 
 def int_hash32_numpy(values: np.ndarray) -> np.ndarray:
@@ -207,20 +206,22 @@ def generate_uuid(call: Call) -> Typed:
 MACROS = macros(
     r"pando_random(x) AS random()",
     r"pando_any_uuid(x) AS uuid()",
-    # x, already 64 bits wide in a UHUGEINT: steps of the two mixes, each cut back to 64 bits.
-    r"pando_cut(x) AS x % 18446744073709551616::UHUGEINT",
-    r"pando_hash64_a(x) AS pando_cut(xor(x, x // 8589934592::UHUGEINT) * 18397679294719823053::UHUGEINT)",
-    r"pando_hash64_b(x) AS pando_cut(xor(x, x // 8589934592::UHUGEINT) * 14181476777654086739::UHUGEINT)",
-    r"pando_hash64_c(x) AS CAST(xor(x, x // 8589934592::UHUGEINT) AS UBIGINT)",
-    r"pando_hash64(x) AS pando_hash64_c(pando_hash64_b(pando_hash64_a(x)))",
-    # A rotation to the right by n is x // 2^n + (x % 2^n) * 2^(64 - n).
-    r"""pando_rotated(x, low, high) AS x // low + (x % low) * high""",
-    r"pando_hash32_a(x) AS pando_cut(18446744073709551615::UHUGEINT - x + pando_cut(x * 262144::UHUGEINT))",
-    r"""pando_hash32_b(x) AS
-        pando_cut(xor(x, pando_rotated(x, 2147483648::UHUGEINT, 8589934592::UHUGEINT)) * 21::UHUGEINT)""",
-    r"pando_hash32_c(x) AS xor(x, pando_rotated(x, 2048::UHUGEINT, 9007199254740992::UHUGEINT))",
-    r"pando_hash32_d(x) AS pando_cut(x + pando_cut(x * 64::UHUGEINT))",
-    r"""pando_hash32_e(x) AS CAST(
-        xor(x, pando_rotated(x, 4194304::UHUGEINT, 4398046511104::UHUGEINT)) % 4294967296::UHUGEINT AS UINTEGER)""",
-    r"pando_hash32(x) AS pando_hash32_e(pando_hash32_d(pando_hash32_c(pando_hash32_b(pando_hash32_a(x)))))",
+)
+
+
+def _kernel(width: int, engine: str, hashed: Callable[[np.ndarray], np.ndarray], result: pa.DataType) -> Kernel:
+    """Over the 64 bits of a number, signed or not."""
+    name = f"pando_hash{width}_{'int64' if engine == 'BIGINT' else 'uint64'}"
+    return Kernel(
+        name,
+        (engine,),
+        "UINTEGER" if width == 32 else "UBIGINT",
+        lambda array: column(hashed(numbers(array, np.uint64)), result, array),
+    )
+
+
+KERNELS = tuple(
+    _kernel(width, engine, hashed, result)
+    for width, hashed, result in ((32, int_hash32_numpy, pa.uint32()), (64, int_hash64_numpy, pa.uint64()))
+    for engine in ("BIGINT", "UBIGINT")
 )

@@ -37,6 +37,7 @@ from sql.typing.fragments import fragment
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integer_texts import constant_integer
 from sql.typing.text_or_null import text_or_null
+from sql.typing.texts import ipv4_of_text, ipv6_of_text, uuid_of_text
 from sql.typing.typed import BOOL, STRING, UINT32, IntervalType, Typed, cast, literal, text
 
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]
@@ -248,7 +249,7 @@ def identity(call: Call) -> Typed:
 
 @function("UUIDStringToNum", 1)
 def uuid_string_to_num(call: Call) -> Typed:
-    return Typed(fragment("pando_uuid({})", call.args[0].sql), FixedStringType(16))
+    return Typed(uuid_of_text(call.args[0].sql), FixedStringType(16))
 
 
 @function("IPv4NumToString", 1)
@@ -260,7 +261,7 @@ def ipv4_text(call: Call) -> Typed:
 
 @function("IPv4StringToNum", 1)
 def ipv4_number(call: Call) -> Typed:
-    return Typed(fragment("pando_ipv4({})", call.args[0].sql), UINT32)
+    return Typed(ipv4_of_text(call.args[0].sql), UINT32)
 
 
 @function("IPv6NumToString", 1)
@@ -272,7 +273,7 @@ def ipv6_text(call: Call) -> Typed:
 
 @function("IPv6StringToNum", 1)
 def ipv6_number(call: Call) -> Typed:
-    return Typed(fragment("pando_ipv6({})", call.args[0].sql), FixedStringType(16))
+    return Typed(ipv6_of_text(call.args[0].sql), FixedStringType(16))
 
 
 @function("defaultValueOfTypeName", 1)

@@ -6,12 +6,13 @@ from parts.errors import UserError
 from parts.types import DataType, DecimalType, FloatType, IntegerType
 from sql.functions.arithmetic import decimal_operand, decimal_type, illegal, kind_of
 from sql.functions.registry import Call, function
+from sql.typing.bound import bound
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, is_date_or_time, is_number, sum_type
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.macros import macros
-from sql.typing.typed import FLOAT64, INT64, Typed, cast
+from sql.typing.typed import FLOAT64, INT64, UINT64, Typed, cast
 
 
 @function("divide", 2)
@@ -78,7 +79,9 @@ def _int_div(call: Call, zero: str) -> Typed:
     a, b = as_integer(left.type), as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
     divisor = _nonzero(right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
-    wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed else "BIGINT"
+    # Only the least Int64 by -1 has no room in 64 bits: with OrZero there is none, nor with another literal.
+    is_safe = (right.is_literal and right.value != -1) or zero == "zero"
+    wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed and not is_safe else "BIGINT"
     if not a.signed and not b.signed:
         wide = "UBIGINT"
     dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
@@ -123,19 +126,31 @@ def _decimal_quotient(call: Call, zero: str) -> Fragment:
         if isinstance(value.type, DecimalType) and value.type.precision > 18:
             raise UserError("NOT_IMPLEMENTED", f"{call.name} of {value.type} is not supported")
         scales.append(value.type.scale if isinstance(value.type, DecimalType) else 0)
-    units = [
-        fragment("CAST(CAST({} AS DECIMAL(38, {})) * {} AS HUGEINT)", value.sql, scale, 10**scale)
-        if scale
-        else fragment("CAST({} AS HUGEINT)", value.sql)
-        for value, scale in zip(call.args, scales, strict=True)
-    ]
     scale = max(scales)
+    wide = "BIGINT" if all(map(_fits, call.args, (10 ** (scale - own) for own in scales))) else "HUGEINT"
+    units = [_units(value, own, wide) for value, own in zip(call.args, scales, strict=True)]
     dividend, divisor = (
         fragment("{} * {}", unit, 10 ** (scale - own)) for unit, own in zip(units, scales, strict=True)
     )
     if zero == "zero":
         return fragment("(CASE WHEN {} = 0 THEN 0 ELSE ({}) // nullif({}, 0) END)", call.args[1].sql, dividend, divisor)
     return fragment("(({}) // {})", dividend, _nonzero(Typed(fragment("({})", divisor), INT64)))
+
+
+def _fits(value: Typed, factor: int) -> bool:
+    """Whether the value's units, so many times, have room in a BIGINT."""
+    if isinstance(value.type, DecimalType):
+        return 10**value.type.precision * factor < 2**63
+    type_ = as_integer(value.type)
+    return max(-type_.minimum, type_.maximum) * factor < 2**63
+
+
+def _units(value: Typed, scale: int, wide: str) -> Fragment:
+    """A Decimal of up to 18 digits without its point; another number as it is."""
+    if scale == 0:
+        return fragment("CAST({} AS {})", value.sql, wide)
+    units = bound(value.sql, "decimal", lambda v: fragment("pando_units({}, {})", v, 10**scale))
+    return units if wide == "BIGINT" else fragment("CAST({} AS {})", units, wide)
 
 
 def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
@@ -173,7 +188,7 @@ def _modulo(call: Call, zero: str) -> Typed:
     divisor = _nonzero(right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
     wide = (
         "HUGEINT"
-        if 64 in (a.bits, b.bits) and a.signed != b.signed
+        if a.signed != b.signed and (b if a.signed else a).bits == 64
         else ("BIGINT" if a.signed or b.signed else "UBIGINT")
     )
     sql = cast(fragment("(CAST({} AS {wide}) % CAST({} AS {wide}))", left.sql, divisor, wide=wide), type_)
@@ -190,9 +205,15 @@ def positive_modulo(call: Call) -> Typed:
         )
     if kind != "integer":
         raise illegal(call)
-    type_ = IntegerType(as_integer(right.type).bits, False)
-    a, b = fragment("CAST({} AS HUGEINT)", left.sql), fragment("abs(CAST({} AS HUGEINT))", _nonzero(right))
-    return Typed(cast(fragment("((({0} % {1}) + {1}) % {1})", a, b), type_), type_)
+    left_bits, right_type = as_integer(left.type).bits, as_integer(right.type)
+    type_ = IntegerType(right_type.bits, False)
+    wide = "HUGEINT" if left_bits == 64 or right_type == UINT64 else "BIGINT"
+    a, b = (fragment("CAST({} AS {})", sql, wide) for sql in (left.sql, _nonzero(right)))
+    rest = bound(fragment("({} % {})", a, b), "rest", lambda r: fragment(_POSITIVE, r, b))
+    return Typed(cast(rest, type_), type_)
+
+
+_POSITIVE = "(CASE WHEN {0} >= 0 THEN {0} WHEN {1} < 0 THEN {0} - {1} ELSE {0} + {1} END)"
 
 
 @function("gcd", 2)
@@ -215,6 +236,8 @@ def _common_divisor(call: Call, name: str) -> Typed:
 
 
 MACROS = macros(
+    # Through 128 bits, as a cast would do it, it takes ten times as long.
+    "pando_units(x, unit) AS CAST(trunc(x) AS BIGINT) * unit + CAST(x % 1 * unit AS BIGINT)",
     "pando_divide(a, b) AS a / b",
     r"""pando_float_quotient(a, b, most) AS CASE WHEN b = 0 OR abs(trunc(a / b)) > most
         THEN error('pando:153:Cannot perform integer division, because it will produce infinite or too large number')

@@ -23,7 +23,9 @@ import pyarrow.compute as pc
 
 from parts.errors import PandoError, UserError
 from parts.query_status import QueryStatus
+from parts.types import IntegerType
 from sql.typing.fragments import GUARDED, UNWATCHED, WATCHED, Fragment, Piece, fragment
+from sql.typing.typed import Typed
 
 NAME = "pando_room"
 RUN = "/*run*/"
@@ -35,6 +37,9 @@ _WATCH = "watch"
 _WATCHED = f"(CASE WHEN {_CALL}{_WATCH}', 1, 1) IS NULL THEN NULL ELSE ({{}}) END)"
 _COPIES = 6
 """How often a vector may be in memory at once: made, grown, copied, turned to Arrow and to text."""
+_VECTOR_ROWS = 2048
+_LITTLE_BYTES = 8 << 20
+"""A vector of values that no query's memory notices."""
 _ALWAYS_BYTES = 256 << 20
 """What may be made where no query is known: in the expressions of a table."""
 
@@ -62,6 +67,22 @@ def room(size: Fragment, weight: Piece = 1, most: Most | None = None) -> Fragmen
         _mosts.append(most)
     bound = _mosts.index(most) if most is not None else ""
     return fragment(_ROOM, bound, size, weight)
+
+
+def room_for(value: Typed, size: Fragment, weight: int, most: Most) -> Fragment:
+    """``room`` for a size that is that of ``value``, or nothing: a literal or a number of eight bits makes little, and
+    is not looked at."""
+    largest = _largest(value)
+    if largest is None or largest * weight * _VECTOR_ROWS > _LITTLE_BYTES:
+        return room(size, weight, most)
+    in_bounds = largest * (_VECTOR_ROWS if most.is_of_sum else 1) <= most.most
+    return size if in_bounds else room(size, weight, most)
+
+
+def _largest(value: Typed) -> int | None:
+    if isinstance(value.value, int):
+        return max(0, value.value)
+    return value.type.maximum if isinstance(value.type, IntegerType) and value.type.bits == 8 else None
 
 
 def is_guarded(sql: Fragment) -> bool:

@@ -19,6 +19,7 @@ from sql.functions import (
     mathematics,
     session,
     strings,
+    strings_codes,
     strings_search,
     strings_split,
 )
@@ -41,6 +42,7 @@ FAMILIES = (
     mathematics,
     session,
     strings,
+    strings_codes,
     strings_search,
     strings_split,
 )

@@ -1,10 +1,10 @@
-"""The macros that types and functions use: DuckDB is given all of them before its first statement."""
+"""The macros and kernels that types and functions use: DuckDB is given all of them before its first statement."""
 
 from __future__ import annotations
 
 from parts.errors import UserError
-from sql.functions import arithmetic, bits_and_hashes, division, mathematics, strings, strings_search
-from sql.typing import instant_texts, integer_texts, ranges, texts
+from sql.functions import arithmetic, bits_and_hashes, division, mathematics, strings, strings_codes, strings_search
+from sql.typing import instant_texts, integer_texts, plain_texts, ranges, text_kernels, texts, zone_tables
 from sql.typing.fragments import MACRO, Fragment
 
 _MOST_WEIGHT = 300_000
@@ -19,8 +19,17 @@ MACROS = (
     *texts.MACROS,
     *instant_texts.MACROS,
     *strings.MACROS,
+    *strings_codes.MACROS,
     *strings_search.MACROS,
     *bits_and_hashes.MACROS,
+)
+
+KERNELS = (
+    *text_kernels.KERNELS,
+    *plain_texts.KERNELS,
+    *zone_tables.KERNELS,
+    *bits_and_hashes.KERNELS,
+    *mathematics.KERNELS,
 )
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import pyarrow as pa
+
 from parts.errors import UserError
 from parts.types import BoolType, DecimalType, FloatType, IntegerType
 from sql.functions.registry import Call, define, function
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import as_integer, is_number
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.kernels import Kernel, column, numbers
 from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, INT8, UINT8, Typed, cast
 
@@ -69,9 +74,10 @@ def _digits(call: Call) -> int:
     return digits
 
 
-def _rounding(function: str, integer: str, decimal: str) -> Callable[[Call], Typed]:
-    """``integer`` rounds ``{x}`` to the unit ``{unit}`` as ClickHouse does, ``decimal`` a HUGEINT ``{0}`` to ``{1}``;
-    ``function`` rounds a float to a whole number."""
+def _rounding(function: str, integer: str, decimal: str, digits_of: str) -> Callable[[Call], Typed]:
+    """``integer`` rounds ``{x}`` to the unit ``{unit}`` as ClickHouse does, ``decimal`` a HUGEINT ``{0}`` to ``{1}``,
+    ``digits_of`` a Decimal ``{x}`` to ``{digits}`` digits (``{step}``: the least step there); ``function`` rounds a
+    float to a whole number."""
 
     def build(call: Call) -> Typed:
         value, digits = call.args[0], _digits(call)
@@ -82,6 +88,10 @@ def _rounding(function: str, integer: str, decimal: str) -> Callable[[Call], Typ
                 return value
             if digits < value.type.scale - 38:
                 return Typed(cast(fragment("({} * 0)", value.sql), value.type), value.type)
+            if digits >= 0:
+                step = fragment("CAST('{}' AS DECIMAL({}, {}))", f"{10.0**-digits:.{digits}f}", digits + 1, digits)
+                rounded = bound(value.sql, "exact", lambda v: fragment(digits_of, x=v, digits=digits, step=step))
+                return Typed(cast(rounded, value.type), value.type)
             return Typed(cast(_rounded_decimal(decimal, value, digits), value.type), value.type)
         if not isinstance(value.type, FloatType):
             raise call.wrong_type(0, "a number")
@@ -159,11 +169,20 @@ _FLOOR = "(CASE WHEN {0} < 0 AND {0} % {1} <> 0 THEN {0} // {1} - 1 ELSE {0} // 
 _CEIL = "(CASE WHEN {0} > 0 AND {0} % {1} <> 0 THEN {0} // {1} + 1 ELSE {0} // {1} END * {1})"
 _TRUNC = "({0} // {1} * {1})"
 
-define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY), (1, 2), any_case=True)
-define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN), (1, 2))
-define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR), (1, 2), any_case=True)
-define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL), (1, 2), any_case=True)
-define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC), (1, 2), any_case=True)
+_FLOOR_DIGITS = (
+    "(CASE WHEN trunc({x}, {digits}) > {x} THEN trunc({x}, {digits}) - {step} ELSE trunc({x}, {digits}) END)"
+)
+_CEIL_DIGITS = "(CASE WHEN trunc({x}, {digits}) < {x} THEN trunc({x}, {digits}) + {step} ELSE trunc({x}, {digits}) END)"
+_HALF_EVEN_DIGITS = (
+    "(CASE WHEN abs({x} - trunc({x}, {digits})) * 2 = {step} AND trunc({x}, {digits}) % ({step} * 2) = 0 "
+    "THEN trunc({x}, {digits}) ELSE round({x}, {digits}) END)"
+)
+
+define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2), any_case=True)
+define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
+define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2), any_case=True)
+define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2), any_case=True)
+define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2), any_case=True)
 
 
 @function("roundToExp2", 1)
@@ -176,9 +195,6 @@ def round_to_exp2(call: Call) -> Typed:
 
 
 MACROS = macros(
-    # 1 + x forgets the digits of a small x: what is lost there is put back as a factor.
-    r"""pando_log1p(x) AS CASE WHEN x = -1 THEN CAST('-inf' AS DOUBLE) WHEN x < -1 THEN CAST('nan' AS DOUBLE)
-        WHEN 1 + x = 1 OR isinf(x) OR isnan(x) THEN x ELSE ln(1 + x) * (x / ((1 + x) - 1)) END""",
     r"""pando_lgamma(x) AS CASE WHEN x < 0 AND x = trunc(x) AND NOT isinf(x) THEN CAST('nan' AS DOUBLE)
         ELSE lgamma(x) END""",
     r"""pando_hypot(a, b) AS CASE WHEN isinf(a) OR isinf(b) THEN CAST('inf' AS DOUBLE)
@@ -188,7 +204,37 @@ MACROS = macros(
         ELSE sqrt(a * a + b * b) END""",
     r"pando_rint(x) AS CASE WHEN abs(x - trunc(x)) = 0.5 THEN 2 * round(x / 2) ELSE round(x) END",
     r"pando_log(x, r) AS CASE WHEN x > 0 THEN r WHEN x = 0 THEN CAST('-inf' AS DOUBLE) ELSE CAST('nan' AS DOUBLE) END",
-    r"""pando_exp10(x) AS CASE WHEN x = trunc(x) AND x BETWEEN -323 AND 308
-        THEN CAST('1e' || CAST(x AS INTEGER) AS DOUBLE) ELSE pow(10, x) END""",
     r"pando_exp(x) AS CASE WHEN x > 709.782712893384 THEN CAST('inf' AS DOUBLE) ELSE exp(x) END",
+)
+
+
+_LEAST_POWER, _MOST_POWER, _NO_POWER = -323, 308, 400
+_POWERS = np.array([float(f"1e{power}") for power in range(_LEAST_POWER, _MOST_POWER + 1)])
+
+
+def _exp10(values: np.ndarray) -> np.ndarray:
+    """Whole powers of ten are exact."""
+    is_whole = (values == np.trunc(values)) & (values >= _LEAST_POWER) & (values <= _MOST_POWER)
+    exact = _POWERS[np.where(is_whole, values, 0).astype(np.int64) - _LEAST_POWER]
+    if is_whole.all():
+        return exact
+    # Beyond all powers NumPy takes very long to say so.
+    powers = np.power(10.0, np.where(is_whole | (np.abs(values) > _NO_POWER), 0, values))
+    powers = np.where(values > _NO_POWER, np.inf, np.where(values < -_NO_POWER, 0, powers))
+    return np.where(is_whole, exact, powers)
+
+
+def _kernel(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Kernel:
+    """A function of floats; what has no value gives NaN or infinity."""
+
+    def compute(given: pa.Array) -> pa.Array:
+        with np.errstate(all="ignore"):
+            return column(function(numbers(given, np.float64)), pa.float64(), given)
+
+    return Kernel(name, ("DOUBLE",), "DOUBLE", compute)
+
+
+KERNELS = (
+    _kernel("pando_exp10", _exp10),
+    _kernel("pando_log1p", np.log1p),
 )

@@ -10,26 +10,17 @@ from collections.abc import Callable
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
-    BoolType,
-    DateTimeType,
-    DateType,
-    DecimalType,
     FixedStringType,
-    FloatType,
-    IntegerType,
-    StringType,
-    strip_nullable,
 )
 from sql.functions import guards
 from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
-from sql.typing.casts import cast_to
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment, joined
-from sql.typing.inference import is_number, is_string
-from sql.typing.integers import wrap_integer
+from sql.typing.inference import is_string
 from sql.typing.macros import macros
 from sql.typing.texts import to_text
-from sql.typing.typed import INT32, STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
 
 
 def string(call: Call, position: int) -> Fragment:
@@ -55,24 +46,32 @@ def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
     return build
 
 
-def _ascii_case(macro: str) -> Callable[[Call], Typed]:
+def ascii_case(value: Fragment, case: str) -> Fragment:
+    """``case`` (lower, upper) of the ASCII letters alone, as in ClickHouse's byte functions."""
+    template = "(CASE WHEN strlen({0}) = length({0}) THEN {1} ELSE {2} END)"
+    return bound(
+        value,
+        "letters",
+        lambda v: fragment(template, v, called(case, v), called(f"pando_ascii_{case}", fragment("encode({})", v))),
+    )
+
+
+def _ascii_case(case: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
         if isinstance(value.type, FixedStringType):  # keeps its length and its zeros
-            return Typed(fragment("encode({})", called(macro, fragment("decode({})", value.sql))), value.type)
-        return Typed(called(macro, string(call, 0)), STRING)
+            return Typed(fragment("encode({})", called(f"pando_ascii_{case}", value.sql)), value.type)
+        return Typed(ascii_case(string(call, 0), case), STRING)
 
     return build
 
 
-define("lower lcase", _ascii_case("pando_lower"), 1, any_case=True)
-define("upper ucase", _ascii_case("pando_upper"), 1, any_case=True)
+define("lower lcase", _ascii_case("lower"), 1, any_case=True)
+define("upper ucase", _ascii_case("upper"), 1, any_case=True)
 define("lowerUTF8", _simple("lower({0})", 1), 1)
 define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
 define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _simple("array_to_string(list_transform(regexp_extract_all(pando_lower({0}), "
-                          "'[a-z0-9]+|[^a-z0-9]+'), lambda w: pando_upper(w[1]) || w[2:]), '')", 1), 1,
-       any_case=True)  # fmt: skip
+define("initcap", _simple("pando_initcap(encode({0}))", 1), 1, any_case=True)
 define("leftUTF8", _simple("left({0}, {1})", 1), 2)
 define("rightUTF8", _simple("right({0}, {1})", 1), 2)
 define("left", _simple("pando_byte_left({0}, {1})", 1), 2, any_case=True)
@@ -144,7 +143,8 @@ def _is_empty(call: Call) -> Fragment:
     if isinstance(value.type, MapType):
         return fragment("(cardinality({}) = 0)", value.sql)
     if isinstance(value.type, (UUIDType, FixedStringType)):
-        return fragment("regexp_full_match(hex({}), '0*')", value.sql)
+        size = 16 if isinstance(value.type, UUIDType) else value.type.length
+        return fragment("({} = unhex(repeat('00', {})))", value.sql, size)
     return fragment("({} = '')", string(call, 0))
 
 
@@ -190,10 +190,22 @@ def substring_index(call: Call) -> Typed:
     return Typed(fragment("array_to_string({}, {})", piece, delimiter), STRING)
 
 
+_SPACES = {
+    name: f"(CASE WHEN {test} THEN {name}({{0}}, ' ') ELSE {{0}} END)"
+    for name, test in (
+        ("trim", "starts_with({0}, ' ') OR ends_with({0}, ' ')"),
+        ("ltrim", "starts_with({0}, ' ')"),
+        ("rtrim", "ends_with({0}, ' ')"),
+    )
+}
+"""Without spaces, as most texts are, DuckDB need not look at every character."""
+
+
 def _trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        characters = string(call, 1) if len(call.args) > 1 else text(" ")
-        return Typed(called(name, string(call, 0), characters), STRING)
+        if len(call.args) > 1:
+            return Typed(called(name, string(call, 0), string(call, 1)), STRING)
+        return Typed(bound(string(call, 0), "padded", lambda v: fragment(_SPACES[name], v)), STRING)
 
     return build
 
@@ -214,7 +226,7 @@ _REPEATED = guards.Most(
 def _pad(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         fill = fragment("coalesce(nullif({}, ''), ' ')", string(call, 2)) if len(call.args) > 2 else text(" ")
-        size = fragment("pando_pad_length({})", guards.room(number(call, 1), 1, _PADDED))
+        size = fragment("pando_pad_length({})", guards.room_for(call.args[1], number(call, 1), 1, _PADDED))
         return Typed(called(name, string(call, 0), size, fill), STRING)
 
     return build
@@ -224,17 +236,21 @@ define("leftPad lpad leftPadUTF8", _pad("lpad"), (2, 3), any_case=True)
 define("rightPad rpad rightPadUTF8", _pad("rpad"), (2, 3), any_case=True)
 
 
+_FEW_TIMES = 8
+"""Makes no more of a text than other functions make of it."""
+
+
 @function("repeat", 2, any_case=True)
 def repeat(call: Call) -> Typed:
-    times = guards.room(
-        fragment("greatest({}, 0)", number(call, 1)), fragment("strlen({})", string(call, 0)), _REPEATED
-    )
+    times = fragment("greatest({}, 0)", number(call, 1))
+    if not isinstance(call.args[1].value, int) or call.args[1].value > _FEW_TIMES:
+        times = guards.room(times, fragment("strlen({})", string(call, 0)), _REPEATED)
     return Typed(fragment("repeat({}, {})", string(call, 0), times), STRING)
 
 
 @function("space", 1, any_case=True)
 def space(call: Call) -> Typed:
-    times = guards.room(fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
+    times = guards.room_for(call.args[0], fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
     return Typed(fragment("repeat(' ', {})", times), STRING)
 
 
@@ -291,74 +307,9 @@ def format_string(call: Call) -> Typed:
     return Typed(fragment("({})", joined(" || ", pieces)) if pieces else text(""), STRING)
 
 
-@function("char", (1, None), any_case=True)
-def char(call: Call) -> Typed:
-    """Bytes: whole parts of numbers modulo 256; what is no number is 0."""
-    codes = []
-    for position, arg in enumerate(call.args):
-        if not is_number(arg.type) or isinstance(arg.type, DecimalType):
-            raise call.wrong_type(position, "an integer or a float")
-        is_float = isinstance(arg.type, FloatType)
-        codes.append(fragment("pando_float_byte({})" if is_float else "pando_byte({})", arg.sql))
-    return Typed(fragment("decode(unhex({}))", joined(" || ", codes)), STRING)
-
-
-@function("ascii", 1, any_case=True)
-def ascii_code(call: Call) -> Typed:
-    first = fragment("substr(hex(encode({})), 1, 2)", string(call, 0))
-    return Typed(
-        fragment("(CASE WHEN {} = '' THEN 0 ELSE CAST('0x' || {} AS INTEGER) END)", string(call, 0), first), INT32
-    )
-
-
-@function("hex", 1, any_case=True)
-def hexadecimal(call: Call) -> Typed:
-    value = call.args[0]
-    if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
-        return Typed(
-            fragment("hex({})" if isinstance(value.type, FixedStringType) else "hex(encode({}))", value.sql), STRING
-        )
-    if (number := _as_unsigned(call)) is not None:
-        return Typed(fragment("pando_even_hex(upper(to_hex({})))", number), STRING)
-    raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
-
-
-def _as_unsigned(call: Call) -> Fragment | None:
-    """The bits of a number, day or second as UBIGINT."""
-    value = call.args[0]
-    if isinstance(value.type, IntegerType):
-        bits = wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False))
-        return fragment("CAST({} AS UBIGINT)", bits)
-    if isinstance(value.type, (BoolType, DateType, DateTimeType)):
-        return cast_to(value, UINT64, call.environment.zone)
-    return None
-
-
-@function("bin", 1, any_case=True)
-def binary(call: Call) -> Typed:
-    """A number, day or second without leading zero bytes; a text byte by byte."""
-    value = call.args[0]
-    if isinstance(value.type, StringType):
-        return Typed(fragment("bin({})", value.sql), STRING)
-    if (number := _as_unsigned(call)) is None:
-        raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
-    digits = fragment("to_binary({})", number)
-    return Typed(
-        fragment("lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", digits=digits),
-        STRING,
-    )
-
-
 MACROS = macros(
-    # ASCII letters only, as in ClickHouse's byte functions.
-    r"pando_lower(s) AS translate(s, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')",
-    r"pando_upper(s) AS translate(s, 'abcdefghijklmnopqrstuvwxyz', 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')",
-    r"pando_byte(x) AS lpad(to_hex(CAST((CAST(x AS HUGEINT) % 256 + 256) % 256 AS INTEGER)), 2, '0')",
-    r"""pando_float_byte(x) AS CASE WHEN abs(x) < 9223372036854775808 THEN pando_byte(CAST(trunc(x) AS BIGINT))
-        ELSE '00' END""",
     r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
         THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
-    r"pando_even_hex(h) AS CASE WHEN length(h) % 2 = 1 THEN '0' || h ELSE h END",
     r"pando_replace(s, old, new) AS CASE WHEN old = '' THEN s ELSE replace(s, old, new) END",
     r"""pando_substring(s, start, size) AS CASE
         WHEN start = 0 THEN ''

@@ -7,26 +7,34 @@ from collections.abc import Callable
 from parts.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
-from sql.functions.strings import number, string
+from sql.functions.strings import ascii_case, number, string
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 
-def _position(fold: str, length: str) -> Callable[[Call], Typed]:
+def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
+    """Where the needle begins, 0 if nowhere: for ASCII a byte is a character."""
+    template = """(CASE WHEN strlen({haystack}) = length({haystack}) THEN instr({haystack}, {needle})
+        WHEN contains({haystack}, {needle}) THEN strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1
+        ELSE 0 END)"""
+    return bound(
+        haystack, "haystack", lambda h: bound(needle, "needle", lambda n: fragment(template, haystack=h, needle=n))
+    )
+
+
+def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        haystack, needle = (called(fold, string(call, i)) if fold else string(call, i) for i in (0, 1))
+        haystack, needle = (fold(string(call, i)) if fold else string(call, i) for i in (0, 1))
+        if fold and isinstance(call.args[1].value, str) and call.args[1].value.isascii():
+            needle = text(call.args[1].value.lower())
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
             found = called(macro, haystack, needle, fragment("greatest({}, 1)", number(call, 2)))
             return Typed(cast(found, UINT64), UINT64)
         if length == "bytes":
-            found = fragment(
-                "(CASE WHEN contains({haystack}, {needle}) THEN "
-                "strlen(left({haystack}, instr({haystack}, {needle}) - 1)) + 1 ELSE 0 END)",
-                haystack=haystack,
-                needle=needle,
-            )
+            found = _first_byte(haystack, needle)
             if needle == text(""):
                 found = fragment("1")
         else:
@@ -36,10 +44,10 @@ def _position(fold: str, length: str) -> Callable[[Call], Typed]:
     return build
 
 
-define("position", _position("", "bytes"), (2, 3), any_case=True)
-define("positionUTF8", _position("", "characters"), (2, 3))
-define("positionCaseInsensitive", _position("pando_lower", "bytes"), (2, 3))
-define("positionCaseInsensitiveUTF8", _position("lower", "characters"), (2, 3))
+define("position", _position(None, "bytes"), (2, 3), any_case=True)
+define("positionUTF8", _position(None, "characters"), (2, 3))
+define("positionCaseInsensitive", _position(lambda sql: ascii_case(sql, "lower"), "bytes"), (2, 3))
+define("positionCaseInsensitiveUTF8", _position(lambda sql: called("lower", sql), "characters"), (2, 3))
 
 
 @function("locate INSTR", (2, 3), any_case=True)
@@ -49,7 +57,7 @@ def locate(call: Call) -> Typed:
         if call.node is not None and call.node.name.lower() == "instr"
         else (call.args[1], call.args[0], *call.args[2:])
     )
-    return _position("", "bytes")(Call("position", args, call.environment))
+    return _position(None, "bytes")(Call("position", args, call.environment))
 
 
 def _test(template: str) -> Callable[[Call], Typed]:
@@ -63,9 +71,15 @@ define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
 define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
 define("hasSubstr_string", _test("contains({0}, {1})"), 2)
 define("match REGEXP_MATCHES", _test("regexp_matches({0}, {1}, 's')"), 2)
-define(
-    "hasToken", _test(r"({1} <> '' AND list_contains(regexp_split_to_array({0}, '[^a-zA-Z0-9\x80-\xff]+'), {1}))"), 2
+_TOKENS = (
+    r"({1} <> '' AND contains({0}, {1}) AND list_contains(regexp_split_to_array({0}, '[^a-zA-Z0-9\x80-\xff]+'), {1}))"
 )
+
+
+@function("hasToken", 2)
+def has_token(call: Call) -> Typed:
+    token = string(call, 1)
+    return Typed(bound(string(call, 0), "whole", lambda v: fragment(_TOKENS, v, token)), UINT8, is_condition=True)
 
 
 def _like(operator: str) -> Callable[[Call], Typed]:
@@ -203,18 +217,22 @@ def multi_match_any(call: Call) -> Typed:
 # URLs and JSON --------------------------------------------------------------------------------------------------------
 
 
-def _url(pattern: str, group: int = 1) -> Callable[[Call], Typed]:
-    return lambda call: Typed(
-        fragment("coalesce(regexp_extract({}, '{}', {}), '')", string(call, 0), pattern, group), STRING
-    )
+def _part_of_url(template: str) -> Callable[[Call], Typed]:
+    return lambda call: Typed(bound(string(call, 0), "url", lambda v: fragment(template, v)), STRING)
 
 
-define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://"), 1)
+def _url(pattern: str, needed: str) -> Callable[[Call], Typed]:
+    """The first group of a pattern that matches no text without ``needed``: most are told apart by that."""
+    template = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
+    return lambda call: Typed(bound(string(call, 0), "url", lambda v: fragment(template, v, needed, pattern)), STRING)
+
+
+define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://", "://"), 1)
 # A host has a dot and none of the letters that no host has; the scheme may be missing.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _SCHEME = rf"^(?:(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//)?(?:{_HOST}*@)?"
-define("domain", _url(rf"{_SCHEME}({_HOST}*\.{_HOST}+)(?:[:/?#]|$)"), 1)
-define("domainWithoutWWW", _url(rf"{_SCHEME}(?:www\.)?({_HOST}*\.{_HOST}+)(?:[:/?#]|$)"), 1)
+define("domain", _url(rf"{_SCHEME}({_HOST}*\.{_HOST}+)(?:[:/?#]|$)", "."), 1)
+define("domainWithoutWWW", _url(rf"{_SCHEME}(?:www\.)?({_HOST}*\.{_HOST}+)(?:[:/?#]|$)", "."), 1)
 
 
 @function("path", 1)
@@ -223,9 +241,12 @@ def path(call: Call) -> Typed:
     return Typed(fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind), STRING)
 
 
-define("queryString", _url(r"\?([^#]*)"), 1)
-define("fragment", _url("#(.*)$"), 1)
-define("cutQueryString", lambda call: Typed(fragment(r"regexp_replace({}, '\?[^#]*', '')", string(call, 0)), STRING), 1)
+_BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"
+_QUERY = "split_part(substr({0}, instr({0}, '?') + 1), '#', 1)"
+_WITHOUT_QUERY = "left({0}, instr({0}, '?') - 1) || regexp_extract(substr({0}, instr({0}, '?')), '#.*$', 0, 's')"
+define("queryString", _part_of_url(_BEHIND.format("?", _QUERY, "''")), 1)
+define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''")), 1)
+define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}")), 1)
 
 
 def _json_element(call: Call, document: Fragment) -> Fragment:

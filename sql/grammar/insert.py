@@ -6,6 +6,7 @@ end. Data of VALUES ends at a ``;`` outside quotes, so that statements may follo
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,11 @@ _SETTINGS = re.compile(r"settings\b", re.IGNORECASE)
 _DATA_START = re.compile(r"[ \t\f]*+\r?+\n?+")
 _PARTIAL_SPACE = re.compile(r"(?:\s|--[^\n]*+\n|#[ !][^\n]*+\n|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
 MAX_HEAD_BYTES = 1 << 20
+_PLAIN_HEAD = re.compile(
+    rb"\s{0,8}+INSERT\s{1,8}+INTO\s{1,8}+(?:\w{1,100}\.)?\w{1,100}\s{0,8}+(?:\([\w\s,]{1,2000}\)\s{0,8})?+VALUES\s{0,8}+\(",
+    re.IGNORECASE,
+)
+"""Without comments, quotes and settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +117,35 @@ def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
         name = "Values"
     match = _DATA_START.match(stream.text, stream.position)
     start = match.end() if match else stream.position
-    if stream.text.startswith(";", start) and stream.text[start + 1 :].strip():
+    is_on_next_line = stream.text.endswith("\n", 0, start)  # what stands there is data, also a byte 59 of RowBinary
+    if not is_on_next_line and stream.text.startswith(";", start) and stream.text[start + 1 :].strip():
         raise UserError(
             "SYNTAX_ERROR",
             "You have excessive ';' symbol before data for INSERT. Remove it: data follows FORMAT directly",
         )
-    if stream.text.startswith(";", start):
+    if stream.text.startswith(";", start) and not stream.text[start + 1 :].strip():
         start = len(stream.text)
     return head.insert(format=name), start
 
 
 def parse_insert_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] | None:
     """See :func:`sql.grammar.parser.parse_insert_head`."""
+    plain = _PLAIN_HEAD.match(prefix)
+    found = None if plain is None else _parse_plain_head(plain.group())
+    return _parse_head(prefix, complete=complete) if found is None else found
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse_plain_head(head: bytes) -> tuple[Insert | None, int] | None:
+    """What stands behind the bracket of the first row changes nothing: a program sends the same head with all rows.
+    ``None`` for a wrong one: the message shows what stands there."""
+    try:
+        return _parse_head(head + b"1)", complete=True)
+    except UserError:
+        return None
+
+
+def _parse_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] | None:
     text = prefix.decode("utf-8", "surrogateescape")
     undecided = None if not complete and len(prefix) < MAX_HEAD_BYTES else (None, 0)
     space = _PARTIAL_SPACE.match(text)

@@ -22,8 +22,10 @@ from sql.grammar.syntax_tree import Identifier
 from sql.pruning.builder import ConditionBuilder, key_expressions
 from sql.pruning.condition import Both, Condition, Constant
 from sql.pruning.evaluation import Evaluation
+from sql.pruning.intervals import Interval, interval_of
 from sql.pruning.pruned_part import PrunedPart, RowFilter
 from sql.pruning.ranges import Bounds, closed, point, rectangles
+from sql.pruning.row_test import RowTest, row_test
 
 __all__ = ["IndexUse", "PrunedPart", "analyse_scan", "analysis_of"]
 
@@ -34,9 +36,13 @@ class IndexUse:
 
     kind: str
     keys: list[str]
-    condition: str
+    test: Condition
     parts: tuple[int, int] = (0, 0)
     granules: tuple[int, int] = (0, 0)
+
+    @property
+    def condition(self) -> str:
+        return self.test.describe(self.keys)
 
 
 @dataclass
@@ -52,6 +58,9 @@ class Analysis:
     whole: frozenset[str] = frozenset()
     """The indexes whose condition is all of the filters, not a part of them."""
     row_filter: RowFilter | None = None
+    interval: Interval | None = None
+    """What ``primary`` is, where it is an interval of the first key."""
+    row_test: RowTest | None = None
     uses: list[IndexUse] = field(default_factory=list)
     _certain: set[int] = field(default_factory=set)
     """By identity the parts in which every row matches, as their partition shows."""
@@ -59,6 +68,19 @@ class Analysis:
     def fresh(self) -> Analysis:
         """The same conditions, not used yet: an analysis prunes for one query."""
         return replace(self, uses=[], _certain=set())
+
+    def with_primary(self, condition: Condition) -> Analysis:
+        """For a condition of the same form on the primary index, where it is the whole filter: not used yet, and
+        without a test of rows, which the index' columns tell of."""
+        interval = interval_of(condition)
+        before = self.row_filter
+        row_filter = None
+        if before is not None:
+            row_filter = RowFilter(condition, before.columns, is_whole=before.is_whole, interval=interval)
+        return Analysis(
+            self.minmax, self.minmax_keys, self.partition, self.partition_keys, condition, self.primary_keys,
+            self.whole, row_filter, interval,
+        )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
         kept = [part for part in parts if part.rows]
@@ -69,7 +91,7 @@ class Analysis:
     def _by_parts(self, kind, condition, keys, parts, bounds_of):  # type: ignore[no-untyped-def]
         if not keys:
             return parts
-        use = IndexUse(kind, keys, condition.describe(keys), (len(parts), len(parts)), (_marks(parts), _marks(parts)))
+        use = IndexUse(kind, keys, condition, (len(parts), len(parts)), (_marks(parts), _marks(parts)))
         self.uses.append(use)
         if not parts or (isinstance(condition, Constant) and condition.value):
             return parts
@@ -86,12 +108,12 @@ class Analysis:
         return kept
 
     def _by_granules(self, parts: list[Part]) -> list[PrunedPart]:
-        use = IndexUse("PrimaryKey", self.primary_keys, self.primary.describe(self.primary_keys))
+        use = IndexUse("PrimaryKey", self.primary_keys, self.primary)
         if self.primary_keys:
             self.uses.append(use)
         kept = []
         for part in parts:
-            pruned = granules(part, self.primary)
+            pruned = granules(part, self.primary, self.interval)
             if pruned is not None:
                 kept.append(self._with_filter(pruned))
         use.parts = (len(kept), len(parts))
@@ -100,16 +122,26 @@ class Analysis:
 
     def _with_filter(self, pruned: PrunedPart) -> PrunedPart:
         if id(pruned.part) in self._certain:
-            return replace(pruned, uncertain=(), is_whole=True)
-        return replace(pruned, is_whole="PrimaryKey" in self.whole, row_filter=self.row_filter)
+            return PrunedPart(pruned.part, pruned.ranges, uncertain=(), is_whole=True)
+        is_whole = "PrimaryKey" in self.whole
+        return PrunedPart(pruned.part, pruned.ranges, pruned.uncertain, is_whole, self.row_filter, self.row_test)
 
 
 def _marks(parts: Sequence[Part]) -> int:
     return sum(part.marks for part in parts)
 
 
-def granules(part: Part, condition: Condition) -> PrunedPart | None:
-    """The granules of a part whose key ranges can match, and which of them surely do; ``None`` if there are none."""
+def granules(part: Part, condition: Condition, interval: Interval | None = None) -> PrunedPart | None:
+    """The granules of a part whose key ranges can match, and which of them surely do; ``None`` if there are none.
+
+    ``interval`` is the condition as one of the first key, if it is such.
+    """
+    if interval is not None:
+        index = part.primary_index
+        numbers = index.first_numbers
+        if numbers is not None and index.keys[0].type == interval.type:
+            run = interval.granules(numbers)
+            return None if run is None else PrunedPart(part, [run[0]], run[1])
     used = condition.used
     if not used:
         true, false = condition.evaluate({}, 1)
@@ -191,7 +223,8 @@ def analysis_of(
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return Analysis(
         minmax, columns, by_partition, list(partition.expressions), primary, list(sorting.expressions),
-        frozenset(whole), _row_filter(primary, sorting, schema),
+        frozenset(whole), _row_filter(primary, sorting, schema), interval_of(primary),
+        row_test(scan, description, environment, evaluation) if scan.conditions else None,
     )  # fmt: skip
 
 
@@ -207,7 +240,8 @@ def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> RowFilte
         return None
     used = frozenset().union(*(term.used for term in testable))
     by_number = {number: columns[number] for number in sorted(used)}
-    return RowFilter(Both(testable), by_number, is_whole=len(testable) == len(terms))
+    tested = Both(testable)
+    return RowFilter(tested, by_number, is_whole=len(testable) == len(terms), interval=interval_of(tested))
 
 
 def _has_extremes(type_: object) -> bool:

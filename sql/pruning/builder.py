@@ -40,8 +40,8 @@ from sql.pruning.evaluation import Evaluation
 from sql.pruning.monotonic import growing_argument
 from sql.pruning.ranges import Wanted
 
-_FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
-_RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
+FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
+RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
 _NEGATED = {"notEquals": "equals", "notIn": "in", "notLike": "like", "globalNotIn": "in"}
 
 
@@ -145,7 +145,7 @@ class ConditionBuilder:
             return self._prefix(node)
         if node.name in ("in", "globalIn") and len(node.args) == 2:
             return self._set(node)
-        if node.name in _RANGES and len(node.args) == 2:
+        if node.name in RANGES and len(node.args) == 2:
             return self._comparison(node)
         return Unknown()
 
@@ -159,7 +159,7 @@ class ConditionBuilder:
         left, right = node.args
         name = node.name
         if _is_constant(left):
-            left, right, name = right, left, _FLIPPED.get(name, name)
+            left, right, name = right, left, FLIPPED.get(name, name)
         if not _is_constant(right) or _is_constant(left):
             return Unknown()
         terms: list[Condition] = []
@@ -172,14 +172,14 @@ class ConditionBuilder:
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
         if left == key.node:
             value = self._constants.value(right, key.type)
-            return _range(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
+            return range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))
         column = _column(left)
         if column is not None and column in _columns(key.node):
             return self._through_key(number, key, column, right, name)
         inner = growing_argument(left, key.node, self._schema, self._environment.zone)
         if inner is not None:
             change, type_ = self._change(left, key)
-            return _range(number, name, self._constants.value(right, type_), change=change, exact=False)
+            return range_condition(number, name, self._constants.value(right, type_), change=change, exact=False)
         return None
 
     def _through_key(self, number: int, key: KeyExpression, column: str, right: Node, name: str) -> Condition | None:
@@ -193,7 +193,7 @@ class ConditionBuilder:
         value = self._constants.value(right, type_)
         mapped = self._mapped(key, column, value, type_)
         loose = {"less": "lessOrEquals", "greater": "greaterOrEquals"}.get(name, name)
-        return _range(number, loose, mapped, exact=False)
+        return range_condition(number, loose, mapped, exact=False)
 
     def _prefix(self, node: Function) -> Condition:
         pattern = node.args[1]
@@ -318,7 +318,10 @@ def _column(node: Node) -> str | None:
     return node.parts[0] if isinstance(node, Identifier) else None
 
 
-def _range(number: int, name: str, value: pa.Scalar, *, change: Change | None = None, exact: bool = True) -> Condition:
+def range_condition(
+    number: int, name: str, value: pa.Scalar, *, change: Change | None = None, exact: bool = True
+) -> Condition:
+    """What ``name`` (of ``RANGES``) says of key ``number`` beside a constant."""
     wanted = {
         "equals": Wanted(value, value),
         "less": Wanted(None, value, high_closed=False),

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
+from parts.primary_index import plain_numbers
 from parts.read_plan import rows_of
 from parts.reader import MarkRange, Part, RowRange
 from parts.types import DataType
 from parts.value_file import plain_array
 from sql.pruning.condition import Condition
+from sql.pruning.intervals import Interval
 from sql.pruning.ranges import point
+from sql.pruning.row_test import RowTest
 
 MOST_ROWS_LOOKED_AT = 1 << 19
 _JOIN_GAP_ROWS = 4096
+_FEW_ROWS = 16_384
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,34 @@ class RowFilter:
     columns: Mapping[int, tuple[str, DataType]]
     is_whole: bool = False
     """Whether that is all of the condition: there is no conjunct on other columns."""
+    interval: Interval | None = None
+    """What the condition is, where it is an interval of the first key: its rows are then a run."""
 
     @property
     def names(self) -> list[str]:
         return [name for name, _ in self.columns.values()]
+
+    def runs(self, part: Part, ranges: Sequence[MarkRange], interval: Interval) -> list[RowRange] | None:
+        """The rows of the granules in the interval, found by bisection. ``None``: their key has no numbers."""
+        if part.primary_index.first_numbers is None:
+            return None
+        found = []
+        for chosen in rows_of(ranges, part.rows, part.granularity):
+            arrays = part.read_few(self.names, chosen)
+            numbers = plain_numbers(arrays[0]) if arrays is not None and arrays[0].type == interval.type else None
+            if numbers is None:
+                return None
+            begin, end = interval.rows(numbers)
+            if begin < end:
+                found.append(RowRange(chosen.begin + begin, chosen.begin + end))
+        return found
+
+    def _values(self, part: Part, chosen: RowRange) -> Iterator[list[pa.Array]]:
+        few = part.read_few(self.names, chosen) if chosen.rows <= _FEW_ROWS else None
+        if few is not None:
+            yield few
+        else:
+            yield from (batch.columns for batch in part.read_rows(self.names, [chosen]))
 
     def matching(self, part: Part, ranges: Sequence[MarkRange]) -> tuple[np.ndarray, bool]:
         """Numbers of the rows of the granules for which the condition can be true, and whether it is for all these."""
@@ -38,15 +67,16 @@ class RowFilter:
         is_sure = True
         for chosen in rows_of(ranges, part.rows, part.granularity):
             first = chosen.begin
-            for batch in part.read_rows(self.names, [chosen]):
+            for arrays in self._values(part, chosen):
                 bounds = {
                     number: point(plain_array(column, type_))
-                    for (number, (_, type_)), column in zip(self.columns.items(), batch.columns, strict=True)
+                    for (number, (_, type_)), column in zip(self.columns.items(), arrays, strict=True)
                 }
-                true, false = self.condition.evaluate(bounds, batch.num_rows)
+                count = len(arrays[0])
+                true, false = self.condition.evaluate(bounds, count)
                 rows.append(np.flatnonzero(true) + first)
                 is_sure = is_sure and not (true & false).any()
-                first += batch.num_rows
+                first += count
         return np.concatenate(rows) if rows else np.empty(0, np.int64), is_sure
 
 
@@ -85,6 +115,7 @@ class PrunedPart:
     uncertain: Sequence[MarkRange] | None = None
     is_whole: bool = False
     row_filter: RowFilter | None = None
+    row_test: RowTest | None = None
 
     @property
     def marks(self) -> int:
@@ -144,6 +175,10 @@ class PrunedPart:
 
     def _found(self, known: RowFilter) -> tuple[list[RowPiece], bool]:
         """The rows of doubtful granules that can match, and whether they all do."""
+        if known.interval is not None:
+            runs = known.runs(self.part, self.uncertain_ranges, known.interval)
+            if runs is not None:
+                return [RowPiece(run) for run in runs], True
         rows, is_sure = known.matching(self.part, self.uncertain_ranges)
         limits = rows_of(self.uncertain_ranges, self.part.rows, self.part.granularity)
         return _pieces_of(rows, limits), is_sure

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parts.primary_index import plain_numbers
+
 Mask = np.ndarray
 
 
@@ -71,29 +73,16 @@ _ARROW: dict[_Operator, Callable[[Any, Any], pa.Array]] = {
 
 def _compare(compare: _Operator, values: pa.Array, other: pa.Array | pa.Scalar) -> Mask:
     """``values compare other``, false where NULL. Most keys are integers inside: NumPy compares those much faster."""
-    numbers = _numbers(values)
+    numbers = plain_numbers(values)
     if numbers is not None and values.type == other.type:
         if isinstance(other, pa.Array):
-            others = _numbers(other)
+            others = plain_numbers(other)
             if others is not None:
                 return compare(numbers, others)
         elif other.is_valid:
             number = other.value if pa.types.is_temporal(other.type) else other.as_py()
             return compare(numbers, number)
     return _mask(_ARROW[compare](values, other))
-
-
-def _numbers(values: pa.Array) -> np.ndarray | None:
-    """The integers under integers, dates and times without NULL; without a copy."""
-    type_ = values.type
-    if values.null_count or not (pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)):
-        return None
-    width = type_.bit_width // 8
-    kind = "u" if pa.types.is_unsigned_integer(type_) else "i"
-    buffer = values.buffers()[1]
-    if buffer is None:
-        return None
-    return np.frombuffer(buffer, f"<{kind}{width}", len(values), values.offset * width)
 
 
 @dataclass(frozen=True)

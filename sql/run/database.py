@@ -21,7 +21,8 @@ import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
 from sql.functions import guards
-from sql.functions.macros import MACROS
+from sql.functions.macros import KERNELS, MACROS
+from sql.typing import kernels
 from sql.typing.typed import text_sql
 
 _LONG_TEXT = 10_000
@@ -55,6 +56,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     }
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
+    kernels.register(connection, KERNELS)
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
     guards.register(connection)

@@ -5,6 +5,7 @@ result is streamed: nothing is read before the first batch is asked for, and clo
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parts.errors import CancelledError, ConflictError, PandoError
+from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError
 from parts.query_status import QueryStatus
 from parts.types import DataType, StringType
 from sql.compile.compiled_query import CompiledQuery
@@ -34,6 +35,7 @@ from sql.run.row_count import with_more_rows, without_certain
 from sql.run.scans import ReadStatistics, ScanState, ScanStream
 from sql.run.statement_pool import LeasedStatement, StatementPool
 from sql.run.stored_rows import Found, find_rows, read_rows
+from sql.run.totals import MOST_ROWS, read_columns, total_row
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.storage_arrays import storage_batch, storage_schema
 
@@ -103,6 +105,12 @@ class QueryEngine:
         plan = self._plans.find(key, catalog) or new_plan(True)
         run = _Run(plan, settings.max_threads, lambda: new_plan(False), status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
+
+    def plan(self, query: str, catalog: RelationCatalog, settings: Settings, database: str) -> tuple[Query, Plan]:
+        """The rewritten tree of a query that knows no session, and its plan."""
+        constants = {"timezone": settings.timezone}
+        tree, compiler, compiled = self._compile(query, catalog, settings, database, None, constants, None)
+        return tree, make_plan(tree, compiler.scans, compiled)
 
     def describe(
         self,
@@ -225,8 +233,8 @@ class _Run:
             raise CancelledError()
         columns = self.plan.columns
         parts = [self._parts(planned) for planned in self.plan.scans]
-        if self.plan.stored:
-            found = find_rows(parts[0] or [], self.plan.limit, self.state.statistics)
+        if self.plan.stored or self.plan.totals:
+            found = self._found(parts[0] or [])
             if found is not None:
                 yield from self._stored(found, self._batch_rows(parts))
                 return
@@ -241,11 +249,25 @@ class _Run:
         else:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
+    def _found(self, parts: Sequence[PrunedPart]) -> list[Found] | None:
+        most_rows = sys.maxsize if self.plan.stored else MOST_ROWS
+        try:
+            return find_rows(parts, self.plan.limit, self.state.statistics, most_rows)
+        except CorruptionError as error:
+            relation = self.plan.scans[0].scan.source.relation
+            assert is_parts_relation(relation)
+            relation.report_corruption(error)
+            raise
+
     def _stored(self, found: Sequence[Found], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
         (planned,) = self.plan.scans
-        for arrays in read_rows(planned.scan, self.plan.stored, found, self.state, batch_rows, self._max_threads):
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        names = self.plan.stored or read_columns(self.plan.totals)
+        read = read_rows(planned.scan, names, found, self.state, batch_rows, self._max_threads)
+        if self.plan.totals:
+            yield total_row(self.plan.totals, read, schema)
+        else:
+            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in read)
         if self.state.cancelled:
             raise CancelledError()
 

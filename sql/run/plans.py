@@ -36,6 +36,7 @@ from sql.run.block_expressions import EVALUATION
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
 from sql.run.stored_rows import stored_columns
+from sql.run.totals import Total, totals_of
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined, leaf
 from sql.typing.mapping import output_cast
 
@@ -84,6 +85,12 @@ class Plan:
     """The columns whose values the result is (``sql.run.stored_rows``)."""
     limit: int | None = None
     """Of such a result."""
+    totals: tuple[Total, ...] = ()
+    """What the one row of the result is made of (``sql.run.totals``)."""
+
+    def kept(self) -> Plan:
+        """For other queries: without its table, not to hold one that is dropped."""
+        return replace(self, scans=tuple(planned.over(None) for planned in self.scans))
 
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
@@ -103,7 +110,10 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
     limit = _first_rows(tree) if stored and isinstance(tree, Select) and tree.limit is not None else None
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
     counts_rows = is_row_count(tree, scans)
-    return Plan(text, guards.is_guarded(sql), compiled.columns, tuple(planned), counts_rows, first_rows, stored, limit)
+    return Plan(
+        text, guards.is_guarded(sql), compiled.columns, tuple(planned), counts_rows, first_rows, stored, limit,
+        totals_of(tree, scans, compiled),
+    )  # fmt: skip
 
 
 def _first_rows(tree: Query) -> int:
@@ -156,9 +166,15 @@ def _size(value: Fragment, type_: DataType) -> Fragment | None:
 # Keeping --------------------------------------------------------------------------------------------------------------
 
 
-def _depends_on_text_alone(tree: Query, plan: Plan) -> bool:
-    if len(plan.scans) != 1 or plan.scans[0].analysis is None:
+def depends_on_text_alone(tree: Query, plan: Plan) -> bool:
+    if len(plan.scans) != 1 or plan.scans[0].analysis is None or not is_plain(tree):
         return False
+    # The expression of an ALIAS column may be anything.
+    return all(column.default_kind != "ALIAS" for column in plan.scans[0].scan.definitions.values())
+
+
+def is_plain(tree: Query) -> bool:
+    """Whether nothing in the query can mean something else the next time but its table."""
     for node in walk(tree):
         if not isinstance(node, _NODES):
             return False
@@ -166,8 +182,7 @@ def _depends_on_text_alone(tree: Query, plan: Plan) -> bool:
             return False
         if isinstance(node, NamedTable) and node.sample is not None:
             return False
-    # The expression of an ALIAS column may be anything.
-    return all(column.default_kind != "ALIAS" for column in plan.scans[0].scan.definitions.values())
+    return True
 
 
 class PlanCache:
@@ -195,11 +210,10 @@ class PlanCache:
 
     def keep(self, key: tuple[str, ...], tree: Query, plan: Plan) -> None:
         """Keeps the plan, if its text alone decides it."""
-        if sum(map(len, key)) > _LONGEST_TEXT or not _depends_on_text_alone(tree, plan):
+        if sum(map(len, key)) > _LONGEST_TEXT or not depends_on_text_alone(tree, plan):
             return
-        (planned,) = plan.scans
         with self._lock:
-            self._plans[key] = replace(plan, scans=(planned.over(None),))  # not to hold a table that is dropped
+            self._plans[key] = plan.kept()
             if len(self._plans) > self._most:
                 self._plans.popitem(last=False)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from parts.errors import CorruptionError, PandoError
 from parts.query_status import QueryStatus
 from parts.reader import RowRange
+from parts.short_decimals import short_array, short_type
 from parts.types import (
     ArrayType,
     DataType,
@@ -33,11 +34,13 @@ from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
+from sql.run.string_runs import RUNS, dictionary_of_runs, is_in_runs
 from sql.typing.mapping import engine_type
 from sql.typing.typed import quoted
 
 _NO_COLUMN = "#"
 _MOST_FIRST_ROWS = 16_384
+_GUESSED_ROWS = 1000
 
 
 @dataclass(slots=True)
@@ -92,11 +95,6 @@ def _needs_cast(type_: DataType) -> bool:
     return _comes_as(type_) != engine_type(type_)
 
 
-def scan_columns(scan: Scan) -> list[str]:
-    """The columns that are read."""
-    return [*scan.source.used, *(name for name in scan.coded if name not in scan.source.used)]
-
-
 def scan_sql(scan: Scan) -> str:
     """What stands for the scan in FROM."""
     number = scan.source.number
@@ -115,7 +113,8 @@ def scan_sql(scan: Scan) -> str:
 
 
 class ScanStream:
-    """A scan as DuckDB reads it: every reading begins a new stream (a plan may read one table more than once).
+    """A scan as DuckDB reads it: a new stream for every reading (a plan may read one table more than once), of the
+    columns it asks for.
 
     ``parts`` are the pruned parts of a MergeTree table. When ``first_rows`` may be enough they come first, alone.
     """
@@ -133,52 +132,69 @@ class ScanStream:
         self._scan = scan
         self._parts = parts
         self._state = state
-        self._names = scan_columns(scan)
         fields = []
         for name in scan.source.used:
             definition = scan.definitions[name]
-            fields.append(pa.field(f"{scan.source.number}.{name}", _readable(definition.type.arrow)))
+            type_ = _readable(definition.type.arrow)
+            if parts and pa.types.is_string(type_) and is_in_runs(name, parts):
+                type_ = RUNS
+            fields.append(pa.field(f"{scan.source.number}.{name}", type_))
         fields += [pa.field(code_label(scan.source.number, name), pa.uint64()) for name in scan.coded]
         self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
-        self._coded = [self._names.index(name) for name in scan.coded]
+        self._columns = [(name, False) for name in scan.source.used] + [(name, True) for name in scan.coded]
         self._begun: Iterator[pa.RecordBatch] | None = None
 
     def begin(self) -> None:
         """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code."""
-        batches = self._record_batches()
+        batches = self._record_batches(range(len(self.schema)))
         self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
 
-    def __arrow_c_schema__(self) -> object:
-        return self.schema.__arrow_c_schema__()
+    @property
+    def expected_rows(self) -> int:
+        """How many rows come; a guess where they are computed."""
+        return _GUESSED_ROWS if self._parts is None else sum(pruned.rows for pruned in self._parts)
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        batches, self._begun = self._begun or self._record_batches(), None
-        return pa.RecordBatchReader.from_batches(self.schema, batches).__arrow_c_stream__()
+    def stream(self, columns: Sequence[int]) -> pa.RecordBatchReader:
+        """The rows from the first one on, in a new stream."""
+        begun, self._begun = self._begun, None
+        batches = self._record_batches(columns) if begun is None else (batch.select(columns) for batch in begun)
+        return pa.RecordBatchReader.from_batches(self._fields(columns), batches)
 
-    def _record_batches(self) -> Iterator[pa.RecordBatch]:
-        for arrays in counted(self._batches(), self._state):
-            try:
-                coded = [codes(arrays[position]) for position in self._coded]
-            except LongStringError:
-                self._state.met_long_string = True
-                raise
-            given = zip(arrays[: len(self.schema) - len(coded)], self.schema.types, strict=False)
-            plain = [array if array.type == type_ else array.cast(type_) for array, type_ in given]
-            yield pa.RecordBatch.from_arrays([*plain, *coded], schema=self.schema)
+    def _fields(self, columns: Sequence[int]) -> pa.Schema:
+        return pa.schema([self.schema.field(position) for position in columns])
 
-    def _batches(self) -> Iterator[tuple[list[pa.Array], int]]:
+    def _record_batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        schema = self._fields(columns)
+        chosen = [self._columns[position] for position in columns if self._columns]
+        names = list(dict.fromkeys(name for name, _ in chosen))
+        for arrays in counted(self._batches(names), self._state):
+            if chosen:
+                found = dict(zip(names, arrays, strict=True))
+                arrays = [self._codes(found[name]) if is_code else found[name] for name, is_code in chosen]
+            given = zip(arrays, schema.types, strict=True)
+            plain = [_of_type(array, type_) for array, type_ in given]
+            yield pa.RecordBatch.from_arrays(plain, schema=schema)
+
+    def _codes(self, array: pa.Array) -> pa.Array:
+        try:
+            return codes(array)
+        except LongStringError:
+            self._state.met_long_string = True
+            raise
+
+    def _batches(self, names: list[str]) -> Iterator[tuple[list[pa.Array], int]]:
         relation = self._scan.source.relation
         if self._parts is not None:
             assert is_parts_relation(relation)
-            yield from self._part_batches(self._parts, relation.report_corruption)
+            yield from self._part_batches(names, self._parts, relation.report_corruption)
         else:
             assert isinstance(relation, ArrowRelation)
-            yield from _table_batches(self._names, _read(relation, self._scan, self._names or _smallest(self._scan)))
+            yield from _table_batches(names, _read(relation, self._scan, names or _smallest(self._scan)))
 
     def _part_batches(
-        self, parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
+        self, names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
     ) -> Iterator[tuple[list[pa.Array], int]]:
-        stored = [name for name in self._names if name not in VIRTUAL_COLUMNS]
+        stored = [name for name in names if name not in VIRTUAL_COLUMNS]
         first_rows = min(self._first_rows, _MOST_FIRST_ROWS)
         for pruned in parts:
             self._state.status.check()
@@ -188,16 +204,17 @@ class ScanStream:
                 self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
                 head, tail = _split(rows, first_rows)
                 first_rows = 0
-                read = partial(pruned.part.read_rows, stored, max_threads=self._max_threads)
+                test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
+                read = partial(pruned.part.read_rows, stored, max_threads=self._max_threads, is_short=True, test=test)
+                left = sum(item.rows for item in rows)
                 for batch in itertools.chain(read(head), read(tail)):
+                    left -= batch.num_rows
                     arrays = dict(zip(stored, batch.columns, strict=True))
                     yield (
-                        [
-                            arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows)
-                            for name in self._names
-                        ],
+                        [arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows) for name in names],
                         batch.num_rows,
                     )
+                self._state.statistics.read_rows += left
             except CorruptionError as error:
                 report(error)
                 raise
@@ -208,6 +225,8 @@ def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
     query, or its whole database."""
     if pa.types.is_dictionary(type_):
         return type_.value_type if is_inner else type_
+    if not is_inner:
+        type_ = short_type(type_)
     inner = partial(_readable, is_inner=True)
     if pa.types.is_map(type_):
         return pa.map_(inner(type_.key_type), type_.item_field.with_type(inner(type_.item_type)))
@@ -216,6 +235,14 @@ def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(inner(field.type)) for field in type_])
     return type_
+
+
+def _of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type == type_:
+        return array
+    if type_ == RUNS:
+        return dictionary_of_runs(array)
+    return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:

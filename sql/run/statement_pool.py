@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from sql.run import database
+from sql.run.scan_table import ScanTable
 from sql.run.scans import ScanStream
 
 _MOST_IDLE = 32
@@ -24,24 +25,9 @@ _LONGEST_TEXT = 10_000
 _Key = tuple[str, tuple[tuple[str, pa.Schema], ...]]
 
 
-class _Slot:
-    """Stands for the scan of whichever query runs. Its schema never changes."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self.stream: ScanStream | None = None
-
-    def __arrow_c_schema__(self) -> object:
-        return self._schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        assert self.stream is not None
-        return self.stream.__arrow_c_stream__(requested_schema)
-
-
 class _Statement:
     def __init__(self, sql: str, streams: Mapping[str, ScanStream]) -> None:
-        self._slots = {name: _Slot(stream.schema) for name, stream in streams.items()}
+        self._slots = {name: ScanTable(stream.schema) for name, stream in streams.items()}
         self.cursor = database.cursor()
         try:
             for name, slot in self._slots.items():
@@ -54,11 +40,11 @@ class _Statement:
 
     def attach(self, streams: Mapping[str, ScanStream]) -> None:
         for name, stream in streams.items():
-            self._slots[name].stream = stream
+            self._slots[name].scanned = stream
 
     def detach(self) -> None:
         for slot in self._slots.values():
-            slot.stream = None
+            slot.scanned = None
 
 
 class LeasedStatement:

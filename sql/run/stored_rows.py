@@ -20,6 +20,8 @@ from sql.pruning.pruned_part import MOST_ROWS_LOOKED_AT, PrunedPart, RowPiece
 from sql.relation import is_parts_relation
 from sql.run.scans import ReadStatistics, ScanState, counted
 
+_MOST_FEW_PIECES = 16
+_MOST_FEW_ROWS = 8192
 Found = tuple[Part, list[RowPiece]]
 """The matching rows of a part."""
 
@@ -38,9 +40,11 @@ def stored_columns(query: Query, scans: Sequence[Scan], compiled: CompiledQuery)
     return () if set(compiled.plain_columns) & set(VIRTUAL_COLUMNS) else compiled.plain_columns
 
 
-def find_rows(parts: Sequence[PrunedPart], limit: int | None, statistics: ReadStatistics) -> list[Found] | None:
+def find_rows(
+    parts: Sequence[PrunedPart], limit: int | None, statistics: ReadStatistics, most_rows: int = sys.maxsize
+) -> list[Found] | None:
     """The rows of every part that are the result, no more than ``limit``. ``None``: the key's columns do not tell, or
-    more of their rows had to be looked at than is gained."""
+    more of their rows had to be looked at than is gained, or they are more than ``most_rows``."""
     if sum(pruned.uncertain_rows for pruned in parts) > MOST_ROWS_LOOKED_AT:
         return None
     found = []
@@ -59,8 +63,14 @@ def find_rows(parts: Sequence[PrunedPart], limit: int | None, statistics: ReadSt
         found.append((pruned.part, chosen))
         if left <= 0:
             break
+    if _count(found) > most_rows:
+        return None
     statistics.read_rows += left_out  # rows that were looked at count as read, as in ClickHouse
     return found
+
+
+def _count(found: Sequence[Found]) -> int:
+    return sum(piece.count for _, pieces in found for piece in pieces)
 
 
 def read_rows(
@@ -73,11 +83,33 @@ def read_rows(
     for part, pieces in found:
         read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
         try:
-            for arrays in counted(_matching(read([piece.rows for piece in pieces]), pieces), state):
+            few = few_rows(part, names, pieces, batch_rows)
+            batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
+            for arrays in counted(batches, state):
                 yield [arrays[place] for place in places]
         except CorruptionError as error:
             scan.source.relation.report_corruption(error)
             raise
+
+
+def few_rows(
+    part: Part, names: Sequence[str], pieces: Sequence[RowPiece], most_rows: int
+) -> list[tuple[list[pa.Array], int]] | None:
+    """The matching rows of the pieces, where these are few and none has more than ``most_rows`` rows."""
+    if not names or len(pieces) > _MOST_FEW_PIECES:
+        return None
+    few = []
+    for piece in pieces:
+        if piece.rows.rows > min(_MOST_FEW_ROWS, most_rows):
+            return None
+        arrays = part.read_few(names, piece.rows)
+        if arrays is None:
+            return None
+        if piece.matching is not None:
+            chosen = pa.array(piece.matching)
+            arrays = [array.take(chosen) for array in arrays]
+        few.append((arrays, piece.count))
+    return few
 
 
 def _matching(batches: Iterator[pa.RecordBatch], pieces: Sequence[RowPiece]) -> Iterator[tuple[list[pa.Array], int]]:

@@ -13,6 +13,7 @@ is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
 
 from __future__ import annotations
 
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.macros import macros
 from sql.typing.ranges import clamped_instant
@@ -48,7 +49,10 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
     clock = fragment("pando_basic_clock(spelled, {})", str(fine).lower())
     seconds = fragment("pando_basic_unix(spelled, {})", str(fine).lower())
-    return _with_fallback(sql, zone, fragment("coalesce({}, {})", from_zone(clock, zone), seconds), fine)
+    template = "coalesce({}, {})"
+    rest = fragment(template, from_zone(clock, zone), seconds)
+    begins = "(strlen({0}) >= 5 AND {0} >= '0' AND {0} < ':' AND regexp_matches({0}, '^[0-9]{{4}}'))"
+    return _with_fallback(sql, zone, rest, fine, f"{begins} OR starts_with({{0}}, '-')" if fine else begins)
 
 
 def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:
@@ -62,22 +66,27 @@ def _free(zone: str, fine: bool) -> Fragment:
     return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
 
 
-def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool) -> Fragment:
-    """``rest`` reads ``spelled``."""
-    plain = from_zone(called("pando_plain_clock" if fine else "pando_plain_second", sql), zone)
-    read = fragment("list_transform([{}], lambda spelled: {})[1]", sql, rest)
-    if not fine:
-        whole = clamped_instant("date_trunc('second', moment)")
-        read = fragment("list_transform([{}], lambda moment: {})[1]", read, whole)
-    return fragment("coalesce({}, {})", plain, read)
+def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, begins: str = "") -> Fragment:
+    """``rest`` reads ``spelled``, and gives NULL where ``begins`` (of ``{0}``) does not hold."""
+
+    def read(value: Fragment) -> Fragment:
+        plain = from_zone(called("pando_plain_clock" if fine else "pando_plain_second", value), zone)
+        other = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
+        if not fine:
+            whole = clamped_instant("date_trunc('second', moment)")
+            other = fragment("list_transform([{}], lambda moment: {})[1]", other, whole)
+        if begins:
+            other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), other)
+        return fragment("coalesce({}, {})", plain, other)
+
+    return bound(sql, "given", read)
 
 
 MACROS = macros(
-    r"""pando_plain_second(t) AS CASE WHEN (t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__')
-        AND t >= '1970-01-02' AND t <= '2106-02-06' THEN TRY_CAST(t AS TIMESTAMP) END""",
-    r"""pando_plain_clock(t) AS CASE WHEN t LIKE '____-__-__ __:__:__' OR t LIKE '____-__-__'
-        OR (t LIKE '____-__-__ __:__:__.%' AND regexp_full_match(t, '.{20}[0-9]{1,6}'))
+    r"""pando_plain_second(t) AS CASE WHEN t >= '1970-01-02' AND t <= '2106-02-06' AND pando_is_plain(t)
         THEN TRY_CAST(t AS TIMESTAMP) END""",
+    r"""pando_plain_clock(t) AS CASE WHEN pando_is_plain(t) OR (strlen(t) > 20 AND t LIKE '____-__-__ __:__:__.%'
+        AND regexp_full_match(t, '.{20}[0-9]{1,6}')) THEN TRY_CAST(t AS TIMESTAMP) END""",
     r"""pando_part(t) AS coalesce(TRY_CAST(t AS BIGINT), 0)""",
     # Hours, minutes and seconds beyond their last one flow over.
     r"""pando_clock_of(day, p) AS CAST(day AS TIMESTAMP) + to_microseconds(
@@ -101,8 +110,10 @@ MACROS = macros(
         WHEN regexp_full_match(t, '[0-9]{19}') THEN make_timestamp(TRY_CAST(t AS BIGINT) // 1000)
         WHEN regexp_full_match(t, '[0-9]{10}') OR (fine AND regexp_full_match(t, '[0-9]{10}[.][0-9]+'))
         THEN pando_unix(t) END""",
-    rf"""pando_any_clock(t, fine) AS coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t)),
-        try_strptime(regexp_replace(regexp_replace(t, '^[A-Z][a-z]{{2}}, ', ''), ' GMT$', ''), {_NAMED}))""",
+    # All have the four digits of a year, or more.
+    rf"""pando_any_clock(t, fine) AS CASE WHEN strlen(t) >= 4 AND regexp_matches(t, '[0-9]{{4}}')
+        THEN coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t)),
+            try_strptime(regexp_replace(regexp_replace(t, '^[A-Z][a-z]{{2}}, ', ''), ' GMT$', ''), {_NAMED})) END""",
     r"""pando_is_utc(t) AS regexp_matches(t,
         '^[0-9]{10}([.][0-9]+)?$|^[0-9]{13}([0-9]{3}){0,2}$|(Z|UTC|GMT)$|'
         || ':[0-9]+([.][0-9]*)? *[+-][0-9]{2}:?[0-9]{2}$')""",

@@ -18,11 +18,12 @@ from parts.types import (
     StringType,
     UUIDType,
 )
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.typing.integer_texts import integer_or_null
 from sql.typing.mapping import engine_type
-from sql.typing.texts import cut_second, date32_of_text, date_of_text, from_text
+from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text
 from sql.typing.typed import STRING, Typed
 
 SPELLED = (
@@ -41,25 +42,25 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
             sql = fragment("coalesce(nullif({}, ''), '0')", sql)
     match target:
         case DateType():
-            return date_of_text(sql, fragment("pando_try_day(spelled)"))
+            return date_of_text(sql, "pando_try_day({0})", fails=False)
         case Date32Type():
-            return date32_of_text(sql, fragment("pando_try_day(spelled)"))
+            return date32_of_text(sql, "pando_try_day({0})")
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():
-            return fragment("TRY_CAST(pando_float_spelling({}) AS {})", sql, engine_type(target))
+            spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
+            return fragment("TRY_CAST({} AS {})", spelled, engine_type(target))
         case DecimalType():
-            return fragment(
-                "TRY({})", from_text(Typed(fragment("pando_float_spelling({})", sql), STRING), target, zone)
-            )
+            spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
+            return decimal_of_text(spelled, target, "TRY_CAST")
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
-            return fragment("unhex(replace(CAST(TRY_CAST({} AS UUID) AS VARCHAR), '-', ''))", sql)
+            return bound(sql, "spelled", lambda v: fragment("pando_try_uuid({})", v))
         case IPv4Type():
             return fragment("pando_try_ipv4({})", sql)
         case IPv6Type():
-            return fragment("pando_try_ipv6({})", sql)
+            return bound(sql, "spelled", lambda v: fragment("pando_try_ipv6({})", v))
         case FixedStringType(length):
             return fragment(
                 "pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})",

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 
 from parts.types import Date32Type, DateType, strip_nullable
 from sql.typing.fragments import Fragment, fragment
-from sql.typing.typed import Typed, text
+from sql.typing.typed import Typed
+from sql.typing.zone_tables import zone_number
 
 SERVER_ZONE = "UTC"
 
@@ -25,14 +26,14 @@ def to_zone(sql: Fragment, zone: str) -> Fragment:
     """From a UTC instant to the wall clock of ``zone``."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return fragment("timezone({}, timezone('UTC', CAST({} AS TIMESTAMP)))", text(zone), sql)
+    return fragment("pando_to_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
 
 
 def from_zone(sql: Fragment, zone: str) -> Fragment:
     """From the wall clock of ``zone`` to the UTC instant."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return fragment("timezone('UTC', timezone({}, CAST({} AS TIMESTAMP)))", text(zone), sql)
+    return fragment("pando_from_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
 
 
 def epoch_offset(zone: str) -> int:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.worker_count import WORKERS
+
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = Path(__file__).parent / "constraints.txt"
 PACKAGES = {
@@ -55,7 +57,7 @@ def client_python() -> Callable[[str], Path]:
 def port(tmp_path: Path) -> Iterator[int]:
     """A server's HTTP port."""
     config = tmp_path / "server.yaml"
-    config.write_text(f"path: {tmp_path / 'data'}\nhttp_port: 0\ninterserver_http_port: null\n")
+    config.write_text(f"path: {tmp_path / 'data'}\nhttp_port: 0\ninterserver_http_port: null\nworkers: {WORKERS}\n")
     command = [sys.executable, "-m", "engine.cli", "server", "--config", str(config)]
     with open(tmp_path / "log", "w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as server:
         try:

@@ -12,6 +12,7 @@ import pytest
 from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
 from parts.errors import PandoError
+from tests.worker_count import WORKERS
 
 WAIT_SECONDS = 60.0
 _numbers = itertools.count(1)
@@ -22,7 +23,9 @@ class Replicas:
 
     def __init__(self, directory: Path) -> None:
         self.cluster = Cluster(directory)
-        overrides = {"zookeeper": {"session_timeout_ms": 4000}, "logger": {"level": "information"}}
+        overrides = {
+            "zookeeper": {"session_timeout_ms": 4000}, "logger": {"level": "information"}, "workers": WORKERS,
+        }  # fmt: skip
         self.clients: dict[str, HttpClient] = {}
         for status in self.cluster.start(3, overrides=overrides):
             if status.name.startswith("r"):

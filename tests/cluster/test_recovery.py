@@ -21,7 +21,7 @@ PARTS = 10
 
 def filled_table(replicas: Replicas) -> str:
     """Ten parts that are not merged."""
-    table = replicas.new_table()
+    table = replicas.new_table(settings="min_bytes_for_full_part_storage = 0")
     for client in replicas.clients.values():
         client.execute(f"SYSTEM STOP MERGES {table}")
     for number in range(PARTS):

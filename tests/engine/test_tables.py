@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from engine.session import Session
 from parts.errors import PandoError
 from tests.engine.conftest import Local
 
@@ -179,7 +182,7 @@ def test_many_broken_bytes_are_refused_at_the_start(local: Local) -> None:
     local.run("CREATE TABLE t (k UInt8) ENGINE = MergeTree ORDER BY k SETTINGS max_suspicious_broken_parts_bytes = 1")
     local.run("INSERT INTO t VALUES (1)")
     (part,) = (local.path / "data" / "default" / "t").glob("all_*")
-    (part / "data.bin").write_bytes(b"not a part")
+    (part / "meta.bin").write_bytes(b"not a part")
     with pytest.raises(PandoError) as raised:
         local.restart()
     assert raised.value.code == 231
@@ -190,7 +193,7 @@ def test_check_table_reads_every_byte(local: Local) -> None:
     local.run("INSERT INTO t (d, k) VALUES ('2020-01-01', 2), ('2020-02-01', 1)")
     names = [name for (name,) in local.run("SELECT name FROM system.parts WHERE table = 't' ORDER BY name")]
     assert local.run("CHECK TABLE t") == [(name, 1, "") for name in names]
-    data = local.path / "data" / "default" / "t" / names[1] / "data.bin"
+    data = local.path / "data" / "default" / "t" / names[1] / "meta.bin"
     content = bytearray(data.read_bytes())
     content[-1] ^= 1
     data.write_bytes(content)
@@ -242,3 +245,37 @@ def test_a_column_that_is_left_out_is_read_back(local: Local, type_: str) -> Non
     assert local.run("SELECT toString(v) FROM t ORDER BY k") == [(default,)] * 4
     local.run("OPTIMIZE TABLE t FINAL")
     assert local.run("SELECT toString(v), count() FROM t GROUP BY v") == [(default, 4)]
+
+
+@pytest.mark.parametrize("merge", ["OPTIMIZE TABLE t FINAL", ""])
+def test_no_merge_covers_a_block_that_is_about_to_commit(
+    local: Local, monkeypatch: pytest.MonkeyPatch, merge: str
+) -> None:
+    """Its rows would be gone: acknowledged, and under a part that was made without them."""
+    local.run("SYSTEM STOP MERGES")
+    local.run("CREATE TABLE t (k UInt32) ENGINE = MergeTree ORDER BY k")
+    for k in range(8):
+        local.run(f"INSERT INTO t VALUES ({k})")
+    is_numbered, may_commit = threading.Event(), threading.Event()
+
+    def hold_the_first(name: str) -> None:
+        if name == "insert.after_rename" and not is_numbered.is_set():
+            is_numbered.set()
+            assert may_commit.wait(60)
+
+    monkeypatch.setattr(local.engine.services, "failpoint", hold_the_first)
+    slow = threading.Thread(target=lambda: local.engine.execute("INSERT INTO t VALUES (100)", Session()))
+    slow.start()
+    assert is_numbered.wait(60)
+    local.run("INSERT INTO t VALUES (101)")
+    release = threading.Timer(0.5, may_commit.set)
+    release.start()
+    local.run("SYSTEM START MERGES")
+    if merge:
+        local.run(merge)
+    else:
+        release.join()
+    slow.join()
+    local.run("OPTIMIZE TABLE t FINAL")
+    assert local.run("SELECT count(), max(k) FROM t") == [(10, 101)]
+    assert local.value("SELECT count() FROM t WHERE k = 100") == 1

@@ -101,6 +101,7 @@ def test_status_as_json(directory: Path) -> None:
     status = json.loads(_pando("status", "--dir", str(directory), "--json").stdout)
     assert [replica["name"] for replica in status["replicas"]] == ["r1", "r2"]
     for replica in status["replicas"]:
+        assert replica["workers"] == len(os.sched_getaffinity(0))
         assert replica["alive"]
         assert replica["ready"]
         assert replica["pid"] > 0

@@ -400,7 +400,7 @@ def test_concurrent_queries_beyond_the_limit(server: RunningServer) -> None:
         for thread in threads:
             thread.start()
         try:
-            _wait_for(lambda: server.http._queries is not None and len(server.http._queries._placed) == 8)
+            _wait_for(lambda: server.running() == 8)
             with pytest.raises(PandoError) as caught:
                 client.execute("SELECT 1")
             assert caught.value.code == 202

@@ -21,9 +21,11 @@ import pytest
 from engine.client.http.client import HttpClient
 from engine.config import Config
 from engine.http.listener import most_connections
+from engine.http.server import HttpServer
 from parts.errors import PandoError
 from sql.settings.session import HONOURED
 from tests.front.conftest import RunningServer, started
+from tests.worker_count import WORKERS
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
     with started(
         tmp_path_factory.mktemp("hurried"),
         max_connections=20,
-        max_concurrent_queries=4,
+        max_concurrent_queries=4 + (WORKERS > 0),  # one to ask who runs
         profiles={"default": {"http_receive_timeout": 0.4, "http_send_timeout": 0.4}},
     ) as server:
         yield server
@@ -421,8 +423,8 @@ def test_an_answer_waits_on_disk_for_its_client(server: RunningServer) -> None:
         connection.sendall(f"GET /?query={query} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
         _wait_for(lambda: _is_running(server, query_id))
         _wait_for(lambda: not _is_running(server, query_id))
-        assert server.http._queries is not None
-        _wait_for(lambda: not server.http._queries._placed)  # type: ignore[union-attr]
+        if isinstance(server.http, HttpServer):  # the places of other processes are not seen from here
+            _wait_for(lambda: server.http._queries is not None and not server.http._queries._placed)  # type: ignore[union-attr]
         answer = _rest(connection)
     assert answer.endswith(b"2999999\n\r\n0\r\n\r\n")
     assert len(answer) > 22_888_890

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _SCALARS = (
@@ -58,13 +58,13 @@ _REASONS = {
 LEFT_OUT = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 
-def expanded(template: str) -> list[str]:
+def expanded(template: str, kinds: Mapping[str, str] = KINDS) -> list[str]:
     """The template with every combination of the columns of its kinds."""
-    kinds = re.findall(r"\$(\w+)", template)
+    named = re.findall(r"\$(\w+)", template)
     first, *pieces = re.split(r"\$\w+", template)
     return [
         first + "".join(column + piece for column, piece in zip(chosen, pieces, strict=True))
-        for chosen in itertools.product(*(KINDS[kind].split() for kind in kinds))
+        for chosen in itertools.product(*(kinds[kind].split() for kind in named))
     ]
 
 
@@ -76,15 +76,21 @@ def templates(name: str) -> Iterator[tuple[list[str], list[str]]]:
         yield names, [line[4:] for line in lines if line.startswith("    ")]
 
 
-def calls() -> dict[str, list[str]]:
-    """The calls of every scalar function that is swept, each once."""
+def templated_calls(kinds: Mapping[str, str] = KINDS) -> dict[str, dict[str, None]]:
+    """By scalar function the calls of its templates, each once."""
     result: dict[str, dict[str, None]] = {}
     for names, own in templates("calls.txt"):
         for name in names:
             target = name.removeprefix("to").partition("Or")[0]
             for template in own:
-                for call in expanded(template.replace("@", name).replace("#", target)):
+                for call in expanded(template.replace("@", name).replace("#", target), kinds):
                     result.setdefault(name, {})[call] = None
+    return result
+
+
+def calls() -> dict[str, list[str]]:
+    """The calls of every scalar function that is swept, each once."""
+    result = templated_calls()
     for name in ("CAST", "accurateCastOrNull"):
         for type_, source in itertools.product(_TYPES, _CAST_SOURCES.split()):
             text = type_.replace("'", "\\'")

@@ -110,7 +110,7 @@ def description_of(
     partition_by: tuple[str, ...] = (),
     **settings: Any,
 ) -> TableDescription:
-    """A table of plain-column keys; by default compact parts and a tiny granularity."""
+    """A table of plain-column keys; by default packed parts and a tiny granularity."""
     schema = TableSchema(tuple(Column(c[0], parse_type(c[1]), c[2] if len(c) > 2 else "") for c in columns))
     sorting: Key = column_key(schema, order_by)
     options = {"index_granularity": 4, "min_bytes_for_wide_part": 1 << 40, **settings}
@@ -120,6 +120,9 @@ def description_of(
 
 
 WIDE = {"min_bytes_for_wide_part": 0}
+COMPACT = {"min_bytes_for_full_part_storage": 0}
+KINDS: dict[str, dict[str, Any]] = {"Packed": {}, "Compact": COMPACT, "Wide": WIDE}
+"""What the settings make of a small part."""
 
 
 def block_of(description: TableDescription, rows: list[tuple[Any, ...]]) -> pa.Table:

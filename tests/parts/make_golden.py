@@ -7,7 +7,6 @@ version gets new directories beside the old ones.
 from __future__ import annotations
 
 import datetime
-import itertools
 import pathlib
 import uuid
 from dataclasses import replace
@@ -15,8 +14,8 @@ from decimal import Decimal
 from typing import Any
 
 from parts.schema import TableDescription
-from parts.writer import sort_block, write_part
-from tests.parts.generated import WIDE, block_of, description_of
+from parts.writer import PartWriter, sort_block, write_part
+from tests.parts.generated import KINDS, WIDE, block_of, description_of
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 PART_UUID = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
@@ -31,15 +30,24 @@ COLUMNS = [
     ("arr", "Array(Int32)"),
     ("map", "Map(String, UInt16)"), ("tup", "Tuple(x Int32, y Array(String))"),
 ]  # fmt: skip
-VERSIONS = {"v1": 0, "v1_1": 7}
-"""Format version → the schema version that its golden parts were written under; the first knew none."""
+PARTS = {
+    "v1_compact": 0, "v1_wide": 0, "v1_1_compact": 7, "v1_1_wide": 7, "v2_packed": 7,
+}  # fmt: skip
+"""Format version and kind of part → the schema version that it was written under; the first knew none."""
+DENSE = ("v2_dense", "v2_scaled")
+"""Golden parts with chains that the writer of large merged parts chooses: Split, and since the second one Scale."""
+DENSE_COLUMNS = [
+    ("k", "UInt64"), ("i", "Int32"), ("h", "UInt16"), ("f", "Float64"), ("n", "Nullable(Int64)"), ("s", "String"),
+]  # fmt: skip
+DENSE_ROWS = 1200
 ROWS = 50
 DAY = datetime.date(2024, 2, 29)
 
 
-def description(is_wide: bool, metadata_version: int = 0) -> TableDescription:
-    described = description_of(COLUMNS, ("k", "s"), ("d",), index_granularity=8, **(WIDE if is_wide else {}))
-    return replace(described, metadata_version=metadata_version)
+def description(part: str) -> TableDescription:
+    kind = KINDS[part.rpartition("_")[2].capitalize()]
+    described = description_of(COLUMNS, ("k", "s"), ("d",), index_granularity=8, **kind)
+    return replace(described, metadata_version=PARTS[part])
 
 
 def row(i: int) -> tuple[Any, ...]:
@@ -54,17 +62,41 @@ def row(i: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def expected(is_wide: bool) -> Any:
-    return sort_block(block_of(description(is_wide), [row(i) for i in range(ROWS)]), description(is_wide))
+def expected(part: str) -> Any:
+    return sort_block(block_of(description(part), [row(i) for i in range(ROWS)]), description(part))
+
+
+def dense_description() -> TableDescription:
+    return description_of(DENSE_COLUMNS, ("k",), index_granularity=128, **WIDE)
+
+
+def dense_row(i: int) -> tuple[Any, ...]:
+    number = (i * 2654435761) % 2**32
+    nullable = None if i % 7 == 0 else -number
+    return number, number % 70_000 - 35_000, number % 1000, number % 1000 / 10, nullable, f"s{i % 5}"
+
+
+def dense_expected() -> Any:
+    return sort_block(block_of(dense_description(), [dense_row(i) for i in range(DENSE_ROWS)]), dense_description())
+
+
+def write_dense(directory: pathlib.Path) -> None:
+    writer = PartWriter(directory, dense_description(), (), part_uuid=PART_UUID, is_dense=True)
+    writer.append(dense_expected())
+    writer.finish()
 
 
 def main() -> None:
-    for (version, number), is_wide in itertools.product(VERSIONS.items(), (False, True)):
-        directory = GOLDEN / f"{version}_{'wide' if is_wide else 'compact'}"
+    for part in DENSE:
+        if not (GOLDEN / part).exists():
+            write_dense(GOLDEN / part)
+            print(f"wrote {part}")
+    for part in PARTS:
+        directory = GOLDEN / part
         if directory.exists():
             print(f"{directory.name} is there already and is never written again")
             continue
-        write_part(directory, expected(is_wide), description(is_wide, number), (DAY,), part_uuid=PART_UUID)
+        write_part(directory, expected(part), description(part), (DAY,), part_uuid=PART_UUID)
         print(f"wrote {directory.name}")
 
 

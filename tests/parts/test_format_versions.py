@@ -23,19 +23,19 @@ from parts.reader import Part, open_part
 from parts.schema import TableDescription
 from parts.store import PartStore
 from parts.writer import write_part
-from tests.parts.generated import WIDE, block_of, description_of
+from tests.parts.generated import KINDS, WIDE, block_of, description_of
 
 NAME = "all_0_0_0"
 ROWS = [(i, f"s{i}") for i in range(20)]
 
 
-@pytest.fixture(params=["Compact", "Wide"])
+@pytest.fixture(params=list(KINDS))
 def description(request: pytest.FixtureRequest) -> TableDescription:
-    return description_of([("k", "Int64"), ("s", "String")], ("k",), **(WIDE if request.param == "Wide" else {}))
+    return description_of([("k", "Int64"), ("s", "String")], ("k",), **KINDS[request.param])
 
 
 def by_a_newer_server(description: TableDescription, directory: pathlib.Path) -> None:
-    """A part of version 1.7 with a small file and a large one that are not known here."""
+    """A part of a newer minor version with a small file and a large one that are not known here."""
     write_part(directory, block_of(description, ROWS), description, ())
     (directory / "skp_idx_s.idx").write_bytes(b"an index" * 1000)
     small = {"ttl": b'{"version":7}'}
@@ -44,7 +44,7 @@ def by_a_newer_server(description: TableDescription, directory: pathlib.Path) ->
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
     new = {**small, "skp_idx_s.idx": (directory / "skp_idx_s.idx").read_bytes()}
     hashes = {name: FileChecksum(len(data), xxhash.xxh3_128_hexdigest(data)) for name, data in new.items()}
-    checksums = replace(known, files={**known.files, **hashes}, version=(1, 7)).encode()
+    checksums = replace(known, files={**known.files, **hashes}, version=(known.version[0], 7)).encode()
     if meta:
         packed.write_bytes(pack({**meta, **small, CHECKSUMS: checksums}))
     else:
@@ -67,7 +67,7 @@ def test_files_of_a_newer_minor_version_are_kept_and_checked(
     report = store.load()
     assert (len(report.parts), report.broken) == (1, [])
     part = report.parts[0]
-    assert part.checksums.version == (1, 7)
+    assert part.checksums.version[1] == 7
     assert rows_of(part) == ROWS
     part.verify()
     for file in ("skp_idx_s.idx", *(["ttl"] if part.part_type == "Wide" else [])):
@@ -111,10 +111,10 @@ def test_a_newer_major_version_is_refused_by_name(description: TableDescription,
     packed = directory / META_FILE
     meta = unpack(packed.read_bytes(), NAME) if packed.exists() else {}
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
-    checksums = replace(known, version=(2, 0)).encode()
+    checksums = replace(known, version=(3, 0)).encode()
     (packed if meta else directory / CHECKSUMS).write_bytes(pack({**meta, CHECKSUMS: checksums}) if meta else checksums)
     before = {file.name: file.read_bytes() for file in directory.iterdir()}
-    with pytest.raises(UserError, match=f"Part {NAME} is of format version 2; .* up to 1.*newer one") as caught:
+    with pytest.raises(UserError, match=f"Part {NAME} is of format version 3; .* up to 2.*newer one") as caught:
         store.load()
     assert (caught.value.code, caught.value.name) == (287, "UNKNOWN_FORMAT_VERSION")
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before, "neither moved nor changed"
@@ -151,6 +151,7 @@ def test_a_file_that_changes_answers_needs_a_major_version(monkeypatch: pytest.M
     assert version_of(["k.bin", "count", "checksums"]) == (1, 0)
     assert version_of(["k.bin", "count", "metadata_version"]) == (1, 1)
     assert version_of(["metadata_version", "row_exists"]) == (2, 0)
+    assert version_of(["metadata_version"], is_packed=True) == (2, 0)
 
 
 def test_the_table_of_files_is_whole(tmp_path: pathlib.Path) -> None:

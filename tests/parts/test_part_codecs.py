@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parts.codecs import BufferKind, ChainError, decode, parse_codec
+from parts.codecs import BufferKind, ChainError, DenseEncoder, decode, parse_codec
+from parts.codecs.window import decode_window
 from parts.errors import UserError
 from parts.types import parse_type
 
@@ -82,3 +83,88 @@ def test_nonsense_chains_raise_one_error(chain: bytes, stored: bytes, size: int)
     except ChainError:
         return
     assert result.size == size
+
+
+KINDS = {"u8": (0, "unsigned"), "i16": (1, "signed"), "u32": (2, "unsigned"), "i64": (3, "signed"), "f8": (3, ""),
+         "f4": (2, "")}  # fmt: skip
+SHAPES = ["sorted hashes", "few", "steps", "chance", "equal"]
+
+
+def values_of(shape: str, dtype: str, rows: int, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    numbers = {
+        "sorted hashes": lambda: np.sort(random.integers(0, 2**32, rows)),
+        "few": lambda: random.integers(0, 1000, rows),
+        "steps": lambda: np.arange(rows) * 3 - 1000,
+        "chance": lambda: random.integers(-(2**62), 2**62, rows),
+        "equal": lambda: np.full(rows, 77),
+    }[shape]()
+    return numbers / 7 if dtype.startswith("f") else numbers
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+@pytest.mark.parametrize("first", SHAPES)
+@pytest.mark.parametrize("second", SHAPES)
+def test_dense_chains_give_back_every_frame_and_window(first: str, second: str, dtype: str) -> None:
+    """Also when the values of a column change their shape, so that the choice made for the first ones is wrong."""
+    codec = parse_codec("", parse_type("Int64"))
+    encoder, again = DenseEncoder(codec), DenseEncoder(codec)
+    log2_width, integers = KINDS[dtype]
+    kind = BufferKind(log2_width, integers, True)
+    for number, shape in enumerate([first] * 3 + [second] * 3):
+        raw = values_of(shape, dtype, 5000 + number, number).astype(
+            np.dtype(f"<{dtype[0]}{1 << log2_width}"), copy=False
+        )
+        buffer = pa.py_buffer(raw.tobytes())
+        chain, stored = encoder.encode(buffer, kind, 1)
+        assert (chain, bytes(stored)) == tuple(map(bytes, again.encode(buffer, kind, 1))), "depends on the values alone"
+        assert memoryview(stored).nbytes <= memoryview(codec.encode(buffer, kind)[1]).nbytes + buffer.size // 8
+        assert decode(chain, pa.py_buffer(stored), buffer.size).to_pybytes() == buffer.to_pybytes()
+        for begin, end in ((0, 1), (17, 4000), (4999, 5000)):
+            window = decode_window(
+                chain, pa.py_buffer(stored), buffer.size, begin << log2_width, (end - begin) << log2_width
+            )
+            assert window.to_pybytes() == raw[begin:end].tobytes()
+
+
+def test_dense_values_are_smaller() -> None:
+    """Sorted hashes of 32 bits differ in three bytes only; few decimal fractions have few patterns."""
+    codec = parse_codec("", parse_type("UInt64"))
+    hashes = pa.py_buffer(values_of("sorted hashes", "u64", 100_000, 1).astype("<u8").tobytes())
+    encoder = DenseEncoder(codec)
+    assert encoder.version == (1, 0)
+    chain, stored = encoder.encode(hashes, BufferKind(3, "unsigned", True), 0)
+    assert len(memoryview(stored)) < 0.8 * len(memoryview(codec.encode(hashes, BufferKind(3, "unsigned", True))[1]))
+    assert (chain, encoder.version) == (b"\x5a\x32\x02", (2, 0))
+    fractions = pa.py_buffer((values_of("few", "f8", 100_000, 1) * 7 / 10).tobytes())
+    _, stored = DenseEncoder(codec).encode(fractions, BufferKind(3, "", True), 0)
+    assert len(memoryview(stored)) < 0.7 * len(memoryview(codec.encode(fractions, BufferKind(3, "", True))[1]))
+
+
+def test_what_is_not_values_keeps_the_codec() -> None:
+    codec = parse_codec("", parse_type("String"))
+    text = pa.py_buffer(b"some words, and some words again; " * 1000)
+    assert DenseEncoder(codec).encode(text, BufferKind(), 2)[0] == codec.encode(text, BufferKind())[0] == b"\x01"
+
+
+@pytest.mark.parametrize(
+    "odd", [None, -0.0, float("nan"), float("inf"), -float("inf"), 0.1 + 0.2, 1e300, 5e-324, 2.0**53 + 2]
+)
+@pytest.mark.parametrize("exponent", [0, 1, 2, 6])
+def test_decimal_fractions_come_back_bit_for_bit(odd: float | None, exponent: int) -> None:
+    """Frames of decimal fractions, then one with another value in its midst, or at its end where no sample looks."""
+    encoder = DenseEncoder(parse_codec("", parse_type("Float64")))
+    kind = BufferKind(3, "", True)
+    chains = []
+    for seed in range(4):
+        values = np.random.default_rng(seed).integers(-(10**5), 10**5, 20_000) / 10**exponent
+        if odd is not None and seed >= 2:
+            values[(10_000, -1)[seed - 2]] = odd
+        buffer = pa.py_buffer(values.tobytes())
+        chain, stored = encoder.encode(buffer, kind, 0)
+        chains.append(chain)
+        assert decode(chain, pa.py_buffer(stored), buffer.size).to_pybytes() == buffer.to_pybytes()
+        window = decode_window(chain, pa.py_buffer(stored), buffer.size, 8 * 19_000, 8 * 1000)
+        assert window.to_pybytes() == values[19_000:].tobytes()
+    assert [chain[0] for chain in chains[:2]] == [0x70 + exponent] * 2
+    assert odd is None or 0x70 + exponent not in (chains[2][0], chains[3][0])

@@ -14,16 +14,16 @@ from parts.errors import CorruptionError
 from parts.layout import META_FILE
 from parts.reader import Part, open_part
 from parts.writer import write_part
-from tests.parts.generated import WIDE, block_of, description_of
+from tests.parts.generated import KINDS, block_of, description_of
 
 COLUMNS = [("k", "Int64"), ("s", "String"), ("n", "Nullable(Int32)"), ("c", "LowCardinality(String)"), ("p", "Date")]
 
 
-@pytest.fixture(params=["Compact", "Wide"])
+@pytest.fixture(params=list(KINDS))
 def part_directory(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
     import datetime
 
-    description = description_of(COLUMNS, ("k",), ("p",), **(WIDE if request.param == "Wide" else {}))
+    description = description_of(COLUMNS, ("k",), ("p",), **KINDS[request.param])
     day = datetime.date(2024, 2, 3)
     rows = [(i, f"text {i}" * 4, None if i % 3 else i, f"c{i % 2}", day) for i in range(20)]
     directory = tmp_path / "20240203_1_1_0"
@@ -63,6 +63,8 @@ def test_every_flipped_byte_is_found(part_directory: pathlib.Path) -> None:
 def test_reading_never_returns_rows_of_a_damaged_frame(part_directory: pathlib.Path) -> None:
     part = open_part(part_directory)
     file = "s.bin" if part.part_type == "Wide" else "data.bin"
+    if not (part_directory / file).exists():
+        pytest.skip("opening checks the data of a packed part")
     path = part_directory / file
     original = path.read_bytes()
     for offset in range(0, len(original), 7):

@@ -6,6 +6,7 @@ import pathlib
 import tempfile
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from parts.content_hash import block_hash
 from parts.errors import CancelledError, CorruptionError
 from parts.merge import Deduplicated, MergeProgress, merge_parts
+from parts.merge.run import DENSE_BYTES
+from parts.merge.source_rows import SourceRows
 from parts.merge_mode import ORDINARY
 from parts.reader import Part, open_part
 from parts.schema import TableDescription
@@ -171,3 +174,54 @@ def test_merge_fills_an_added_column(tmp_path: pathlib.Path) -> None:
     parts = [open_part(tmp_path / f"all_{i}_{i}_0", table_schema=new.schema) for i in range(2)]
     part = merged(parts, tmp_path / "m", new)
     assert plain(read(part)).to_pylist() == [{"k": k, "s": s} for k, s in ((0, "x"), (1, ""), (2, ""), (9, "y"))]
+
+
+def test_large_parts_are_stored_densely(tmp_path: pathlib.Path) -> None:
+    """Columns of the default codec alone, and the same bytes whatever the slicing."""
+    columns = [("k", "UInt64"), ("price", "Float64"), ("kept", "UInt64", "LZ4")]
+    description = description_of(columns, ("k",), **NO_SYNC)
+    rows = DENSE_BYTES // (3 * 8 * 2) + 1
+    parts = []
+    for number in range(2):
+        random = np.random.default_rng(number)
+        keys = np.sort(random.integers(0, 1 << 32, rows, dtype=np.uint64))
+        arrays = [pa.array(keys), pa.array(random.integers(0, 10**5, rows) / 100), pa.array(keys)]
+        parts += write_sources(tmp_path / str(number), [pa.table(arrays, description.schema.stored.arrow)], description)
+    one = merged(parts, tmp_path / "one", description)
+    other = merged(parts, tmp_path / "other", description, target_slice_rows=300_000)
+    assert files_of(one.path) == files_of(other.path)
+    assert [part.checksums.version for part in (*parts, one)] == [(1, 0), (1, 0), (2, 0)]
+    before, after = parts[0].column_sizes(), one.column_sizes()
+    assert after["k"][0] < 0.8 * 2 * before["k"][0]
+    assert after["price"][0] < 0.6 * 2 * before["price"][0]
+    assert after["kept"][0] == pytest.approx(2 * before["kept"][0], rel=0.01)
+    again = merged([one], tmp_path / "again", description, target_slice_rows=300_000)
+    assert again.content_hash == one.content_hash
+    small = merged(parts[:1], tmp_path / "small", description)
+    assert small.checksums.version == (1, 0)
+
+
+def test_rows_of_a_source_come_in_any_slices(tmp_path: pathlib.Path) -> None:
+    """In their order, with gaps, again, and when nothing may be kept."""
+    description = description_of([("k", "Int64"), ("s", "String")], ("k",), index_granularity=16, **NO_SYNC)
+    (part,) = write_sources(tmp_path, [block_of(description, [(i, f"s{i}") for i in range(1000)])], description)
+    for sources in (1, 10**9):
+        rows = SourceRows(part, ["k", "s"], sources)
+        for begin, end in ((0, 3), (3, 100), (100, 101), (300, 700), (650, 651), (0, 1000), (999, 1000)):
+            table = rows.read(begin, end)
+            assert table.column("k").to_pylist() == list(range(begin, end))
+            assert table.column("s").to_pylist() == [f"s{i}" for i in range(begin, end)]
+
+
+def test_a_slice_that_cannot_be_read_ends_the_merge(tmp_path: pathlib.Path) -> None:
+    """Slices that wait for their turn to read do not wait for ever."""
+    description = description_of([("k", "Int64")], ("k",), index_granularity=16, **WIDE, **NO_SYNC)
+    parts = write_sources(
+        tmp_path, [block_of(description, [(2 * i + n,) for i in range(200_000)]) for n in range(2)], description
+    )
+    file = parts[1].path / "k.bin"
+    data = bytearray(file.read_bytes())
+    data[len(data) - 9] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptionError):
+        merge_parts([open_part(part.path) for part in parts], tmp_path / "new", description, target_slice_rows=20_000)

@@ -105,3 +105,26 @@ def test_order_of_ties_is_kept_over_chunks() -> None:
     values = keys[0].to_numpy()
     key = functools.partial(lambda v, i: (v[i], i), values)
     assert order.tolist() == sorted(range(200), key=key)
+
+
+@pytest.mark.parametrize("alike", [0, 100, 2_000, 9_000])
+@pytest.mark.parametrize("words", [1, 2, 3])
+def test_keys_of_more_bits_than_a_word(alike: int, words: int) -> None:
+    """Rows whose first bits are equal, but not the last ones, or not even those."""
+    generator = np.random.default_rng(alike)
+    first = generator.integers(0, 1 << 63, 10_000, dtype=np.uint64)
+    first[:alike] = np.uint64(1 << 62) + generator.integers(0, 5, alike, dtype=np.uint64)
+    columns = [generator.permutation(first), *(generator.integers(0, 1 << 62, 10_000) for _ in range(words - 1))]
+    check([column.tolist() for column in columns], ["UInt64", *["Int64"] * (words - 1)])
+
+
+@pytest.mark.parametrize("runs", [3, 500])
+def test_sorted_runs(runs: int) -> None:
+    generator = np.random.default_rng(runs)
+    check([np.sort(generator.integers(0, 1 << 63, (runs, 10_000 // runs)), axis=1).ravel().tolist()], ["Int64"])
+
+
+def test_texts_that_come_back_late() -> None:
+    """The first few thousand differ, and then they are repeated."""
+    values = [f"value {number % 5000}" for number in range(150_000)]
+    check([values, list(range(150_000))], ["String", "Int64"])

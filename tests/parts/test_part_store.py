@@ -114,7 +114,7 @@ def test_a_name_that_is_not_durable_is_given_back(tmp_path: pathlib.Path, monkey
         raise OSError(5, f"Input/output error: {path}")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.store.sync_directory", fail)
+        patch.setattr("parts.disk.sync_directory", fail)
         with pytest.raises(OSError, match="Input/output"):
             store.add_preactive(tmp_dir, PartName.parse("all_1_1_0"), is_synced=True)
     assert tmp_dir.is_dir()
@@ -391,7 +391,7 @@ TestStoreMachine = StoreMachine.TestCase
 _CHILD = """
 import os, pathlib, signal, sys
 from dataclasses import replace
-import parts.reader, parts.store, parts.writer
+import parts.disk, parts.reader, parts.store, parts.writer
 from tests.parts.test_part_store import DESCRIPTION, add_active, block_of, new_store
 from parts.part_name import PartName
 step, path = sys.argv[1], pathlib.Path(sys.argv[2])
@@ -403,14 +403,14 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if step == "in_the_middle_of_writing":
-    parts.writer.pack = die
+    parts.disk.HashedFile.write = die
 directory = store.create_temporary("tmp_insert_")
 block = block_of(DESCRIPTION, [(i,) for i in range(3)])
 parts.writer.write_part(directory, block, DESCRIPTION, ())
 if step == "before_rename":
     parts.reader.Part.move = die
 if step == "after_rename":
-    parts.store.sync_directory = lambda path: die() if path == store.path else None
+    parts.disk.sync_directory = lambda path: die() if path == store.path else None
 part = store.add_preactive(directory, PartName.parse("all_2_2_0"))
 if step == "before_delete":
     store.commit(part)

@@ -20,7 +20,7 @@ def test_check_of_a_part_ends_when_its_table_pauses(
     make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     """A new session can begin only when nobody works for the old one, and a large part is read for minutes."""
-    colony = make_colony(1)
+    colony = make_colony(1, min_bytes_for_full_part_storage=0)
     (one,) = colony
     one.insert(1, [1, 2])
     (name,) = map(PartName.parse, one.parts())

@@ -96,6 +96,16 @@ def _fetch(client: InterserverClient, owner: Owner, directory: Path, name: PartN
     client.fetch_part(owner.url, _ENDPOINT, name, directory)
 
 
+def test_an_altered_packed_part_is_not_taken(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
+    owner = make_owner()
+    (file,) = owner.part.path.iterdir()
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(CorruptionError, match=r"meta\.bin"):
+        _fetch(client, owner, tmp_path / "fetched")
+
+
 @pytest.mark.parametrize(("rows", "wide_bytes"), [(10, 1 << 20), (10, 0), (60_000, 1 << 30), (60_000, 0)])
 def test_a_part_arrives_whole_small_or_large_packed_or_wide(
     make_owner: MakeOwner, client: InterserverClient, tmp_path: Path, rows: int, wide_bytes: int
@@ -259,7 +269,7 @@ def test_a_cut_or_strange_answer_is_a_network_error(client: InterserverClient, t
 
 
 def test_altered_bytes_are_not_taken(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
-    owner = make_owner()
+    owner = make_owner(min_bytes_for_full_part_storage=0)
     data = owner.part.path / "data.bin"
     content = bytearray(data.read_bytes())
     content[-1] ^= 1

@@ -378,7 +378,7 @@ def test_lost_zookeeper_shows(make_colony: MakeColony) -> None:
 
 def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is outdated and its time is over, but another replica is in the middle of its files."""
-    colony = make_colony(2, old_parts_lifetime=5)
+    colony = make_colony(2, old_parts_lifetime=5, min_bytes_for_full_part_storage=0)
     one, two = colony
     two.is_frozen = True
     for key in range(2):

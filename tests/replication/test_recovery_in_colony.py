@@ -12,7 +12,7 @@ import pytest
 import engine.system_tables.replication as replication_tables
 from coordination.table_nodes import drop_dead_replica
 from engine.engine import Engine
-from engine.http.application import _replicas_status
+from engine.http.pages import replicas_status
 from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
 from parts.errors import CorruptionError, PandoError
@@ -22,7 +22,7 @@ MakeColony = Callable[..., Colony]
 
 
 def filled(make_colony: MakeColony, replicas: int = 2, parts: int = 10) -> Colony:
-    colony = make_colony(replicas)
+    colony = make_colony(replicas, min_bytes_for_full_part_storage=0)
     for number in range(parts):
         colony.nodes["r1"].insert(1, [10 * number, 10 * number + 1])
     colony.settle()
@@ -126,7 +126,7 @@ def test_broken_part_at_start(make_colony: MakeColony) -> None:
     colony = filled(make_colony)
     one, two = colony
     two.crash()
-    next(two.directories()[2].glob("data.bin")).write_bytes(b"x")
+    (two.directories()[2] / "meta.bin").write_bytes(b"x")
     two.start()
     colony.settle()
     colony.check_equal()
@@ -228,8 +228,8 @@ def shown_of(node: Node) -> tuple[str, str]:
     server.replicas_status = lambda: Engine.replicas_status(server)  # type: ignore[arg-type]
     names = [column.name for column in replication_tables.TABLES[0].schema.columns]
     (row,) = replication_tables._replicas(server)  # type: ignore[arg-type]
-    response = _replicas_status(server, verbose=True)  # type: ignore[arg-type]
-    return str(row[names.index("warning")]), bytes(response.body).decode()
+    page = replicas_status(server, verbose=True)  # type: ignore[arg-type]
+    return str(row[names.index("warning")]), page.body.decode()
 
 
 def test_dead_sole_holder_keeps_the_log_and_that_is_said(
@@ -448,7 +448,7 @@ def test_too_many_broken_parts_leave_the_table_readonly_until_forced(make_colony
     colony.settle()
     two.crash()
     part = next(directory for directory in sorted(two.path.iterdir()) if directory.name.startswith("1_"))
-    (part / "data.bin").write_bytes(b"not a part")
+    (part / "meta.bin").write_bytes(b"not a part")
     two.start()
     assert "max_suspicious_broken_parts" in two.table.state.readonly_reason
     flags.raise_flag(one.keeper, two.table.replica)

@@ -144,7 +144,7 @@ def test_a_limit_reads_its_rows_first(tmp_path: Path, limits: str, rows: int) ->
     skipped = 9 if "OFFSET" in limits else 0
     assert result.read_all().column(0).to_pylist() == list(range(skipped, rows))
     stream = ScanStream(*_scan(engine, table, f"SELECT a, d FROM t {limits}"))
-    sizes = [batch.num_rows for batch in pa.RecordBatchReader.from_stream(stream)]
+    sizes = [batch.num_rows for batch in stream.stream([0, 1])]
     assert sum(sizes) == 20_000
     assert sizes[0] == (min(rows, 16_384) or sizes[0])
 

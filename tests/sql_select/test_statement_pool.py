@@ -143,7 +143,7 @@ def test_one_thread_reads_with_the_callers(tmp_path: Path, monkeypatch: pytest.M
     def refused(job: object) -> None:
         raise AssertionError("a job for the pool")
 
-    monkeypatch.setattr("parts.reader.submit", refused)
+    monkeypatch.setattr("parts.read_ahead.submit", refused)
     query = "SELECT sum(a), max(s) FROM t"
     result = QueryEngine().select(query, catalog=catalog, settings=settings_of({"max_threads": 1}))
     assert result.read_all().column(0).to_pylist() == [400_000 * 399_999 // 2]

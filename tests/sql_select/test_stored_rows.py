@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -60,6 +61,13 @@ def _select(query: str, table: PartTable) -> SelectResult:
         ("SELECT k FROM t WHERE k < 100 ORDER BY k", False),
         ("SELECT k FROM t WHERE k < 100 LIMIT 5 OFFSET 98", False),
         ("SELECT k FROM t WHERE k = (SELECT max(k) FROM t)", False),
+        ("SELECT count(), sum(k), min(k) AS x, max(d), count(*) FROM t WHERE k >= 20 AND k < 700", True),
+        ("SELECT sum(k), min(d), max(k) FROM t WHERE k > 5000", True),
+        ("SELECT sum(n), max(k) FROM t WHERE k = 17", False),
+        ("SELECT sum(DISTINCT k) FROM t WHERE k < 17", False),
+        ("SELECT sum(k) FROM t WHERE k < 17 GROUP BY s", False),
+        ("SELECT max(s) FROM t WHERE k < 17", False),
+        ("SELECT sum(k) FROM t WHERE k < 17 LIMIT 0", False),
         ("SELECT t.k FROM t JOIN (SELECT k FROM t) AS b ON t.k = b.k WHERE t.k = 3", False),
     ],
 )
@@ -126,6 +134,8 @@ def test_it_can_be_cancelled(table: PartTable) -> None:
 
 def test_corruption_is_reported(tmp_path: Path) -> None:
     table = describe("k Int32, v String", "k")
+    in_files = replace(table.description.settings, min_bytes_for_full_part_storage=0)  # what is in memory stays right
+    table.description = replace(table.description, settings=in_files)
     table.insert(tmp_path, pa.table({"k": pa.array([1], pa.int32()), "v": ["x"]}).cast(table.description.schema.arrow))
     (part,) = table.parts
     file = max(part.path.iterdir(), key=lambda path: path.name.startswith("data"))

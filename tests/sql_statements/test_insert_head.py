@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.errors import UserError
+from sql.grammar import insert
 from sql.grammar.insert import MAX_HEAD_BYTES
 from sql.grammar.parser import parse_insert_head
 from sql.grammar.statements import Insert, TableRef
@@ -58,3 +61,37 @@ def test_data_are_no_tokens(data: bytes) -> None:
     body = b"INSERT INTO t FORMAT CSV\n" + data + b"0" * MAX_HEAD_BYTES
     answer = parse_insert_head(body[:MAX_HEAD_BYTES])
     assert answer == (Insert(TableRef(None, "t"), format="CSV"), body.index(data))
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "INSERT INTO t VALUES ", "insert into db.t values", "INSERT INTO t (a, b) VALUES", "INSERT INTO t(a)VALUES  ",
+        "INSERT INTO values VALUES", "INSERT INTO function VALUES", "INSERT INTO TABLE VALUES",
+        "INSERT INTO t (a a) VALUES", "INSERT INTO t (,) VALUES", "INSERT INTO 1t VALUES",
+        "INSERT INTO db.1 VALUES", "INSERT INTO t (a, a) VALUES",
+        "INSERT INTO FORMAT VALUES", "INSERT INTO t () VALUES", "INSERT INTO select.values VALUES",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rows", ["(1, 'a')", "(", "(1),(2); SELECT 1", "(settings = 1", "((1))", "('\u00e4')"])
+def test_a_plain_head_is_read_as_any_other(head: str, rows: str) -> None:
+    """What is kept of the head of a former statement is what reading the whole gives."""
+
+    def read(parse: Callable[..., object], data: bytes) -> object:
+        try:
+            return parse(data, complete=True)
+        except UserError as error:
+            return error.code, error.message
+
+    data = (head + rows).encode()
+    assert read(insert.parse_insert_head, data) == read(insert._parse_head, data)
+
+
+def test_data_on_the_next_line_may_begin_with_a_semicolon() -> None:
+    """Of RowBinary it is a byte like any other; right behind the format's name it is a mistake."""
+    head = b"INSERT INTO t FORMAT RowBinary\n"
+    found = parse_insert_head(head + b";" + bytes(600), complete=True)
+    assert found is not None
+    assert found[1] == len(head)
+    with pytest.raises(UserError, match="excessive ';'"):
+        parse_insert_head(b"INSERT INTO t FORMAT RowBinary;" + bytes(600), complete=True)

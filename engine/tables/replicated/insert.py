@@ -207,7 +207,7 @@ class ReplicatedInsert(InsertSink):
     def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
         """The part under its final name. A number that cannot be used is given up, or merges would wait for it."""
         try:
-            stored = self._state.store.add_preactive(part.directory, name, is_synced=True)
+            stored = self._state.store.add_preactive(part.directory, name, is_synced=True, written=part.written)
             self._state.services.failpoint("insert.after_rename")
         except Exception:
             release_quietly(keeper, lock)

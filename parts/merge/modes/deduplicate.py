@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -63,6 +62,8 @@ def drop_duplicates(block: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 def _first_of_each(words: Sequence[np.ndarray]) -> np.ndarray:
     """True for the rows whose words are not all those of an earlier row."""
+    import polars as pl  # takes 0.1 s
+
     frame = pl.DataFrame({str(i): word for i, word in enumerate(words)})
     return np.array(frame.select(pl.struct(pl.all()).is_first_distinct()).to_series())
 
@@ -113,6 +114,8 @@ def _codes(array: pa.Array) -> list[np.ndarray]:
 
 def _value_hashes(array: pa.Array) -> list[np.ndarray]:
     """Two hashes of 64 bits, comparable everywhere in this process."""
+    import polars as pl
+
     values = pl.Series(values=pl.from_arrow(array))
     return [values.hash(seed).to_numpy() for seed in (1, 2)]
 

@@ -1,0 +1,158 @@
+"""Short queries answered on the event loop itself, as soon as their request is there: no task, no thread, no stream.
+
+Whether a query is short is the matter of ``sql.run.short_queries``; whether a request asks for nothing beside its
+answer, this module's. Everything else, and everything that goes wrong, is left to
+:class:`engine.http.query.QueryEndpoint`: it finds the request as if nobody had looked at it.
+
+A query that is answered here takes a millisecond or two. It is not in ``system.processes``: nobody could see it there,
+nor stop it. Its limits of time and memory are looked at before it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from engine.http.metrics import Metrics
+from engine.http.request import QueryRequest, parse_request
+from engine.http.users import Users
+from engine.readonly import check_settings_change
+from engine.session import Session
+from parts.errors import PandoError
+from sql.formats.options import FormatOptions
+from sql.formats.registry import find_format
+from sql.settings.session import DEFAULT_SETTINGS, SettingValue, settings_of
+
+if TYPE_CHECKING:
+    from engine.statements import StatementRunner
+
+logger = logging.getLogger(__name__)
+
+_MOST_KNOWN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """What a user's requests with the same settings have in common. ``None``: they are not answered here."""
+
+    settings: dict[str, SettingValue]
+    compresses: bool
+    default_format: str
+    options: FormatOptions
+
+
+class ShortAnswers:
+    """Of one server. On its event loop alone."""
+
+    def __init__(
+        self,
+        engine: StatementRunner,
+        users: Users,
+        metrics: Metrics,
+        has_room: Callable[[], bool],
+        common_headers: Sequence[tuple[bytes, bytes]],
+    ) -> None:
+        """``has_room``: whether another query may run. ``common_headers`` has every answer to who sends no Origin."""
+        self._engine = engine
+        self._users = users
+        self._metrics = metrics
+        self._has_room = has_room
+        self._common_head = b"".join(name + b": " + value + b"\r\n" for name, value in common_headers)
+        self._askers: OrderedDict[tuple[object, ...], _Asker | None] = OrderedDict()
+
+    def answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
+        """The lines of the headers and the body of a 200; ``None``: the request is for others."""
+        try:
+            return self._answer(scope, body)
+        except PandoError:
+            return None
+        except Exception:
+            logger.exception("a short query is left to a thread")
+            return None
+
+    def _answer(self, scope: Mapping[str, Any], body: bytes) -> tuple[bytes, bytes] | None:
+        request = parse_request(scope)
+        if not _is_simple(request) or not self._has_room():
+            return None
+        user = self._users.authenticate(request.credentials)
+        asker = self._asker(request, user.profile, user.readonly)
+        if asker is None or (request.accept_encoding and asker.compresses):
+            return None
+        text = request.query
+        if body and not request.is_read_only:  # one text with the URL's, as in engine.http.exchange
+            try:
+                text = f"{text}\n{body.decode()}"
+            except UnicodeDecodeError:
+                return None
+        monotonic = self._engine.services.monotonic
+        started = monotonic()
+        session = Session(request.database or "default", asker.settings, request.credentials.user, request.query_id)
+        result = self._engine.answer_short(text, session)
+        if result is None:
+            return None
+        counts = result.statistics
+        counts.elapsed_seconds = monotonic() - started
+        format = find_format(result.format or request.format or asker.default_format)
+        if format.writer is None:
+            return None
+        data = b"".join(format.writer(result.columns, result.batches, asker.options, counts))
+        seconds = monotonic() - started
+        self._metrics.answered(seconds, counts.rows_read)
+        logger.debug("query %s of %s was answered at once", result.query_id, request.credentials.user)
+        summary = (
+            f'{{"read_rows":"{counts.rows_read}","read_bytes":"{counts.bytes_read}","written_rows":"0",'
+            f'"written_bytes":"0","total_rows_to_read":"0","result_rows":"{counts.result_rows}",'
+            f'"deduplicated_blocks":"0","memory_usage":"0","elapsed_ns":"{int(seconds * 1e9)}"}}'
+        )
+        head = (
+            f"x-clickhouse-query-id: {result.query_id}\r\nx-clickhouse-summary: {summary}\r\n"
+            f"x-clickhouse-format: {format.name}\r\ncontent-type: {format.content_type}\r\n"
+            f"content-length: {len(data)}\r\n"
+        )
+        return self._common_head + head.encode("latin-1", "replace"), data
+
+    def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
+        given = tuple((name, type(value), value) for name, value in request.settings.items())
+        version = request.client_protocol_version
+        key = (request.credentials.user, request.profile, request.is_read_only, version, given)
+        if key in self._askers:
+            self._askers.move_to_end(key)
+            return self._askers[key]
+        asker = self._new_asker(request, profile, readonly)
+        self._askers[key] = asker
+        if len(self._askers) > _MOST_KNOWN:
+            self._askers.popitem(last=False)
+        return asker
+
+    def _new_asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
+        """As a request's session begins (``engine.http.exchange``)."""
+        config = self._engine.config
+        kept = config.profile(profile)
+        if readonly and kept.get("readonly") != 1:
+            kept["readonly"] = readonly
+        changes = {**(config.profile(request.profile) if request.profile else {}), **request.settings}
+        check_settings_change(kept, changes)
+        settings = {**kept, **changes}
+        if request.is_read_only and not settings.get("readonly"):
+            settings["readonly"] = 2
+        output = settings_of(settings, config.timezone)
+        if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
+            return None
+        options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)
+        return _Asker(settings, output.enable_http_compression, output.default_format or "TabSeparated", options)
+
+
+def _is_simple(request: QueryRequest) -> bool:
+    return not (
+        request.method not in ("GET", "POST")
+        or request.session_id
+        or request.origin
+        or request.completed is not None
+        or request.parameters
+        or request.content_encoding not in ("", "identity")
+        or request.compresses_blocks
+        or request.decompresses_blocks
+    )

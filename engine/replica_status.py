@@ -1,0 +1,15 @@
+"""How a replicated table of this server stands, for ``/replicas_status`` and ``/metrics``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """``problem``: what keeps this replica from working; ``warning``: what else somebody should do something about."""
+
+    table: str
+    delay_seconds: float
+    problem: str | None
+    warning: str

@@ -1,0 +1,278 @@
+"""Runs statements: from text to an answer, as a process that can be seen, stopped, and held to its limits.
+
+What a statement does is its handler's matter (``engine.interpreter``); of the server a handler sees what
+:class:`engine.context.Server` names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from engine.catalog import Catalog
+from engine.config import Config
+from engine.context import Context, Row, SystemTable
+from engine.elsewhere import Elsewhere
+from engine.interpreter import execute_statement
+from engine.interpreter.relations import CatalogRelations
+from engine.processes import Process, ProcessList
+from engine.readonly import check_settings_change
+from engine.replica_status import ReplicaStatus
+from engine.replication import Replication
+from engine.session import QueryResult, QueryStatistics, Session
+from engine.system_tables import zookeeper
+from engine.tables.services import TableServices
+from engine.watchdog import Watchdog
+from parts.errors import PandoError, UserError, resource_error
+from parts.query_status import MemoryTracker, QueryStatus
+from parts.schema import TableSchema
+from sql.grammar.parser import parse_statements
+from sql.grammar.shapes import LONGEST_TEXT
+from sql.grammar.statements import Insert, ParsedStatement, SelectQuery
+from sql.grammar.translation import check_dialect, foreign_defaults, in_own_dialect
+from sql.run.executor import QueryEngine
+from sql.run.short_queries import ShortQueries
+from sql.settings.session import Settings, settings_of
+from sql.settings.values import OWN_DIALECT
+
+_SHOWN_TEXT = 10_000
+"""So much of a statement stands in system.processes."""
+_SHORT_SECONDS = 1.0
+_SHORT_BYTES = 64 << 20
+"""A query with less time or memory is held to it exactly."""
+_LONG_TEXT = 100_000
+"""Reading a longer one takes long enough to be stopped."""
+
+
+class StatementRunner(ABC):
+    """What a server does with statements. From any thread. A subclass is such a server as ``Server`` describes."""
+
+    path: Path
+    uuid: str
+    catalog: Catalog
+    replication: Replication
+    query_engine: QueryEngine
+    worker_rows: Callable[[], list[Row]]
+    system_schemas: Mapping[str, Mapping[str, TableSchema]]
+
+    def __init__(self, config: Config, services: TableServices, elsewhere: Elsewhere | None = None) -> None:
+        self.config = config
+        self.services = services
+        self._processes = ProcessList(
+            services.monotonic,
+            MemoryTracker("total", config.memory_limit_bytes),
+            on_add=lambda: self._watchdog.wake(),
+            elsewhere=elsewhere,
+        )
+        self._watchdog = Watchdog(self._processes)
+
+    @abstractmethod
+    def database_names(self) -> list[str]: ...
+
+    def processes(self) -> Iterator[Process]:
+        """The running statements, their counts as of now."""
+        for process in self._processes:
+            process.refresh()
+            yield process
+
+    @abstractmethod
+    def replicas_status(self) -> list[ReplicaStatus]:
+        """Of every replicated table."""
+
+    def system_rows(self, table: SystemTable, context: Context) -> list[Row]:
+        """The rows of a system table, as the statement of ``context`` sees them."""
+        return list(table.rows(context))
+
+    def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        """Of ``system.zookeeper``. Raises 225 without ZooKeeper, 999 for a node that is not there."""
+        return zookeeper.rows(self.replication.require_keeper(), paths)
+
+    def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
+        return execute_statement(parsed, context)
+
+    def queries_elsewhere(self) -> int:
+        """Statements that other processes of this server run."""
+        return self._processes.elsewhere.queries()
+
+    def kill_query(self, query_id: str) -> bool:
+        return self._processes.kill(query_id)
+
+    def stop_statements(self, reason: PandoError | None = None) -> None:
+        """All that run end with ``reason``, or as cancelled."""
+        for process in self._processes:
+            process.stop(reason)
+
+    def execute(
+        self,
+        sql: str,
+        session: Session,
+        body: BinaryIO | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> QueryResult:
+        """Runs one statement; ``body`` is what follows an INSERT's inline data. Raises ``PandoError``."""
+        return self.execute_parsed(self.parse(sql, session), sql, session, body, parameters)
+
+    def parse(
+        self, text: str, session: Session, on_start: Callable[[Process], None] = lambda _: None
+    ) -> ParsedStatement:
+        """The one statement of the text. While a long text is read it is a process, which ``on_start`` gets."""
+        if session.settings.get("dialect", OWN_DIALECT) != OWN_DIALECT:
+            text = in_own_dialect(text, settings_of(session.settings))
+        parsed = parse_statements(text) if len(text) <= _LONG_TEXT else self._parse_long(text, session, on_start)
+        if len(parsed) != 1:
+            problem = "Multi-statements are not allowed" if parsed else "Empty query"
+            raise UserError("SYNTAX_ERROR", f"{problem}: send one statement in a request")
+        return parsed[0]
+
+    def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
+        status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
+        process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
+        try:
+            on_start(process)
+            return parse_statements(text, status)
+        except PandoError as error:
+            raise process.translate(error) from error
+        finally:
+            end()
+
+    def _query_id(self, session: Session) -> str:
+        return session.query_id or str(self.services.new_uuid())
+
+    def _begin(
+        self, query_id: str, text: str, session: Session, statistics: QueryStatistics, status: QueryStatus
+    ) -> tuple[Process, Callable[[], None]]:
+        """A statement's process, and what takes it off the list. Raises 216 when the id is in use."""
+        started = self.services.clock()
+        process = Process(query_id, text[:_SHOWN_TEXT], session.user, statistics, started, status=status)
+        return process, self._processes.add(process)
+
+    def execute_parsed(
+        self,
+        parsed: ParsedStatement,
+        text: str,
+        session: Session,
+        body: BinaryIO | None = None,
+        parameters: Mapping[str, str] | None = None,
+        on_start: Callable[[Process], None] = lambda _: None,
+    ) -> QueryResult:
+        """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
+        own = _statement_settings(parsed)
+        check_settings_change(session.settings, own)
+        dialect = str(session.settings.get("dialect", OWN_DIALECT))
+        check_dialect(parsed.statement, dialect, own)
+        defaults = {"max_memory_usage": self.config.default_max_memory_usage, **foreign_defaults(dialect)}
+        settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
+        status = self._processes.new_status(session.user, settings)
+        context = Context(self, session, settings, self._query_id(session), body, parameters or {}, status=status)
+        context.statistics.memory = status.memory
+        process, end = self._begin(context.query_id, text, session, context.statistics, status)
+        try:
+            on_start(process)
+            result = self._carry_out(parsed, text, context)
+            self._consider(parsed, text, context, is_short_allowed=not (own or body or parameters))
+        except PandoError as error:
+            end()
+            raise process.translate(error) from error
+        except (OSError, MemoryError) as error:
+            end()
+            raise resource_error(error) from error
+        except BaseException:
+            end()
+            raise
+        if not result.columns:
+            end()
+            result.close()
+            return result
+        process.refresh = result.refresh
+        close = result.on_close
+
+        def on_close() -> None:
+            close()
+            end()
+
+        return replace(result, batches=_translated(result.batches, process, on_close), on_close=on_close)
+
+    # -- short queries --------------------------------------------------------------------------------------------
+
+    def answer_short(self, text: str, session: Session) -> QueryResult | None:
+        """The whole result of a SELECT, at once; ``None``: it is not known to be short, run it. From any thread, the
+        event loop's too: nothing is waited for."""
+        settings = self._settings_of(session)
+        if not self._may_be_short(settings, session) or not self._is_current():
+            return None
+        if session.query_id and not self._processes.is_free(session.query_id):
+            return None
+        relations = CatalogRelations(self.catalog, session.database)
+        found = self._short_queries.answer(text.strip(), settings, session.database, relations)
+        if found is None:
+            return None
+        read = found.statistics
+        statistics = QueryStatistics(
+            rows_read=read.read_rows, bytes_read=read.read_bytes, result_rows=sum(b.num_rows for b in found.batches)
+        )
+        return QueryResult(
+            found.columns, iter(found.batches), found.format, statistics=statistics, query_id=self._query_id(session)
+        )
+
+    def _is_current(self) -> bool:
+        """Whether the catalog and the parts are known here as every acknowledged statement left them."""
+        return True
+
+    def _consider(self, parsed: ParsedStatement, text: str, context: Context, *, is_short_allowed: bool) -> None:
+        """Whether the statement, when it comes again, may be short."""
+        is_query = isinstance(parsed.statement, SelectQuery) and parsed.outfile is None
+        settings = self._settings_of(context.session)
+        if is_query and is_short_allowed and self._may_be_short(settings, context.session):
+            database = context.session.database
+            relations = CatalogRelations(self.catalog, database)
+            self._short_queries.consider(text.strip(), parsed, settings, database, relations)
+
+    def _settings_of(self, session: Session) -> Settings:
+        defaults = {"max_memory_usage": self.config.default_max_memory_usage}
+        return settings_of({**defaults, **session.settings}, self.config.timezone)
+
+    def _may_be_short(self, settings: Settings, session: Session) -> bool:
+        """Whether the statement asks for nothing that a short query does not do."""
+        return not (
+            session.external_tables
+            or settings.dialect != OWN_DIALECT
+            or settings.max_result_rows
+            or settings.max_result_bytes
+            or settings.select_sequential_consistency
+            or 0 < settings.max_execution_time < _SHORT_SECONDS
+            or 0 < settings.max_memory_usage < _SHORT_BYTES
+            or 0 < settings.max_memory_usage_for_user < _SHORT_BYTES
+            or settings.max_query_size < LONGEST_TEXT
+            or self._processes.memory.is_exceeded
+        )
+
+    @cached_property
+    def _short_queries(self) -> ShortQueries:
+        return ShortQueries(self.query_engine)
+
+
+def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
+    """CREATE keeps its SETTINGS with the table and SET with the session; all others' are the statement's."""
+    return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
+
+
+def _translated(batches: Iterator[pa.RecordBatch], process: Process, on_close: object) -> Iterator[pa.RecordBatch]:
+    """The batches; closes at the end or at an error."""
+    try:
+        for batch in batches:
+            process.is_working = False
+            yield batch
+            process.is_working = True
+            process.status.check()
+    except PandoError as error:
+        raise process.translate(error) from error
+    except (OSError, MemoryError) as error:
+        raise resource_error(error) from error
+    finally:
+        on_close()  # type: ignore[operator]

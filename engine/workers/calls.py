@@ -1,0 +1,221 @@
+"""The replica process's answers to what its workers ask (``requests``). One object a worker: what it holds goes with
+it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from engine.context import Context, Row
+from engine.engine import Engine, remove_spills
+from engine.http.pages import Page, Pages
+from engine.http.sessions import SessionStore
+from engine.processes import Process
+from engine.replica_status import ReplicaStatus
+from engine.scan.leases import LeaseBook
+from engine.session import Session
+from engine.system_tables import SYSTEM_DATABASES
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.options import InsertOptions
+from engine.tables.table import Table
+from engine.workers.channel import CallStatus, Channel
+from engine.workers.publication import Publication
+from engine.workers.requests import Answer, Asked, statistics_of
+from parts.errors import CancelledError, CorruptionError, UnavailableError, UserError
+from parts.part_name import PartName
+from sql.grammar.statements import CreateTable, ParsedStatement
+from sql.relation import PartsSnapshot
+from sql.settings.session import settings_of
+
+logger = logging.getLogger(__name__)
+
+_PARTS_OF_WORKER = "tmp_insert_{}_*"
+
+
+class Shared:
+    """What the workers of a server share in the replica process. ``open`` says that the engine has started."""
+
+    def __init__(self, publication: Publication, sessions: SessionStore, leases: LeaseBook) -> None:
+        self.publication = publication
+        self.sessions = sessions
+        self.leases = leases
+        self.pages: Pages | None = None
+        self._engine: Engine | None = None
+        self._is_open = threading.Event()
+        self._is_ending = False
+
+    def open(self, engine: Engine, pages: Pages) -> None:
+        self._engine, self.pages = engine, pages
+        self._is_open.set()
+
+    def close(self) -> None:
+        self._is_ending = True
+        self._is_open.set()
+
+    @property
+    def engine(self) -> Engine:
+        """Waits for the start. Raises 210 when there will be none."""
+        if not self._is_open.is_set():
+            self._is_open.wait()
+        if self._engine is None or self._is_ending:
+            raise UnavailableError("NETWORK_ERROR", "The server is stopping; retry later or on another replica")
+        return self._engine
+
+
+class Calls:
+    """For one worker, whose temporary parts have ``owner`` in their names. From any thread."""
+
+    def __init__(self, shared: Shared, owner: str) -> None:
+        self._shared = shared
+        self._owner = owner
+        self._held: dict[int, Callable[[bool], None]] = {}
+        """What ends it, by number; it is told whether the worker got to its end."""
+        self._sessions: set[tuple[str, str]] = set()
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, arguments: tuple[Any, ...], channel: Channel) -> Any:
+        return getattr(self, f"_on_{name}")(channel, *arguments)
+
+    def worker_ended(self) -> None:
+        """Lets go of what the worker held, and removes what it had written and nobody committed."""
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+            sessions, self._sessions = self._sessions, set()
+        for let_go in held:
+            let_go(False)
+        remove_spills(self._shared.engine.config, self._owner)
+        for user, session_id in sessions:
+            self._shared.sessions.release(user, session_id, 0.0)
+        for table in self._shared.engine.catalog.tables():
+            for leftover in table.store.path.glob(_PARTS_OF_WORKER.format(self._owner)):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def _on_execute(self, channel: Channel, parsed: ParsedStatement, text: str, asked: Asked) -> Answer:
+        engine = self._shared.engine
+        status = CallStatus(channel, 0.0, engine.services.monotonic)
+
+        def on_start(process: Process) -> None:
+            process.look = lambda: process.stop() if status.is_stopped else None
+
+        session = self._session(asked)
+        result = engine.execute_parsed(parsed, text, session, None, asked.parameters, on_start)
+        return Answer(result.columns, list(result.batches), statistics_of(result.statistics))
+
+    def _session(self, asked: Asked) -> Session:
+        session = asked.session
+        session.query_id = asked.query_id
+        return session
+
+    def _on_system_rows(self, _: Channel, database: str, table: str, asked: Asked) -> list[Row]:
+        engine = self._shared.engine
+        settings = settings_of(asked.session.settings, engine.config.timezone)
+        context = Context(engine, asked.session, settings, asked.query_id)
+        return list(SYSTEM_DATABASES[database][table].rows(context))
+
+    def _on_zookeeper_rows(self, _: Channel, paths: list[str]) -> list[Row]:
+        return self._shared.engine.zookeeper_rows(paths)
+
+    def _on_uuid(self, _: Channel) -> str:
+        return self._shared.engine.uuid
+
+    # -- tables -----------------------------------------------------------------------------------------------------
+
+    def _on_create_table(self, _: Channel, database: str, create: CreateTable) -> bool:
+        return self._shared.engine.catalog.create_table(database, create) is not None
+
+    def _on_insert(
+        self, channel: Channel, uid: int, parts: list[TemporaryPart], values: Mapping[str, Any]
+    ) -> InsertOutcome:
+        table = self._table(uid)
+        options = InsertOptions(**values, status=CallStatus(channel, 0.0, self._shared.engine.services.monotonic))
+        return table.begin_insert(options).commit_parts(parts)
+
+    def _on_hold(
+        self, _: Channel, uid: int, names: Sequence[str] | None, sequential_consistency: bool
+    ) -> tuple[int, list[str]]:
+        table = self._table(uid)
+        if names is None:
+            snapshot: PartsSnapshot = table.snapshot(sequential_consistency=sequential_consistency)
+        else:
+            snapshot = table.hold(list(map(PartName.parse, names)))
+        return self._keep(lambda _: snapshot.release()), [str(part.name) for part in snapshot.parts]
+
+    def _on_let_go(self, _: Channel, number: int, is_whole: bool) -> None:
+        with self._lock:
+            let_go = self._held.pop(number, None)
+        if let_go is not None:
+            let_go(is_whole)
+
+    def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
+        self._table(uid).report_corruption(error)
+
+    def _keep(self, let_go: Callable[[bool], None]) -> int:
+        number = next(self._numbers)
+        with self._lock:
+            self._held[number] = let_go
+        return number
+
+    def _table(self, uid: int) -> Table:
+        table = self._shared.publication.table(uid)
+        if table is None:
+            raise UserError("UNKNOWN_TABLE", "The table was dropped or renamed meanwhile")
+        return table
+
+    # -- scans ------------------------------------------------------------------------------------------------------
+
+    def _on_open_lease(self, _: Channel, uid: int, names: Sequence[str], seconds: float, tasks: int) -> str:
+        table = self._table(uid)
+        snapshot = table.store.hold(list(map(PartName.parse, names)))
+        try:
+            return self._shared.leases.open(table, snapshot, seconds, tasks).id
+        except BaseException:
+            snapshot.release()
+            raise
+
+    def _on_read_lease(self, _: Channel, lease_id: str, task: int | None) -> tuple[int, int, list[str]] | None:
+        reading = self._shared.leases.reading(lease_id, task)
+        lease = reading.__enter__()
+
+        def end(is_whole: bool) -> None:
+            with contextlib.suppress(CancelledError):
+                reading.__exit__(*((None, None, None) if is_whole else (CancelledError, CancelledError(), None)))
+
+        if lease is None:
+            end(True)
+            return None
+        return self._keep(end), self._shared.publication.uid(lease.table) or 0, [str(name) for name in lease.parts]
+
+    def _on_release_lease(self, _: Channel, lease_id: str) -> bool:
+        return self._shared.leases.release(lease_id)
+
+    # -- sessions and pages -----------------------------------------------------------------------------------------
+
+    def _on_acquire_session(self, _: Channel, user: str, session_id: str, new: Session, must_exist: bool) -> Session:
+        session = self._shared.sessions.acquire(user, session_id, lambda: new, must_exist=must_exist)
+        with self._lock:
+            self._sessions.add((user, session_id))
+        return session
+
+    def _on_release_session(
+        self, _: Channel, user: str, session_id: str, timeout_seconds: float, session: Session | None
+    ) -> None:
+        with self._lock:
+            self._sessions.discard((user, session_id))
+        self._shared.sessions.release(user, session_id, timeout_seconds, session)
+
+    def _on_page(self, _: Channel, name: str, options: Mapping[str, Any]) -> Page:
+        assert self._shared.engine is not None
+        assert self._shared.pages is not None
+        page: Page = getattr(self._shared.pages, name)(**options)
+        return page
+
+    def _on_replicas_status(self, _: Channel) -> list[ReplicaStatus]:
+        return self._shared.engine.replicas_status()

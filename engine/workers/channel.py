@@ -1,0 +1,194 @@
+"""Messages between two processes of one server, over a socket pair that nobody else can reach.
+
+A message is a pickled object behind its length (4 bytes, little-endian), whole and in order; file descriptors may
+travel with one. Both ends are the same program, forked from one parent, so pickle is safe here.
+
+A *call* is a message and its answer on a channel that carries one call at a time: no thread stands between a worker's
+query and the replica process's work for it.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import logging
+import pickle
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from parts.errors import PandoError, UnavailableError
+from parts.query_status import QueryStatus
+
+logger = logging.getLogger(__name__)
+
+_LENGTH = struct.Struct("<I")
+_READ_BYTES = 1 << 16
+_MOST_DESCRIPTORS = 8
+_LOOK_SECONDS = 0.05
+_STOP = "stop"
+
+
+class Channel:
+    """One end. ``send`` from any thread, ``receive`` from one."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._sending = threading.Lock()
+        self._held = bytearray()
+        self._descriptors: list[int] = []
+
+    def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        """Raises ``OSError`` when the other end is gone."""
+        data = pickle.dumps(message, 5)
+        packet = _LENGTH.pack(len(data)) + data
+        with self._sending:
+            if descriptors:
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+                sent = self.socket.sendmsg([packet], rights)
+                packet = packet[sent:]
+            self.socket.sendall(packet)
+
+    def receive(self) -> Any:
+        """Waits for a message. Raises ``EOFError`` when the other end is gone, ``TimeoutError`` as the socket does."""
+        size = self._wait_for(_LENGTH.size)
+        length = _LENGTH.unpack_from(size)[0]
+        packet = self._wait_for(_LENGTH.size + length)
+        message = pickle.loads(memoryview(packet)[_LENGTH.size : _LENGTH.size + length])
+        del self._held[: _LENGTH.size + length]
+        return message
+
+    def take_descriptors(self) -> list[int]:
+        """What came with the messages received since the last call."""
+        taken, self._descriptors = self._descriptors, []
+        return taken
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def _wait_for(self, size: int) -> bytes:
+        while len(self._held) < size:
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(
+                    max(_READ_BYTES, size - len(self._held)), socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+                )
+            except ConnectionError:
+                raise EOFError from None
+            for level, kind, rights in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    self._descriptors.extend(array.array("i", rights[: len(rights) - len(rights) % 4]))
+            if not data:
+                raise EOFError
+            self._held += data
+        return bytes(self._held[:size])
+
+
+class Caller:
+    """Makes calls of the process at the other end. From any thread; each thread in a call has a channel of its own.
+
+    ``open_channel`` gives this end of a new channel whose other end somebody serves with :func:`serve_calls`.
+    """
+
+    def __init__(self, open_channel: Callable[[], socket.socket], gone: str) -> None:
+        self._open_channel = open_channel
+        self._gone = gone
+        self._idle: list[Channel] = []
+        self._lock = threading.Lock()
+
+    def call(self, name: str, *arguments: object, is_stopped: Callable[[], bool] | None = None) -> Any:
+        """The answer. Raises what the call raised there, and 210 (NETWORK_ERROR) when the process there is gone.
+
+        ``is_stopped`` is asked now and then: once it says so the process there is told to end the call.
+        """
+        channel = self._channel()
+        try:
+            channel.send((name, arguments))
+            is_well, answer = self._answer(channel, is_stopped)
+        except (EOFError, OSError) as problem:
+            channel.close()
+            raise UnavailableError("NETWORK_ERROR", self._gone) from problem
+        except BaseException:
+            channel.close()
+            raise
+        with self._lock:
+            self._idle.append(channel)
+        if is_well:
+            return answer
+        raise answer
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for channel in idle:
+            channel.close()
+
+    def _channel(self) -> Channel:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return Channel(self._open_channel())
+        except OSError as problem:
+            raise UnavailableError("NETWORK_ERROR", self._gone) from problem
+
+    def _answer(self, channel: Channel, is_stopped: Callable[[], bool] | None) -> tuple[bool, Any]:
+        if is_stopped is None:
+            channel.socket.settimeout(None)
+            return channel.receive()
+        channel.socket.settimeout(_LOOK_SECONDS)
+        has_told = False
+        while True:
+            try:
+                return channel.receive()
+            except TimeoutError:
+                if is_stopped() and not has_told:
+                    has_told = True
+                    channel.send(_STOP)
+
+
+class CallStatus(QueryStatus):
+    """A call as the code that works for it sees it: stopped when the caller says so, or is no more."""
+
+    def __init__(self, channel: Channel, max_execution_seconds: float, clock: Callable[[], float]) -> None:
+        super().__init__(None, max_execution_seconds, clock)
+        self._channel = channel
+
+    @property
+    def is_stopped(self) -> bool:
+        # While a call runs the only message that can come is the word to stop it, or the end of the caller.
+        if self.reason is None and select.select([self._channel.socket], [], [], 0)[0]:
+            self.stop()
+        return self.reason is not None
+
+    def expire(self) -> None:
+        if not self.is_stopped:
+            super().expire()
+
+
+def serve_calls(channel: Channel, handle: Callable[[str, tuple[Any, ...], Channel], Any]) -> None:
+    """Answers the calls of one channel until its other end goes. An error of the call is its answer."""
+    while True:
+        try:
+            message = channel.receive()
+        except (EOFError, OSError):
+            break
+        if message == _STOP:  # it came when its call had ended
+            continue
+        name, arguments = message
+        try:
+            answer: tuple[bool, Any] = (True, handle(name, arguments, channel))
+        except PandoError as error:
+            answer = (False, error)
+        except Exception as problem:
+            logger.exception("the call %s failed", name)
+            answer = (False, PandoError("STD_EXCEPTION", f"{type(problem).__name__}: {problem}"))
+        try:
+            channel.send(answer)
+        except OSError:
+            break
+    channel.close()

@@ -1,0 +1,99 @@
+"""The replica process of a server with workers: everything that is there once a server.
+
+::
+
+    clients ──► front door ──connections──► workers ×N ──files, mapped──► parts
+                    │                          │  ▲
+                 /ping …                 calls │  │ published changes, shared page
+                    ▼                          ▼  │
+               replica process: catalog, commits, fetches, ZooKeeper, system tables
+                    └──► nursery ──forks──► workers
+
+Start: what the processes share, then the nursery (before any thread), then workers, which get ready while the tables
+are loaded; the door opens last. The end runs backwards.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+
+from engine.background import Task
+from engine.config import Config
+from engine.engine import Engine, remove_spills
+from engine.http.application import pages_application
+from engine.http.metrics import Metrics
+from engine.http.pages import EnginePages
+from engine.http.query_counts import QueryCounts
+from engine.http.sessions import SessionStore
+from engine.scan.leases import LeaseBook
+from engine.workers.calls import Shared
+from engine.workers.connections import ConnectionStates
+from engine.workers.front_door import FrontDoor
+from engine.workers.merge_process import MergeProcesses, run_merges
+from engine.workers.nursery import Nursery
+from engine.workers.pool import WorkerPool
+from engine.workers.publication import Publication
+from engine.workers.shared_page import SharedPage
+from engine.workers.worker import Common, run_worker
+
+_LEASES_SECONDS = 5.0
+
+
+class ReplicaProcess:
+    """Made in a process without threads: it forks."""
+
+    def __init__(self, config: Config, listening: socket.socket) -> None:
+        """``config`` has the real port."""
+        self._config = config
+        self._listening = listening
+        remove_spills(config)
+        page = SharedPage(len(config.users))
+        file = os.memfd_create("pando publication", os.MFD_CLOEXEC)
+        self._states = ConnectionStates(config.max_connections)
+        self._counts = QueryCounts(config.worker_count + 1)
+        common = Common(config, page, file, self._states, self._counts)
+        kinds = {"worker": partial(run_worker, common), "merge": partial(run_merges, config)}
+        self._nursery = Nursery(kinds, close_in_children=[listening])
+        self._publication = Publication(page, file)
+        self._page = page
+
+    def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
+        """Everything's end is pushed on ``running``."""
+        services = engine.services
+        leases = LeaseBook(services.monotonic, services.new_uuid)
+        shared = Shared(self._publication, SessionStore(services.monotonic), leases)
+        pool = WorkerPool(
+            self._config.worker_count, self._nursery, self._page, shared, self._config.worker_stuck_seconds
+        )
+        self._nursery.start()
+        running.callback(self._nursery.stop)
+        pool.start()
+        running.callback(pool.stop, self._config.shutdown_wait_unfinished)
+        merges = MergeProcesses(self._nursery, len(os.sched_getaffinity(0)))
+        running.callback(merges.stop)
+        services.merge_elsewhere = merges.merge
+        engine.catalog.follower = self._publication
+        engine.processes_elsewhere = pool.processes
+        engine.worker_rows = pool.rows
+        start_engine(engine, running)
+        running.callback(shared.close)
+        running.callback(leases.close)
+        pages = EnginePages(engine, Metrics(engine, self._counts, self._config.worker_count))
+        shared.open(engine, pages)
+        services.housekeeping.add(Task("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
+        door = FrontDoor(self._listening, self._config, self._states, pool.workers, pages_application(pages))
+        running.callback(door.stop)
+        door.start()
+        pool.open(door)
+        # The engine is there for what the workers still do.
+        running.callback(pool.stop, self._config.shutdown_wait_unfinished)
+        running.callback(door.stop_accepting)
+
+
+def _expire(leases: LeaseBook) -> float:
+    leases.expire()
+    return _LEASES_SECONDS

@@ -1,0 +1,130 @@
+"""What a worker asks of the replica process, by name: :class:`RemoteReplica` asks, ``calls`` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import pyarrow as pa
+
+from engine.context import Context, Row
+from engine.http.pages import Page
+from engine.replica_status import ReplicaStatus
+from engine.session import QueryResult, QueryStatistics, Session
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.options import InsertOptions
+from engine.workers.channel import Caller
+from parts.errors import CorruptionError
+from parts.query_status import QueryStatus
+from parts.types import DataType
+from sql.grammar.statements import CreateTable, ParsedStatement
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A statement and who asks, as they travel."""
+
+    session: Session
+    query_id: str
+    parameters: Mapping[str, str]
+
+    @classmethod
+    def of(cls, context: Context) -> Asked:
+        return cls(replace(context.session, external_tables={}), context.query_id, dict(context.parameters))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The whole result of a statement; what other processes carry out for a worker is short."""
+
+    columns: tuple[tuple[str, DataType], ...]
+    batches: list[pa.RecordBatch]
+    statistics: dict[str, int]
+
+
+class RemoteReplica:
+    """The replica process, as its workers see it. From any thread. Every method raises 210 when it is gone."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    # -- statements -----------------------------------------------------------------------------------------------
+
+    def execute(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
+        answer: Answer = self._caller.call("execute", parsed, text, Asked.of(context), is_stopped=_asks(context.status))
+        for name, count in answer.statistics.items():
+            setattr(context.statistics, name, getattr(context.statistics, name) + count)
+        return QueryResult(
+            answer.columns, iter(answer.batches), parsed.format, parsed.outfile, context.statistics, context.query_id
+        )
+
+    def system_rows(self, database: str, table: str, context: Context) -> list[Row]:
+        return self._caller.call("system_rows", database, table, Asked.of(context), is_stopped=_asks(context.status))
+
+    def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        return self._caller.call("zookeeper_rows", list(paths))
+
+    def uuid(self) -> str:
+        """Waits until the replica process is ready."""
+        return str(self._caller.call("uuid"))
+
+    # -- tables (implements ``mirror.Requests``) --------------------------------------------------------------------
+
+    def create_table(self, database: str, create: CreateTable) -> bool:
+        return bool(self._caller.call("create_table", database, create))
+
+    def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        values = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "status"}
+        return self._caller.call("insert", uid, list(parts), values, is_stopped=_asks(options.status))
+
+    def hold(
+        self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
+    ) -> tuple[int, list[str]]:
+        return self._caller.call("hold", uid, names, sequential_consistency)
+
+    def let_go(self, number: int, *, is_whole: bool = True) -> None:
+        self._caller.call("let_go", number, is_whole)
+
+    def report_corruption(self, uid: int, error: CorruptionError) -> None:
+        self._caller.call("report_corruption", uid, error)
+
+    # -- scans ------------------------------------------------------------------------------------------------------
+
+    def open_lease(self, uid: int, names: Sequence[str], seconds: float, tasks: int) -> str:
+        return str(self._caller.call("open_lease", uid, list(names), seconds, tasks))
+
+    def read_lease(self, lease_id: str, task: int | None) -> tuple[int, int, list[str]] | None:
+        """A number for :meth:`let_go`, the table's uid and the names of the parts; ``None`` when it has ended."""
+        return self._caller.call("read_lease", lease_id, task)
+
+    def release_lease(self, lease_id: str) -> bool:
+        return bool(self._caller.call("release_lease", lease_id))
+
+    # -- sessions (implements the interface of ``http.sessions.SessionStore``) --------------------------------------
+
+    def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
+        return self._caller.call("acquire_session", user, session_id, make(), must_exist)
+
+    def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
+        self._caller.call("release_session", user, session_id, timeout_seconds, session)
+
+    # -- pages (implements ``http.pages.Pages``) ----------------------------------------------------------------------
+
+    def page(self, name: str, **options: object) -> Page:
+        return self._caller.call("page", name, options)
+
+    def replicas_status(self) -> list[ReplicaStatus]:
+        return self._caller.call("replicas_status")
+
+
+def _asks(status: QueryStatus) -> Callable[[], bool]:
+    def is_stopped() -> bool:
+        status.expire()
+        return status.is_stopped
+
+    return is_stopped
+
+
+def statistics_of(statistics: QueryStatistics) -> dict[str, int]:
+    names = ("rows_read", "bytes_read", "written_rows", "written_bytes", "result_rows", "deduplicated_blocks")
+    return {name: getattr(statistics, name) for name in names}

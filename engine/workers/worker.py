@@ -1,0 +1,269 @@
+"""A worker: serves HTTP, parses, plans, runs SELECT over the files of the replica process, writes the parts of INSERTs.
+
+It owns nothing that another process could not make anew. What changes the server is asked of the replica process
+(``requests``): whole statements (``_FORWARDED``), commits of the parts it wrote, rows of ``system`` tables that tell of
+more than this process. When the replica process is gone, queries get 210 and the worker ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import socket
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from engine.config import Config
+from engine.context import Context, Row, SystemTable
+from engine.engine import spill_directory
+from engine.http.metrics import Metrics
+from engine.http.pages import OK, Page
+from engine.http.query_counts import QueryCounts
+from engine.http.server import HttpServer
+from engine.interpreter import execute_statement
+from engine.replica_status import ReplicaStatus
+from engine.session import QueryResult, Session
+from engine.statements import StatementRunner
+from engine.system_tables import SYSTEM_DATABASES, kinds, server, settings
+from engine.tables.services import TableServices
+from engine.workers.channel import Caller, Channel, serve_calls
+from engine.workers.connections import ConnectionStates
+from engine.workers.elsewhere import OtherWorkers
+from engine.workers.mirror import MirrorCatalog
+from engine.workers.nursery import name_process
+from engine.workers.publication import Published
+from engine.workers.receiver import worker_server
+from engine.workers.requests import RemoteReplica
+from engine.workers.scan_leases import WorkerLeases
+from engine.workers.shared_page import SharedPage
+from engine.world import real_services
+from parts.errors import UnavailableError
+from parts.memory import freeze_heap, use_returning_allocator
+from sql.grammar import statements
+from sql.grammar.statements import ParsedStatement
+from sql.run import database
+from sql.run.executor import QueryEngine
+
+logger = logging.getLogger(__name__)
+
+GONE = "The replica process of this server is gone; retry later or on another replica"
+_BEAT_SECONDS = 0.5
+_WALL_SHARE = 1.25
+_WALL_SLACK_BYTES = 2 << 30
+
+_FORWARDED = (
+    statements.CreateDatabase, statements.DropDatabase, statements.DropTable, statements.AttachTable,
+    statements.RenameTables, statements.TruncateTable, statements.CheckTable, statements.OptimizeTable,
+    statements.SystemCommand, statements.DropReplica, statements.KillQuery,
+)  # fmt: skip
+"""What the replica process carries out."""
+
+_TOLD_HERE = {table.name for table in (*kinds.TABLES, *settings.TABLES, *server.TABLES)} - {"processes", "workers"}
+"""The ``system`` tables that say the same in every process, or speak of this session."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all processes of a server have from before the first fork."""
+
+    config: Config
+    page: SharedPage
+    publication: int
+    """The file of memory with what the replica process publishes."""
+    connections: ConnectionStates
+    counts: QueryCounts
+    """A row for each worker, and one for the replica process."""
+
+
+class WorkerServer(StatementRunner):
+    """Implements ``engine.context.Server`` with the tables of the replica process."""
+
+    def __init__(self, number: int, common: Common, replica: RemoteReplica) -> None:
+        elsewhere = OtherWorkers(common.page, number, common.config.worker_count, list(common.config.users))
+        super().__init__(common.config, _services(common.config), elsewhere)
+        self.path = common.config.path.absolute()
+        self.replica = replica
+        self.system_schemas = {
+            database: {name: table.schema for name, table in tables.items()}
+            for database, tables in SYSTEM_DATABASES.items()
+        }
+        self.query_engine = QueryEngine()
+        published = Published(common.page, common.publication)
+        self.mirror = self.catalog = MirrorCatalog(
+            self.path, common.config.merge_tree, self.services, number, common.page, published, replica
+        )
+
+    @cached_property
+    def uuid(self) -> str:  # type: ignore[override]
+        return self.replica.uuid()
+
+    def start(self) -> None:
+        use_returning_allocator()
+        spill = spill_directory(self.config, str(os.getpid()))
+        database.spill_to(database.Spill(spill, self.config.max_temporary_data_on_disk_size))
+        self._watchdog.start()
+
+    def stop(self) -> None:
+        self.stop_statements()
+        self._watchdog.stop()
+        self.services.housekeeping.stop()
+        self.services.writers.shutdown(wait=True)
+
+    def warm_up(self) -> None:
+        """The first query of a process opens DuckDB, which takes a while."""
+        list(self.execute("SELECT sum(number) FROM numbers(10)", Session()).batches)
+
+    def database_names(self) -> list[str]:
+        return sorted([*self.catalog.databases(), *self.system_schemas])
+
+    def replicas_status(self) -> list[ReplicaStatus]:
+        return self.replica.replicas_status()
+
+    def system_rows(self, table: SystemTable, context: Context) -> list[Row]:
+        if table.name in _TOLD_HERE:
+            return super().system_rows(table, context)
+        home = next(name for name, tables in SYSTEM_DATABASES.items() if tables.get(table.name) is table)
+        return self.replica.system_rows(home, table.name, context)
+
+    def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
+        return self.replica.zookeeper_rows(paths)
+
+    def _is_current(self) -> bool:
+        return self.mirror.mirror.is_current()
+
+    def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
+        self.mirror.mirror.catch_up()  # also for statements that look for no table: short ones need it done
+        if isinstance(parsed.statement, _FORWARDED):
+            return self.replica.execute(parsed, text, context)
+        return execute_statement(parsed, context)
+
+    def process_rows(self) -> list[dict[str, Any]]:
+        """The running statements, as ``pool`` shows them in the replica process."""
+        return [process.facts() for process in self.processes()]
+
+
+class WorkerPages:
+    """Implements ``engine.http.pages.Pages``: the replica process knows."""
+
+    def __init__(self, replica: RemoteReplica) -> None:
+        self._replica = replica
+
+    def ping(self) -> Page:
+        return OK
+
+    def replicas_status(self, *, verbose: bool) -> Page:
+        return self._replica.page("replicas_status", verbose=verbose)
+
+    def ready(self) -> Page:
+        return self._replica.page("ready")
+
+    def metrics(self) -> Page:
+        return self._replica.page("metrics")
+
+
+class Worker:
+    """One worker process, from its fork to its end."""
+
+    def __init__(self, number: int, common: Common, control: Channel) -> None:
+        self._number = number
+        self._common = common
+        self._control = control
+        self._end = threading.Event()
+        self.server = WorkerServer(number, common, RemoteReplica(Caller(self._new_channel, GONE)))
+        self.metrics = Metrics(self.server, common.counts, number)
+
+    def run(self, door: socket.socket, questions: socket.socket) -> None:
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        with ExitStack() as running:
+            self.server.start()
+            running.callback(self.server.stop)
+            self.server.warm_up()
+            http = self._serve(door)
+            running.callback(http.stop)
+            freeze_heap()
+            threading.Thread(target=self._answer, args=(Channel(questions),), name="questions", daemon=True).start()
+            self._control.send(("ready",))
+            self._end.wait()
+
+    def _serve(self, door: socket.socket) -> HttpServer:
+        http = worker_server(self._common.config, door, self._common.connections, self._replica_is_gone)
+        leases = WorkerLeases(self.server.replica, self.server.mirror)
+        http.start(
+            self.server,
+            WorkerPages(self.server.replica),
+            self.metrics,
+            sessions=self.server.replica,
+            leases=leases,
+        )
+        return http
+
+    def _new_channel(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        try:
+            self._control.send(("channel",), [theirs.fileno()])
+        finally:
+            theirs.close()
+        return ours
+
+    def _beat(self) -> None:
+        """For the watch over workers that do not yield: a thread that gets no turn does not beat."""
+        while True:
+            self._common.page.beat[self._number] = int(self.server.services.monotonic() * 1e9)
+            if self._end.wait(_BEAT_SECONDS):
+                return
+
+    def _answer(self, questions: Channel) -> None:
+        """What the replica process asks. Its end is this process's."""
+        serve_calls(questions, lambda name, arguments, _: getattr(self, f"_on_{name}")(*arguments))
+        self._replica_is_gone()
+
+    def _replica_is_gone(self) -> None:
+        """From any thread, perhaps several times."""
+        if not self._end.is_set():
+            self.server.stop_statements(UnavailableError("NETWORK_ERROR", GONE))
+            self._end.set()
+
+    # -- questions ------------------------------------------------------------------------------------------------
+
+    def _on_processes(self) -> list[dict[str, Any]]:
+        return self.server.process_rows()
+
+    def _on_kill(self, query_id: str) -> bool:
+        return self.server.kill_query(query_id)
+
+    def _on_drain(self) -> None:
+        """Running queries get their time; the process ends after the last."""
+        self._end.set()
+
+
+def run_worker(
+    common: Common, number: int, control: socket.socket, door: socket.socket, questions: socket.socket
+) -> None:
+    """In the child that the nursery forked; returns when the worker is to end."""
+    name_process(f"pando worker {number}")
+    wall = int(common.config.memory_limit_bytes * _WALL_SHARE) + _WALL_SLACK_BYTES
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (wall if most == resource.RLIM_INFINITY else min(wall, most), most))
+    _prefer_this_to_the_replica_process()
+    Worker(number, common, Channel(control)).run(door, questions)
+
+
+def _prefer_this_to_the_replica_process() -> None:
+    """When the machine's memory is at its end a worker is to go: it is replaced within a second."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+    except OSError:
+        logger.debug("the score for the end of memory cannot be set")
+
+
+def _services(config: Config) -> TableServices:
+    services = real_services(config.model_copy(update={"background_pool_size": 1}))
+    services.workers.stop()
+    services.owner = str(os.getpid())
+    return services

@@ -1,0 +1,229 @@
+"""An opened part: what its small files say, and where its data are.
+
+Opening reads the small metadata and compares sizes of the data files; nothing else.
+
+Invariants
+- A part may be used by many threads at once; nothing but its place on disk (:meth:`OpenedPart.move`) ever changes.
+- Mapped files stay readable after the part's directory was renamed or deleted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from parts.checksums import Checksums, check_bytes
+from parts.disk import map_file
+from parts.errors import CorruptionError
+from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, column_file
+from parts.marks import ColumnMarks
+from parts.meta_files import MetaFiles
+from parts.part_files import (
+    COLUMNS_FILE,
+    COUNT_FILE,
+    MARKS_FILE,
+    METADATA_VERSION_FILE,
+    MINMAX_FILE,
+    PARTITION_FILE,
+    PRIMARY_INDEX_FILE,
+    UUID_FILE,
+    PartShape,
+    SmallFile,
+    Values,
+    data_file,
+    is_small,
+)
+from parts.part_metadata import python_value
+from parts.part_name import PartName
+from parts.primary_index import PrimaryIndex, granule_count
+from parts.schema import Column, TableSchema
+from parts.types import DataType
+
+TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
+T = TypeVar("T")
+
+
+class OpenedPart:
+    """A part on disk. ``written``: see :func:`parts.reader.open_part`."""
+
+    def __init__(
+        self,
+        path: Path,
+        name: PartName | None = None,
+        table_schema: TableSchema | None = None,
+        written: bytes = b"",
+    ) -> None:
+        self.path = path
+        self.name = name or PartName.try_parse(path.name) or TEMPORARY_NAME
+        self.table_schema = table_schema
+        self._lock = threading.Lock()
+        self._maps: dict[str, pa.Buffer] = {}
+        self._is_trusted = bool(written)
+        if not written and not path.is_dir():
+            raise CorruptionError("Directory is missing", part=self._label, name="NO_FILE_IN_DATA_PART")
+        self._meta = MetaFiles(path, self._label, written)
+        self.part_type = "Compact" if self._meta.is_packed else "Wide"
+        self.checksums = Checksums.decode(self._meta.read(CHECKSUMS), self._label)
+        columns = self._value(COLUMNS_FILE)
+        self.schema = columns.schema
+        self.granularity = columns.granularity
+        self.rows = self._value(COUNT_FILE)
+        self.marks = granule_count(self.rows, self.granularity)
+        self._sorting_key = columns.sorting_key
+        self.content_hash = self.checksums.content_hash
+        self.data_uncompressed_bytes = self.checksums.uncompressed_bytes
+        self.uuid = self._value(UUID_FILE)
+        self.metadata_version = self._value(METADATA_VERSION_FILE)
+        self._positions = {column.name: position for position, column in enumerate(self.schema.columns)}
+        self.bytes_on_disk, self.modification_time = self._check_files()
+        self._meta.forget_data()
+        if not written:
+            _ = self.partition, self.minmax  # may be wrong
+
+    @cached_property
+    def partition_arrays(self) -> Values:
+        """(expression, type, the one value) of the partition key."""
+        return self._value(PARTITION_FILE)
+
+    @cached_property
+    def partition(self) -> tuple[object, ...]:
+        return tuple(python_value(array[0]) for _, _, array in self.partition_arrays)
+
+    @cached_property
+    def minmax_arrays(self) -> dict[str, pa.Array]:
+        """Column → its smallest and its largest value, of the columns that the partition key reads."""
+        return {column: array for column, _, array in self._value(MINMAX_FILE)}
+
+    @cached_property
+    def minmax(self) -> dict[str, tuple[object, object]]:
+        return {
+            column: (python_value(array[0]), python_value(array[1], upper=True))
+            for column, array in self.minmax_arrays.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"Part({self.path.name}, {self.rows} rows)"
+
+    @property
+    def _label(self) -> str:
+        return self.path.name if self.name is TEMPORARY_NAME else str(self.name)
+
+    @cached_property
+    def primary_index(self) -> PrimaryIndex:
+        """Loaded on first use."""
+        entries = self._value(PRIMARY_INDEX_FILE)
+        types: tuple[DataType, ...] = tuple(type_ for _, type_, _ in entries)
+        keys = [array for _, _, array in entries]
+        if any(len(array) != (self.marks + 1 if self.rows else 0) for array in keys):
+            message = f"Index is not of {self.marks} granules"
+            raise CorruptionError(message, part=self._label, file=PRIMARY_INDEX, offset=0, name="CORRUPTED_DATA")
+        return PrimaryIndex(self._sorting_key, types, keys, self.rows, self.granularity)
+
+    def column_sizes(self) -> dict[str, tuple[int, int]]:
+        """Column → (bytes on disk, uncompressed bytes)."""
+        return dict(self.checksums.column_bytes)
+
+    def move(self, new_path: Path) -> None:
+        """Renames the directory; readers that hold this part go on with the files at their new place."""
+        with self._lock:
+            self.path.rename(new_path)
+            self.path = new_path
+            self._meta.directory = new_path
+
+    def verify(self, check: Callable[[], None] = lambda: None) -> None:
+        """Reads every byte of every file. Raises ``CorruptionError`` for the first that differs from what was
+        written, and what ``check`` raises, which is called at the start and before every frame."""
+        check()
+        meta = MetaFiles(self.path, self._label)
+        checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
+        if checksums != self.checksums:
+            raise CorruptionError("Checksums changed since the part was opened", part=self._label, file=CHECKSUMS)
+        for name in meta.packed if meta.is_packed else filter(is_small, checksums.files):
+            if name != CHECKSUMS:
+                check_bytes(meta.read(name), name, checksums, self._label)
+        for file in self._data_files():
+            self._verify_data(file, check)
+        self._check_no_other_files()
+
+    @cached_property
+    def _marks(self) -> list[ColumnMarks]:
+        return self._value(MARKS_FILE, PartShape(self._label, len(self.schema.columns), self.marks))
+
+    def _column(self, name: str) -> Column:
+        if name in self._positions:
+            return self.schema.columns[self._positions[name]]
+        return (self.table_schema or self.schema).column(name)
+
+    def _value(self, file: SmallFile[T], shape: PartShape | None = None) -> T:
+        """What a small file says."""
+        if file.absent is not None and file.name not in self.checksums.files:
+            return file.absent
+        with self._lock:
+            data = self._meta.read(file.name)
+        if not self._is_trusted:
+            check_bytes(data, file.name, self.checksums, self._label)
+        return file.decode(data, shape or PartShape(self._label))
+
+    def _file_of(self, column: str) -> str:
+        return column_file(column) if self.part_type == "Wide" else DATA_FILE
+
+    def _data_files(self) -> list[str]:
+        """The files that are mapped, and those that this version does not know."""
+        return [name for name in self.checksums.files if not is_small(name) and name not in self._meta.packed]
+
+    def _check_files(self) -> tuple[int, float]:
+        """Every file is there with its size; returns the bytes on disk and when the part was written."""
+        files = self.checksums.files
+        for column in self.schema.columns if self.part_type == "Wide" else self.schema.columns[:1]:
+            if self._file_of(column.name) not in files:
+                message = f"The file of column {column.name!r} is not in the checksums"
+                raise CorruptionError(message, part=self._label, file=CHECKSUMS, name="CORRUPTED_DATA")
+        facts = (self.path / (META_FILE if self._meta.is_packed else CHECKSUMS)).stat()
+        total = facts.st_size
+        for name in files if not self._meta.is_packed else self._data_files():
+            try:
+                size = (self.path / name).stat().st_size
+            except FileNotFoundError:
+                raise CorruptionError(
+                    "File is missing", part=self._label, file=name, name="NO_FILE_IN_DATA_PART"
+                ) from None
+            if size != files[name].size:
+                message = f"File has {size} bytes instead of {files[name].size}"
+                raise CorruptionError(message, part=self._label, file=name, offset=min(size, files[name].size))
+            total += size
+        return total, facts.st_mtime
+
+    def _mapped(self, file: str) -> pa.Buffer:
+        with self._lock:
+            if file not in self._maps:
+                size_bytes = self.checksums.files[file].size
+                is_packed = file in self._meta.packed
+                self._maps[file] = (
+                    self._meta.map_data() if is_packed else map_file(self.path / file, size_bytes, self._label)
+                )
+            return self._maps[file]
+
+    def _verify_data(self, file: str, check: Callable[[], None]) -> None:
+        """Piece by piece first, for the offset; then the whole file against the checksums."""
+        data = self._mapped(file)
+        check()
+        entry = data_file(file)
+        if entry is not None:
+            entry.check(data, self._label, file, check)
+        check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
+
+    def _check_no_other_files(self) -> None:
+        known = {META_FILE, *self._data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
+        for path in self.path.iterdir():
+            if path.name not in known:
+                raise CorruptionError(
+                    "File does not belong to the part",
+                    part=self._label,
+                    file=path.name,
+                    name="UNEXPECTED_FILE_IN_DATA_PART",
+                )

@@ -1,0 +1,67 @@
+"""Decoding batches on the pool's threads, ahead of who reads them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from parts.pool import THREADS, submit
+from parts.read_plan import RowRange
+
+_VALUES_PER_JOB = 1_000_000
+
+
+class RowTest(Protocol):
+    """Tells from some columns of a batch which of its rows are wanted."""
+
+    @property
+    def columns(self) -> frozenset[str]: ...
+
+    def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
+        """A mask of ``rows`` rows; ``read`` gives their values of a column."""
+
+
+ReadBatch = Callable[[RowRange, list[str]], list[pa.Array]]
+"""Decodes columns of a batch."""
+
+
+def decode_ahead(
+    batches: list[RowRange], stored: list[str], threads: int, read: ReadBatch, *, is_split: bool
+) -> Iterator[list[pa.Array]]:
+    """Decodes some batches ahead.
+
+    A job is several small batches, because handing one over costs as much as decoding it; one batch is split by
+    column when there are too few for all threads, unless ``is_split`` is false.
+    """
+    per_job = max(1, _VALUES_PER_JOB // (batches[0].rows * len(stored)))
+    groups = [stored]
+    ahead = threads if threads < THREADS else THREADS + 1
+    if len(batches) < 2 * THREADS and threads == THREADS:
+        per_job, groups = 1, [[name] for name in stored] if is_split else groups
+    runs = [batches[i : i + per_job] for i in range(0, len(batches), per_job)]
+    waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()
+
+    def start(run: list[RowRange], group: list[str]) -> Future[list[list[pa.Array]]]:
+        return submit(lambda: [read(batch, group) for batch in run])
+
+    def join(futures: list[Future[list[list[pa.Array]]]]) -> Iterator[list[pa.Array]]:
+        results = [future.result() for future in futures]
+        for parts_of_batch in zip(*results, strict=True):
+            yield [array for arrays in parts_of_batch for array in arrays]
+
+    try:
+        for run in runs:
+            waiting.append([start(run, group) for group in groups])
+            if len(waiting) >= ahead:
+                yield from join(waiting.popleft())
+        while waiting:
+            yield from join(waiting.popleft())
+    finally:
+        for futures in waiting:
+            for future in futures:
+                future.cancel()

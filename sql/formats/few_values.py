@@ -1,0 +1,115 @@
+"""Plain values of a few rows as arrays: without the kernels, whose fixed costs are many times those of so few values.
+
+Everything here gives up (``None``) on what is not written in the one plain way; the readers of any number of rows take
+it then, and say what is wrong. So what is plain is read as they read it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import itertools
+import re
+import struct
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from parts.types import DataType, DateTimeType, DateType, FloatType, IntegerType, NullableType, StringType
+
+Texts = Callable[[Sequence[str]], pa.Array | None]
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}")
+_FLOAT = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
+_CODES = {8: "b", 16: "h", 32: "i", 64: "q"}
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_LAST_DAY = 0xFFFF
+_LAST_SECOND = 0xFFFF_FFFF
+
+
+@functools.lru_cache(maxsize=4096)
+def text_reader(type_: DataType, timezone: str) -> Texts | None:
+    """What reads bare texts as values of the type; ``None`` for a type that is not read here."""
+    if isinstance(type_, NullableType):
+        return text_reader(type_.inner, timezone)
+    if isinstance(type_, IntegerType) and type_.bits in _CODES:
+        return functools.partial(_integer_texts, type_)
+    if isinstance(type_, StringType):
+        return strings
+    if isinstance(type_, DateType):
+        return _dates
+    if isinstance(type_, DateTimeType) and (type_.timezone or timezone) == "UTC":
+        return _times
+    if isinstance(type_, FloatType) and type_.bits == 64:
+        return _float_texts
+    return None
+
+
+def _integer_texts(type_: IntegerType, texts: Sequence[str]) -> pa.Array | None:
+    return integers(type_, list(map(int, texts))) if all(map(_INTEGER.fullmatch, texts)) else None
+
+
+def integers(type_: IntegerType, values: Sequence[int]) -> pa.Array | None:
+    """``None`` when one is out of range."""
+    if min(values) < type_.minimum or max(values) > type_.maximum:
+        return None
+    code = _CODES[type_.bits]
+    return _fixed(type_.arrow, code if type_.signed else code.upper(), values)
+
+
+def strings(texts: Sequence[str]) -> pa.Array | None:
+    """``None`` for halves of surrogates."""
+    try:
+        encoded = [text.encode() for text in texts]
+    except UnicodeEncodeError:
+        return None
+    return string_array(encoded)
+
+
+def string_array(texts: Sequence[bytes]) -> pa.Array:
+    ends = list(itertools.accumulate(map(len, texts), initial=0))
+    buffers = [None, pa.py_buffer(struct.pack(f"<{len(ends)}i", *ends)), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+
+
+def floats(values: Sequence[float]) -> pa.Array:
+    return _fixed(pa.float64(), "d", values)
+
+
+def _float_texts(texts: Sequence[str]) -> pa.Array | None:
+    return floats(list(map(float, texts))) if all(map(_FLOAT.fullmatch, texts)) else None
+
+
+def _dates(texts: Sequence[str]) -> pa.Array | None:
+    try:
+        days = [datetime.date.fromisoformat(text).toordinal() - _EPOCH_DAY for text in texts]
+    except ValueError:
+        return None
+    if not all(map(_DATE.fullmatch, texts)) or min(days) < 0 or max(days) > _LAST_DAY:
+        return None
+    return days_array(days)
+
+
+def days_array(days: Sequence[int]) -> pa.Array:
+    return _fixed(pa.date32(), "i", days)
+
+
+def _times(texts: Sequence[str]) -> pa.Array | None:
+    if not all(map(_TIME.fullmatch, texts)):
+        return None
+    try:
+        times = [datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC) for text in texts]
+    except ValueError:
+        return None
+    seconds = [int(time.timestamp()) for time in times]
+    return seconds_array(seconds) if min(seconds) >= 0 and max(seconds) <= _LAST_SECOND else None
+
+
+def seconds_array(seconds: Sequence[int]) -> pa.Array:
+    return _fixed(pa.timestamp("s"), "q", seconds)
+
+
+def _fixed(type_: pa.DataType, code: str, values: Sequence[float]) -> pa.Array:
+    data = struct.pack(f"<{len(values)}{code}", *values)
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])

@@ -1,0 +1,96 @@
+"""Strings and the numbers of their bytes: ascii, char, hex, bin."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.types import (
+    BoolType,
+    DateTimeType,
+    DateType,
+    DecimalType,
+    FixedStringType,
+    FloatType,
+    IntegerType,
+    StringType,
+    strip_nullable,
+)
+from sql.functions.registry import Call, function
+from sql.functions.strings import string
+from sql.typing.bound import bound
+from sql.typing.casts import cast_to
+from sql.typing.fragments import Fragment, fragment, joined
+from sql.typing.inference import is_number
+from sql.typing.integers import wrap_integer
+from sql.typing.macros import macros
+from sql.typing.typed import INT32, STRING, UINT64, Typed
+
+
+@function("char", (1, None), any_case=True)
+def char(call: Call) -> Typed:
+    """Bytes: whole parts of numbers modulo 256; what is no number is 0."""
+    codes = []
+    for position, arg in enumerate(call.args):
+        if not is_number(arg.type) or isinstance(arg.type, DecimalType):
+            raise call.wrong_type(position, "an integer or a float")
+        is_float = isinstance(arg.type, FloatType)
+        whole = fragment("CAST({} AS UTINYINT)", arg.sql) if isinstance(arg.type, BoolType) else arg.sql
+        codes.append(fragment("pando_float_byte({})" if is_float else "pando_byte({})", whole))
+    if len(codes) == 1 and isinstance(call.args[0].type, IntegerType):
+        template = "(CASE WHEN {0} & 255 < 128 THEN chr(CAST({0} & 255 AS INTEGER)) ELSE decode(unhex({1})) END)"
+        return Typed(bound(call.args[0].sql, "code", lambda v: fragment(template, v, codes[0])), STRING)
+    return Typed(fragment("decode(unhex({}))", joined(" || ", codes)), STRING)
+
+
+@function("ascii", 1, any_case=True)
+def ascii_code(call: Call) -> Typed:
+    template = """(CASE WHEN {0} = '' THEN 0 WHEN {0} < chr(128) THEN ascii({0})
+        ELSE CAST('0x' || left(hex(encode(left({0}, 1))), 2) AS INTEGER) END)"""
+    return Typed(bound(string(call, 0), "whole", lambda v: fragment(template, v)), INT32)
+
+
+@function("hex", 1, any_case=True)
+def hexadecimal(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
+        return Typed(
+            fragment("hex({})" if isinstance(value.type, FixedStringType) else "hex(encode({}))", value.sql), STRING
+        )
+    if (number := _as_unsigned(call)) is not None:
+        return Typed(
+            bound(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v)), STRING
+        )
+    raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
+
+
+def _as_unsigned(call: Call) -> Fragment | None:
+    """The bits of a number, day or second as UBIGINT."""
+    value = call.args[0]
+    if isinstance(value.type, IntegerType):
+        bits = wrap_integer(value.sql, value.type, IntegerType(value.type.bits, False))
+        return fragment("CAST({} AS UBIGINT)", bits)
+    if isinstance(value.type, (BoolType, DateType, DateTimeType)):
+        return cast_to(value, UINT64, call.environment.zone)
+    return None
+
+
+@function("bin", 1, any_case=True)
+def binary(call: Call) -> Typed:
+    """A number, day or second without leading zero bytes; a text byte by byte."""
+    value = call.args[0]
+    if isinstance(value.type, StringType):
+        return Typed(fragment("bin({})", value.sql), STRING)
+    if (number := _as_unsigned(call)) is None:
+        raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
+    digits = fragment("to_binary({})", number)
+    return Typed(
+        fragment("lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", digits=digits),
+        STRING,
+    )
+
+
+MACROS = macros(
+    r"pando_byte(x) AS lpad(to_hex(CAST(x & 255 AS INTEGER)), 2, '0')",
+    r"""pando_float_byte(x) AS CASE WHEN abs(x) < 9223372036854775808 THEN pando_byte(CAST(trunc(x) AS BIGINT))
+        ELSE '00' END""",
+    r"pando_even_hex(h) AS CASE WHEN length(h) % 2 = 1 THEN '0' || h ELSE h END",
+)

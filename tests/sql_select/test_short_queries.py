@@ -1,0 +1,279 @@
+"""A short query's answer is the one that any other way gives; what is not short is not answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parts.errors import CorruptionError
+from sql.grammar.parser import parse_statement
+from sql.grammar.shapes import shape_of
+from sql.grammar.statements import SelectQuery
+from sql.run.executor import QueryEngine
+from sql.run.short_queries import ShortQueries, ShortResult
+from sql.settings.session import DEFAULT_SETTINGS
+from tests.sql_select.dataset import MemoryCatalog
+from tests.sql_select.part_tables import PartTable, describe
+
+_ROWS = 1000
+_COLUMNS = "k Int32, s String, c LowCardinality(Nullable(String)), d Date, n Nullable(Int8), u UInt8"
+
+
+def _table(directory: Path, order_by: str, granularity: int = 64) -> PartTable:
+    table = describe(_COLUMNS, order_by, granularity=granularity)
+    for odd in (0, 1):
+        keys = range(odd, _ROWS, 2)
+        columns = {
+            "k": pa.array(keys, pa.int32()),
+            "s": pa.array([f"s{key % 50}" for key in keys]),
+            "c": pa.array([None if key % 3 else f"c{key % 5}" for key in keys]).dictionary_encode(),
+            "d": pa.array([18_000 + key // 10 for key in keys], pa.int32()).cast(pa.date32()),
+            "n": pa.array([key % 7 or None for key in keys], pa.int8()),
+            "u": pa.array([key % 200 for key in keys], pa.uint8()),
+        }
+        table.insert(directory, pa.table(columns).cast(table.description.schema.arrow))
+    return table
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> MemoryCatalog:
+    keys = {"t": "k", "by_text": "(s, k)", "by_day": "(d, u, k)", "by_null": "(n, k)", "by_code": "(c, k)", "by_u": "u"}
+    return MemoryCatalog({name: _table(tmp_path_factory.mktemp(name), key) for name, key in keys.items()})
+
+
+@pytest.fixture
+def short() -> ShortQueries:
+    return ShortQueries(QueryEngine())
+
+
+def _consider(short: ShortQueries, text: str, catalog: MemoryCatalog) -> None:
+    short.consider(text, parse_statement(text), DEFAULT_SETTINGS, "default", catalog)
+
+
+def _answer(short: ShortQueries, text: str, catalog: MemoryCatalog) -> ShortResult | None:
+    return short.answer(text, DEFAULT_SETTINGS, "default", catalog)
+
+
+def _rows(found: ShortResult) -> list[dict[str, object]]:
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+def _expected(text: str, catalog: MemoryCatalog) -> pa.Table:
+    statement = parse_statement(text).statement
+    assert isinstance(statement, SelectQuery)
+    # Through DuckDB, whose answer depends on nothing that is tested here.
+    with patch("sql.run.executor.find_rows", return_value=None):
+        return QueryEngine().select(statement.query, catalog=catalog).read_all()
+
+
+_SHAPES = [
+    ("SELECT * FROM t WHERE k = {0}", True),
+    ("SELECT s, k AS x, s FROM t WHERE k >= {0} AND {1} > k FORMAT JSON", True),
+    ("SELECT k, n, c, d FROM t WHERE k BETWEEN {0} AND {1}", True),
+    ("SELECT k FROM t PREWHERE k > {0} WHERE k < {1} LIMIT 3", True),
+    ("SELECT count(), sum(u), min(d), max(k), sum(k) FROM t WHERE k > {0} AND k <= {1}", True),
+    ("SELECT k, d FROM by_day WHERE d = '{2}' AND u = {0}", True),
+    ("SELECT k, d FROM by_day WHERE d >= '{2}' AND u < {0} AND k > {1}", True),
+    ("SELECT k, s FROM by_text WHERE s = 's{0}' AND k >= {1}", True),
+    ("SELECT count(), max(k) FROM by_text WHERE s > 's{0}' AND s < 's{1}'", True),
+    ("SELECT * FROM by_u WHERE u = {0}", True),
+    ("SELECT k FROM t WHERE k IN ({0}, {1})", True),
+    ("SELECT k FROM t WHERE k = {0} OR k = {1}", True),
+    ("SELECT k FROM t WHERE k = {0} AND 1", False),
+    ("SELECT k FROM by_null WHERE n = {0}", False),
+    ("SELECT k FROM by_code WHERE c = 'c{0}'", False),
+    ("SELECT k, {0} FROM t WHERE k = {1}", False),
+    ("SELECT k FROM t WHERE k = {0} AND u = {1}", False),
+    ("SELECT k + 1 FROM t WHERE k = {0}", False),
+    ("SELECT k FROM t WHERE k + 1 = {0}", False),
+    ("SELECT u AS k FROM t WHERE k = {0}", False),
+    ("SELECT now() FROM t WHERE k = {0}", False),
+]
+_number = st.one_of(st.integers(-5, 1100), st.sampled_from([127, 128, 255, 256, 2**31, 10**12, 10**17]))
+_day = st.dates().map(str) | st.sampled_from(["2019-04-14", "2019-05-01", "2019-13-01", "soon", "2019-4-14"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(_SHAPES), st.lists(st.tuples(_number, _number, _day), min_size=3, max_size=4))
+def test_the_answer_is_that_of_the_engine(
+    tables: MemoryCatalog, shape: tuple[str, bool], literals: list[tuple[int, int, str]]
+) -> None:
+    template, _ = shape
+    short = ShortQueries(QueryEngine())
+    for given_literals in [*literals, *literals]:
+        text = template.format(*given_literals)
+        try:
+            expected = _expected(text, tables)
+        except Exception:
+            assert _answer(short, text, tables) is None  # the error is told by who runs it
+            continue
+        found = _answer(short, text, tables)
+        if found is not None:
+            assert sorted(map(repr, _rows(found))) == sorted(map(repr, expected.to_pylist())) or "LIMIT" in text
+            assert len(_rows(found)) == expected.num_rows
+            assert all(batch.schema == expected.schema for batch in found.batches)
+            assert found.format == parse_statement(text).format
+        _consider(short, text, tables)
+
+
+@pytest.mark.parametrize(("template", "is_short"), _SHAPES)
+def test_what_is_short_is_answered(tables: MemoryCatalog, short: ShortQueries, template: str, is_short: bool) -> None:
+    text = template.format(17, 19, "2019-04-14")
+    assert _answer(short, text, tables) is None
+    for _ in range(2):
+        _consider(short, text, tables)
+    assert (_answer(short, text, tables) is not None) == is_short
+    other = template.format(18, 20, "2019-04-15")
+    is_bound = is_short and " IN " not in template and " OR " not in template
+    assert (_answer(short, other, tables) is not None) == is_bound
+
+
+def test_a_query_without_tables_is_computed_once(tables: MemoryCatalog, short: ShortQueries) -> None:
+    for text in ("SELECT 1", "SELECT 1 + 1 AS two, 'x' FORMAT CSV"):
+        for _ in range(2):
+            _consider(short, text, tables)
+        found = _answer(short, text, tables)
+        assert found is not None
+        assert _rows(found) == _expected(text, tables).to_pylist()
+    for text in ("SELECT now()", "SELECT rand()", "SELECT number FROM numbers(3)", "SELECT currentDatabase()"):
+        for _ in range(2):
+            _consider(short, text, tables)
+        assert _answer(short, text, tables) is None
+
+
+def test_another_table_of_the_name(tmp_path: Path, short: ShortQueries) -> None:
+    (tmp_path / "a").mkdir()
+    catalog = MemoryCatalog({"t": _table(tmp_path / "a", "k")})
+    text = "SELECT * FROM t WHERE k = 4"
+    for _ in range(2):
+        _consider(short, text, catalog)
+    assert _answer(short, text, catalog) is not None
+    catalog.tables["t"] = table = describe("k UInt64, z String", "k")
+    (tmp_path / "b").mkdir()
+    block = pa.table({"k": [4], "z": ["new"]}).cast(table.description.schema.arrow)
+    table.insert(tmp_path / "b", block)
+    assert _answer(short, text, catalog) is None
+    for _ in range(2):
+        _consider(short, text, catalog)
+    found = _answer(short, "SELECT * FROM t WHERE k = 4", catalog)
+    assert found is not None
+    assert _rows(found) == [{"k": 4, "z": "new"}]
+    del catalog.tables["t"]
+    assert _answer(short, text, catalog) is None
+
+
+def test_other_settings_are_another_query(tables: MemoryCatalog, short: ShortQueries) -> None:
+    for _ in range(2):
+        _consider(short, "SELECT 1", tables)
+    assert short.answer("SELECT 1", replace(DEFAULT_SETTINGS), "default", tables) is None
+    assert short.answer("SELECT 1", DEFAULT_SETTINGS, "other", tables) is None
+
+
+def test_snapshots_are_released_and_the_newest_parts_are_seen(tmp_path: Path, short: ShortQueries) -> None:
+    catalog = MemoryCatalog({"t": (table := _table(tmp_path, "k"))})
+    for _ in range(2):
+        _consider(short, "SELECT k FROM t WHERE k > 990", catalog)
+    table.snapshots.clear()
+    found = _answer(short, "SELECT k FROM t WHERE k > 998", catalog)
+    assert found is not None
+    assert _rows(found) == [{"k": 999}]
+    assert found.statistics.read_rows == _expected_read_rows("SELECT k FROM t WHERE k > 998", catalog)
+    table.parts.pop()
+    found = _answer(short, "SELECT k FROM t WHERE k > 997", catalog)
+    assert found is not None
+    assert _rows(found) == [{"k": 998}]
+    assert _answer(short, "SELECT k FROM t WHERE k > 0", catalog) is not None
+    assert all(snapshot.released for snapshot in table.snapshots)
+
+
+def _expected_read_rows(text: str, catalog: MemoryCatalog) -> int:
+    result = QueryEngine().select(text, catalog=catalog)
+    result.read_all()
+    return result.statistics.read_rows
+
+
+def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueries) -> None:
+    catalog = MemoryCatalog({"t": (table := _table(tmp_path, "k", granularity=4))})
+    for _ in range(2):
+        _consider(short, "SELECT k FROM t WHERE k > 0", catalog)
+    assert _answer(short, "SELECT k FROM t WHERE k > 0", catalog) is None
+    assert _answer(short, "SELECT k FROM t WHERE k > 990", catalog) is not None
+    assert all(snapshot.released for snapshot in table.snapshots)
+
+
+def test_many_columns_are_not_short(tmp_path: Path, short: ShortQueries) -> None:
+    table = describe("k Int32", "k")
+    table.insert(tmp_path, pa.table({"k": [1]}).cast(table.description.schema.arrow))
+    catalog = MemoryCatalog({"t": table})
+    for columns, is_short in ((64, True), (65, False)):
+        for text in (f"SELECT {', '.join(['k'] * columns)} FROM t WHERE k = 1", f"SELECT {', '.join('1' * columns)}"):
+            for _ in range(2):
+                _consider(short, text, catalog)
+            assert (_answer(short, text, catalog) is not None) == is_short
+
+
+def test_much_to_decode_is_not_short(tmp_path: Path, short: ShortQueries) -> None:
+    table = describe("k Int32, s String", "k", granularity=4)
+    rows = [(number, "x" * (9 << 20) if number > 1 else "") for number in range(3)]
+    for number, text in rows:
+        table.insert(tmp_path, pa.table({"k": [number], "s": [text]}).cast(table.description.schema.arrow))
+    catalog = MemoryCatalog({"t": table})
+    for _ in range(2):
+        _consider(short, "SELECT * FROM t WHERE k = 0", catalog)
+    assert _answer(short, "SELECT * FROM t WHERE k = 1", catalog) is not None
+    assert _answer(short, "SELECT * FROM t WHERE k = 2", catalog) is None  # more than an answer at once may be
+
+
+def test_a_broken_frame_is_told_by_who_runs_it(tmp_path: Path, short: ShortQueries) -> None:
+    catalog = MemoryCatalog({"t": (table := _table(tmp_path, "k"))})
+    for _ in range(2):
+        _consider(short, "SELECT s FROM t WHERE k = 2", catalog)
+    assert _answer(short, "SELECT s FROM t WHERE k = 2", catalog) is not None
+    broken = CorruptionError("broken", part="p", file="f", offset=0)
+    with patch("parts.reader.Part.read_few", side_effect=broken):
+        assert _answer(short, "SELECT s FROM t WHERE k = 2", catalog) is None
+    assert all(snapshot.released for snapshot in table.snapshots)
+
+
+# Shapes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "literals"),
+    [
+        ("SELECT a FROM t WHERE k = 5 AND s = 'x y'", ("5", "'x y'")),
+        ("SELECT a1, t.2, 1e5, 0x10, 1.5, 007, 1_000, 5 FROM t", ("5",)),
+        ("SELECT -5, (1,2)", ("5", "1", "2")),
+        ("SELECT '1' FROM t WHERE d = ''", ("'1'", "''")),
+    ],
+)
+def test_the_literals_of_a_shape(text: str, literals: tuple[str, ...]) -> None:
+    shape = shape_of(text)
+    if "''" in text:
+        assert shape is None
+        return
+    assert shape is not None
+    assert shape.literals == literals
+    assert shape.with_literals(list(literals)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT 1 -- 5", "SELECT 1 /* 5 */", "SELECT 1 # 5", "SELECT `5`", 'SELECT "5"', "SELECT '\\'5'", "SELECT $$5$$",
+     "SELECT {x:UInt8} + 1", "SELECT 'a''5'", "SELECT a", "SELECT 5" + " " * 3000],
+)  # fmt: skip
+def test_what_may_hide_a_literal_has_no_shape(text: str) -> None:
+    assert shape_of(text) is None
+
+
+def test_kinds_of_literals_tell_shapes_apart() -> None:
+    number, text = shape_of("SELECT k FROM t WHERE k = 5"), shape_of("SELECT k FROM t WHERE k = '5'")
+    assert number is not None
+    assert text is not None
+    assert number.key != text.key

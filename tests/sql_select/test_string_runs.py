@@ -1,0 +1,85 @@
+"""Strings in long runs go to DuckDB as dictionaries, and mean the same there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sql.pruning.pruned_part import PrunedPart
+from sql.run.executor import QueryEngine
+from sql.run.string_runs import RUNS, dictionary_of_runs, is_in_runs
+from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
+from tests.sql_select.part_tables import PartTable, describe
+
+ROWS = 200_000
+LISTS: list[list[str | None]] = [
+    [],
+    [""],
+    ["", "", "a", "a", "b", "b", "b"],
+    ["ab", "ab", "ba", "ba", "a", "", "", "ab"],
+    ["aa", "aaa", "aaaa", "é", "é", "日本", "日本"],
+    [None, None, "a", "a", None],
+    [str(number) * (number % 7) for number in range(1000)],
+    ["same"] * 1000,
+]
+
+
+@pytest.mark.parametrize("values", LISTS)
+def test_values(values: list[str | None]) -> None:
+    array = pa.array(["x", *values, "y"], pa.string())
+    for piece in (array, array.slice(1, len(values)), array.slice(len(array))):
+        found = dictionary_of_runs(piece)
+        found.validate(full=True)
+        assert (found.type, found.to_pylist()) == (RUNS, piece.to_pylist())
+
+
+def test_a_run_is_one_value() -> None:
+    found = dictionary_of_runs(pa.array(["a"] * 500 + ["b"] * 300 + ["cc"] * 10 + ["a"]))
+    assert found.dictionary.to_pylist() == ["a", "b", "cc", "a"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> PartTable:
+    """``s`` and ``n`` in runs, ``r`` not."""
+    table = describe("s String, n Nullable(String), r String, a UInt32", "s", granularity=8192)
+    numbers = np.arange(ROWS)
+    texts = pa.array([f"text {number // 10_000:04}" for number in numbers])
+    empty = pa.array(numbers // 10_000 % 3 == 0)
+    block = pa.table(
+        {
+            "s": texts,
+            "n": pa.compute.if_else(empty, pa.scalar(None, pa.string()), texts),
+            "r": pa.array([f"{number * 7919 % 1009}" for number in numbers]),
+            "a": pa.array(numbers, pa.uint32()),
+        }
+    )
+    table.insert(tmp_path_factory.mktemp("parts"), block.cast(table.description.schema.arrow))
+    return table
+
+
+def test_sizes_tell(table: PartTable) -> None:
+    parts = [PrunedPart(part) for part in table.parts]
+    assert [is_in_runs(name, parts) for name in ("s", "n", "r", "nowhere")] == [True, True, False, False]
+    assert not is_in_runs("s", [])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(), uniqExact(s), uniqExact(n), sum(a) FROM t",
+        "SELECT s, n, count(), sum(a) FROM t GROUP BY s, n ORDER BY s, n",
+        "SELECT n, uniqExact(r) FROM t GROUP BY n ORDER BY n",
+        "SELECT count() FROM t WHERE s LIKE '%1_' OR n IS NULL",
+        "SELECT min(s), max(concat(s, r)), max(upper(n)) FROM t WHERE s != 'text 0003' AND r = '13'",
+        "SELECT s, r, a FROM t WHERE a % 9973 = 3 ORDER BY a",
+        "SELECT count() FROM t AS x JOIN (SELECT DISTINCT s, length(s) AS l FROM t) AS y ON x.s = y.s WHERE l = 9",
+        "SELECT arrayJoin([s, n]) AS e, count() FROM t GROUP BY e ORDER BY e",
+        "SELECT s, row_number() OVER (PARTITION BY s ORDER BY a) AS i FROM t WHERE a % 5000 < 2 ORDER BY s, i",
+    ],
+)
+def test_answers(table: PartTable, query: str) -> None:
+    block = pa.Table.from_batches([batch for part in table.parts for batch in part.read(["s", "n", "r", "a"])])
+    plain = MemoryCatalog({"t": MemoryRelation(table.description.schema, block)})
+    expected = QueryEngine().select(query, catalog=plain).read_all()
+    assert QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all() == expected

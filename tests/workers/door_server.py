@@ -1,0 +1,141 @@
+"""A replica process with forked workers, for the tests of the front door: ``python -m tests.workers.door_server JSON``.
+
+The workers are real HTTP servers, each on an engine of its own without tables. Forked at the start, before any thread;
+commands come as lines of JSON on standard input (``[method, argument …]``), each answered with one on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.config import Config
+from engine.engine import Engine
+from engine.http.application import pages_application
+from engine.http.pages import OK, Page
+from engine.http.server import bind
+from engine.workers.connections import ConnectionStates, State
+from engine.workers.front_door import FrontDoor
+from engine.workers.receiver import worker_server
+
+
+@dataclass
+class Worker:
+    name: str
+    door_socket: socket.socket
+    pid: int
+    is_open: bool = False
+
+
+class ReplicaPages:
+    def ping(self) -> Page:
+        return OK
+
+    def replicas_status(self, *, verbose: bool) -> Page:
+        return Page(b"verbose\n" if verbose else b"Ok.\n")
+
+    def ready(self) -> Page:
+        return Page(b"not yet\n", 503)
+
+    def metrics(self) -> Page:
+        return Page(b"# replica\n")
+
+
+def run_worker(config: Config, number: int, door_socket: socket.socket, states: ConnectionStates) -> None:
+    """Until the replica process is gone, or SIGTERM drains it."""
+    end = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: end.set())
+    own = {"path": config.path / str(number), "display_name": f"worker {number}"}
+    engine = Engine(config.model_copy(update=own))
+    engine.start()
+    http = worker_server(config, door_socket, states, end.set)
+    http.start(engine)
+    while not end.wait(0.05):
+        pass
+    http.stop()
+
+
+class Program:
+    def __init__(self, options: dict[str, Any], count: int, directory: Path) -> None:
+        config = Config.model_validate({"path": directory, "http_port": 0, "interserver_http_port": None, **options})
+        self.states = ConnectionStates(config.max_connections)
+        self.listening = bind("127.0.0.1", 0, "http_port")
+        self.port = self.listening.getsockname()[1]
+        self.workers: list[Worker] = []
+        for number in range(count):
+            self.workers.append(self.fork(config, number))
+        self.door = FrontDoor(
+            self.listening, config, self.states, lambda: self.workers, pages_application(ReplicaPages())
+        )
+        self.door.start()
+
+    def fork(self, config: Config, number: int) -> Worker:
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid:
+            there.close()
+            return Worker(f"worker {number}", here, pid)
+        for other in (here, self.listening, *(worker.door_socket for worker in self.workers)):
+            other.close()
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(2, 1)
+        try:
+            run_worker(config, number, there, self.states)
+        finally:
+            os._exit(0)
+
+    def add(self, number: int) -> None:
+        self.workers[number].is_open = True
+        self.door.add(self.workers[number])
+
+    def rescue(self, number: int, reason: str) -> None:
+        worker = self.workers[number]
+        worker.is_open = False
+        os.waitpid(worker.pid, 0)
+        self.door.rescue(worker, reason)
+        worker.door_socket.close()
+
+    def shut(self, number: int) -> None:
+        self.workers[number].is_open = False
+
+    def connections(self) -> list[int]:
+        return [self.door.connections(worker) for worker in self.workers]
+
+    def state(self) -> dict[str, int]:
+        names = [State(state).name for state in self.states.states if state != State.FREE]
+        return {name: names.count(name) for name in names}
+
+    def descriptors(self, number: int | None = None) -> int:
+        return len(os.listdir(f"/proc/{self.workers[number].pid if number is not None else 'self'}/fd"))
+
+    def stop_accepting(self) -> None:
+        self.door.stop_accepting()
+
+    def stop(self) -> None:
+        self.door.stop()
+
+
+def main() -> None:
+    options, count = json.loads(sys.argv[1]), int(sys.argv[2])
+    with tempfile.TemporaryDirectory() as directory:
+        program = Program(options, count, Path(directory))
+        print(json.dumps({"port": program.port, "pids": [worker.pid for worker in program.workers]}), flush=True)
+        for line in sys.stdin:
+            name, *arguments = json.loads(line)
+            print(json.dumps(getattr(program, name)(*arguments)), flush=True)
+        for worker in program.workers:
+            if worker.door_socket.fileno() >= 0:
+                os.kill(worker.pid, signal.SIGKILL)
+                os.waitpid(worker.pid, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""States of connections are seen across a fork."""
+
+from __future__ import annotations
+
+import os
+
+from engine.workers.connections import ConnectionStates, State
+
+
+def test_a_fork_writes_what_its_parent_reads() -> None:
+    states = ConnectionStates(13)
+    states.clear(12)
+    pid = os.fork()
+    if pid == 0:
+        states.states[12] = State.IDLE
+        states.received[12] = 1 << 40
+        states.written[0] = 7
+        states.states[0] = State.ASKED
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert list(states.states) == [State.ASKED, *[State.FREE] * 11, State.IDLE]
+    assert (states.received[12], states.written[0], states.written[12]) == (1 << 40, 7, 0)
