@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from engine.processes import Process, ProcessList
@@ -35,6 +36,8 @@ _IDLE_BYTES = 1 << 30
 """DuckDB's limit until the watchdog has looked at a query for the first time."""
 _WORTH_RELEASING_BYTES = 32 << 20
 _RELEASED_AT_ONCE_BYTES = 512 << 20
+_SMALL_SHARE = 100
+"""Stopping a statement that holds less than so small a share of the server's limit would not bring it below."""
 _QUIET_SECONDS = 1.0
 _RELEASES = 2
 """Some memory is let go only later: by threads that end, by destructors."""
@@ -44,9 +47,16 @@ _LOOKS_BEFORE_LOWERING = 3
 class Watchdog:
     """``run_once`` is one look. ``wake`` (from any thread) says that there is something to look at."""
 
-    def __init__(self, processes: ProcessList, held: Callable[[], int] = held_memory) -> None:
+    def __init__(
+        self,
+        processes: ProcessList,
+        held: Callable[[], int] = held_memory,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._processes = processes
         self._held = held
+        self._clock = clock
+        self._next_release = 0.0
         self._idle_bytes = held()
         self._peak_growth_bytes = 0
         self._duckdb_limit_bytes = 0
@@ -134,7 +144,13 @@ class Watchdog:
             return  # what other processes do about it comes first
         for _, tracker, processes in self._processes.of_users():
             _stop_if_exceeded(tracker, processes)
-        _stop_if_exceeded(self._processes.memory, running)
+        memory = self._processes.memory
+        largest = max((process.status.memory.total_bytes for process in running), default=0)
+        if largest * _SMALL_SHARE >= memory.limit_bytes:
+            _stop_if_exceeded(memory, running)
+        elif memory.is_exceeded and self._clock() >= self._next_release:
+            self._next_release = self._clock() + _QUIET_SECONDS
+            release_memory()
 
     def _limit_duckdb(self, running: Sequence[Process]) -> None:
         """Raised at once; lowered only for queries that have run for some looks, because that takes time too."""

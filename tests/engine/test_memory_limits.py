@@ -145,6 +145,21 @@ def test_who_holds_most_is_stopped_for_the_server() -> None:
     assert "(total)" in caught.value.message
 
 
+def test_a_small_query_does_not_end_for_what_another_left_behind() -> None:
+    held = [0]
+    processes = ProcessList(time.monotonic, MemoryTracker("total", 5000))
+    watchdog = Watchdog(processes, lambda: held[0])
+    small = process(processes, "small")
+    held[0] = 6000
+    watchdog.wake()
+    held[0] = 6040
+    watchdog.run_once()
+    assert not small.is_cancelled
+    held[0] = 6060
+    watchdog.run_once()
+    assert small.is_cancelled
+
+
 def test_what_a_query_left_behind_is_not_the_growth_of_the_next() -> None:
     held = [0]
     processes = ProcessList(time.monotonic, MemoryTracker("total"), on_add=lambda: watchdog.wake())
