@@ -158,6 +158,7 @@ CODES: dict[str, int] = {
     "UNEXPECTED_END_OF_FILE": 3,
     "CANNOT_COMPILE_REGEXP": 427,
     "CANNOT_ALLOCATE_MEMORY": 173,
+    "CANNOT_SCHEDULE_TASK": 439,
     "FUNCTION_NOT_ALLOWED": 446,
     "TOO_LARGE_DISTRIBUTED_DEPTH": 581,
     "CANNOT_WRITE_TO_FILE_DESCRIPTOR": 75,
@@ -250,8 +251,12 @@ class CorruptionError(PandoError):
         self.offset = offset
 
 
-def resource_error(error: OSError | MemoryError) -> Exception:
-    """243 (NOT_ENOUGH_SPACE) for a full disk, 241 for memory that cannot be had; any other error as it is."""
+def resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
+    """What the system does not give: 243 (NOT_ENOUGH_SPACE) for a full disk, 241 for memory, 439
+    (CANNOT_SCHEDULE_TASK) for a thread; any other error as it is."""
+    if isinstance(error, RuntimeError):
+        is_thread = str(error) == "can't start new thread"  # Python has no class for it
+        return UnavailableError("CANNOT_SCHEDULE_TASK", f"Cannot start a thread: {error}") if is_thread else error
     if isinstance(error, MemoryError):
         return UserError("MEMORY_LIMIT_EXCEEDED", f"Cannot allocate memory: {error}")
     if error.errno in _DISK_IS_FULL:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import resource
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -42,6 +44,15 @@ def held_memory() -> int:
         return 0
     fields = os.pread(file, 128, 0).split()
     return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+
+
+def room_below_wall() -> int:
+    """How many bytes more the system lets the process have (``RLIMIT_DATA``)."""
+    wall, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    file = _statm()
+    if file is None or wall == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return wall - int(os.pread(file, 128, 0).split()[5]) * _PAGE_BYTES
 
 
 @cache

@@ -69,7 +69,7 @@ def error_text(error: PandoError) -> str:
 
 def as_pando_error(error: BaseException) -> PandoError:
     """Ours as it is; anything else is a bug, logged with its traceback and told as 1001 (STD_EXCEPTION)."""
-    if isinstance(error, OSError | MemoryError):
+    if isinstance(error, OSError | MemoryError | RuntimeError):
         error = resource_error(error)
     if isinstance(error, PandoError):
         return error

@@ -190,6 +190,9 @@ class WorkerPool:
                     worker.is_ready.set()
                     if self.door is not None:
                         self._let_in(worker)
+                elif message[0] == "retire":
+                    worker.is_open = False
+                    self._answers(worker, "drain")
         self._end(worker)
 
     def _let_in(self, worker: WorkerHandle) -> None:

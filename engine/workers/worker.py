@@ -43,7 +43,7 @@ from engine.workers.scan_leases import WorkerLeases
 from engine.workers.shared_page import SharedPage
 from engine.world import real_services
 from parts.errors import UnavailableError
-from parts.memory import freeze_heap, use_returning_allocator
+from parts.memory import freeze_heap, release_memory, room_below_wall, use_returning_allocator
 from sql.grammar import statements
 from sql.grammar.statements import ParsedStatement
 from sql.run import database
@@ -55,6 +55,9 @@ GONE = "The replica process of this server is gone; retry later or on another re
 _BEAT_SECONDS = 0.5
 _WALL_SHARE = 1.25
 _WALL_SLACK_BYTES = 2 << 30
+_LEAST_ROOM_BYTES = 32 << 20
+"""Below the wall: some threads' stacks. A worker that has had less for some beats retires: it leaks."""
+_MOST_BEATS_AT_WALL = 4
 
 _FORWARDED = (
     statements.CreateDatabase, statements.DropDatabase, statements.DropTable, statements.AttachTable,
@@ -212,8 +215,15 @@ class Worker:
 
     def _beat(self) -> None:
         """For the watch over workers that do not yield: a thread that gets no turn does not beat."""
+        beats_at_wall = 0
         while True:
             self._common.page.beat[self._number] = int(self.server.services.monotonic() * 1e9)
+            beats_at_wall = beats_at_wall + 1 if room_below_wall() < _LEAST_ROOM_BYTES else 0
+            if beats_at_wall:
+                release_memory()
+            if beats_at_wall == _MOST_BEATS_AT_WALL:
+                logger.error("this process is at the system's limit of its memory and makes room for another")
+                self._control.send(("retire",))
             if self._end.wait(_BEAT_SECONDS):
                 return
 
