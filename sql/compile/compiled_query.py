@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from parts.schema import Column
 from parts.types import DataType
 from sql.compile.scope import Source, Surroundings
-from sql.grammar.syntax_tree import Node
+from sql.grammar.syntax_tree import Node, OrderItem
 from sql.typing.fragments import Fragment, Table
 
 
@@ -19,6 +19,8 @@ class CompiledQuery:
     columns: tuple[tuple[str, DataType], ...]
     plain_columns: tuple[str, ...] = ()
     """The columns of its first source that ``columns`` are, where none of them is anything else."""
+    plain_order: tuple[tuple[str, OrderItem], ...] = ()
+    """Those that it is ordered by, where it is ordered by nothing else."""
 
 
 @dataclass(slots=True)

@@ -72,7 +72,9 @@ class SelectCompiler:
             rows_sql = self._group_sql(current, rows_sql)
         sql = tail.build(rows_sql, having)
         columns = tuple((name, value.type) for name, value in zip(names, values, strict=True))
-        return CompiledQuery(sql, columns, self._plain_columns(values))
+        order = self._plain_columns([value for value, _ in tail.ordered_by])
+        items = (item for _, item in tail.ordered_by)
+        return CompiledQuery(sql, columns, self._plain_columns(values), tuple(zip(order, items, strict=False)))
 
     def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
         if len(self.scope.sources) != 1 or any(value.sql.parts for value in values):
@@ -211,6 +213,7 @@ class _Tail:
         self.outputs = outputs
         self.values = values
         self.order: list[Fragment] = []
+        self.ordered_by: list[tuple[Typed, OrderItem]] = []
         self._hidden: list[Fragment] = []
         self._compile_order()
         self._compile_limits()
@@ -226,6 +229,7 @@ class _Tail:
             if value.is_constant and value.is_literal:
                 continue
             self.order.extend(order_terms(self._reference(value), value.type, item))
+            self.ordered_by.append((value, item))
 
     def _reference(self, value: Typed) -> str:
         """The name of the result column with this value, or of a hidden one."""

@@ -34,7 +34,7 @@ from sql.run.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.run.row_count import with_more_rows, without_certain
 from sql.run.scans import ReadStatistics, ScanState, ScanStream
 from sql.run.statement_pool import LeasedStatement, StatementPool
-from sql.run.stored_rows import Found, find_rows, read_rows
+from sql.run.stored_rows import MOST_SORTED_ROWS, Found, count_rows, find_rows, read_rows
 from sql.run.totals import MOST_ROWS, read_columns, total_row
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.storage_arrays import storage_batch, storage_schema
@@ -233,7 +233,7 @@ class _Run:
             raise CancelledError()
         columns = self.plan.columns
         parts = [self._parts(planned) for planned in self.plan.scans]
-        if self.plan.stored or self.plan.totals:
+        if self.plan.stored is not None or read_columns(self.plan.totals):
             found = self._found(parts[0] or [])
             if found is not None:
                 yield from self._stored(found, self._batch_rows(parts))
@@ -250,9 +250,11 @@ class _Run:
             yield pa.RecordBatch.from_arrays([pa.array([certain], pa.uint64())], schema=storage_schema(columns))
 
     def _found(self, parts: Sequence[PrunedPart]) -> list[Found] | None:
-        most_rows = sys.maxsize if self.plan.stored else MOST_ROWS
+        stored = self.plan.stored
+        most_rows = MOST_ROWS if stored is None else sys.maxsize if stored.is_as_read else MOST_SORTED_ROWS
+        first_rows = None if stored is None else stored.first_rows
         try:
-            return find_rows(parts, self.plan.limit, self.state.statistics, most_rows)
+            return find_rows(parts, first_rows, self.state.statistics, most_rows)
         except CorruptionError as error:
             relation = self.plan.scans[0].scan.source.relation
             assert is_parts_relation(relation)
@@ -262,12 +264,13 @@ class _Run:
     def _stored(self, found: Sequence[Found], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
         (planned,) = self.plan.scans
-        names = self.plan.stored or read_columns(self.plan.totals)
+        stored, totals = self.plan.stored, self.plan.totals
+        names = read_columns(totals) if stored is None else stored.names
         read = read_rows(planned.scan, names, found, self.state, batch_rows, self._max_threads)
-        if self.plan.totals:
-            yield total_row(self.plan.totals, read, schema)
+        if stored is None:
+            yield total_row(totals, count_rows(found), read, schema)
         else:
-            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in read)
+            yield from (pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arranged(read))
         if self.state.cancelled:
             raise CancelledError()
 

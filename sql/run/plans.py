@@ -35,7 +35,7 @@ from sql.relation import PartsRelation, RelationCatalog, is_parts_relation
 from sql.run.block_expressions import EVALUATION
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
-from sql.run.stored_rows import stored_columns
+from sql.run.stored_rows import StoredRows, stored_rows
 from sql.run.totals import Total, totals_of
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined, leaf
 from sql.typing.mapping import output_cast
@@ -81,10 +81,8 @@ class Plan:
     counts_rows: bool
     first_rows: int = 0
     """So many rows of a scan may be enough (LIMIT without ORDER BY), or show long strings. 0: not known."""
-    stored: tuple[str, ...] = ()
-    """The columns whose values the result is (``sql.run.stored_rows``)."""
-    limit: int | None = None
-    """Of such a result."""
+    stored: StoredRows | None = None
+    """What the result is made of, where nothing is to be computed."""
     totals: tuple[Total, ...] = ()
     """What the one row of the result is made of (``sql.run.totals``)."""
 
@@ -106,13 +104,11 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
         else:
             planned.append(ScanPlan(scan))
     first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
-    stored = stored_columns(tree, scans, compiled)
-    limit = _first_rows(tree) if stored and isinstance(tree, Select) and tree.limit is not None else None
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
     counts_rows = is_row_count(tree, scans)
     return Plan(
-        text, guards.is_guarded(sql), compiled.columns, tuple(planned), counts_rows, first_rows, stored, limit,
-        totals_of(tree, scans, compiled),
+        text, guards.is_guarded(sql), compiled.columns, tuple(planned), counts_rows, first_rows,
+        stored_rows(tree, scans, compiled), totals_of(tree, scans, compiled),
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from sql.run.bound_literals import BoundLiterals, bound_literals
 from sql.run.executor import QueryEngine
 from sql.run.plans import Plan, depends_on_text_alone, is_plain
 from sql.run.scans import ReadStatistics
-from sql.run.stored_rows import few_rows, find_rows
+from sql.run.stored_rows import count_rows, few_rows, find_rows
 from sql.run.totals import read_columns, total_row
 from sql.settings.session import Settings
 from sql.typing.storage_arrays import storage_schema
@@ -250,8 +250,9 @@ def _answer(known: _Known, literals: Sequence[str], catalog: RelationCatalog) ->
 
 def _read(known: _Known, analysis: Analysis, relation: PartsRelation) -> ShortResult | None:
     plan = known.plan
-    columns = plan.stored or read_columns(plan.totals)
-    names = tuple(dict.fromkeys(columns))
+    stored = plan.stored
+    names = read_columns(plan.totals) if stored is None else stored.names
+    most_rows = _MOST_ROWS if stored is not None and stored.limit is None else _MOST_SUMMED_ROWS
     snapshot = relation.snapshot()
     try:
         parts = snapshot.parts
@@ -263,28 +264,25 @@ def _read(known: _Known, analysis: Analysis, relation: PartsRelation) -> ShortRe
         if not _is_short(pruned, names):
             return None
         statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
-        found = find_rows(pruned, plan.limit, statistics, _MOST_ROWS if plan.stored else _MOST_SUMMED_ROWS)
+        found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, most_rows)
         if found is None:
             return None
         read: list[list[pa.Array]] = []
-        for part, pieces in found:
+        for part, pieces in found if names else ():
             few = few_rows(part, names, pieces, _MOST_SUMMED_ROWS)
             if few is None:
                 return None
             read += (arrays for arrays, _ in few)
-            statistics.read_rows += sum(rows for _, rows in few)
     finally:
         snapshot.release()
-    size = sum(array.nbytes for arrays in read for array in arrays)
-    statistics.read_bytes += size
-    if plan.totals:
-        return ShortResult(plan.columns, (total_row(plan.totals, read, known.schema),), statistics, known.format)
-    if size > _MOST_BYTES:
+    rows = count_rows(found)
+    statistics.read_rows += rows
+    statistics.read_bytes += sum(array.nbytes for arrays in read for array in arrays)
+    if stored is None:
+        return ShortResult(plan.columns, (total_row(plan.totals, rows, read, known.schema),), statistics, known.format)
+    batches = tuple(pa.RecordBatch.from_arrays(arrays, schema=known.schema) for arrays in stored.arranged(read))
+    if sum(batch.nbytes for batch in batches) > _MOST_BYTES or sum(batch.num_rows for batch in batches) > _MOST_ROWS:
         return None
-    if names != columns:
-        places = [names.index(name) for name in columns]
-        read = [[arrays[place] for place in places] for arrays in read]
-    batches = tuple(pa.RecordBatch.from_arrays(arrays, schema=known.schema) for arrays in read)
     return ShortResult(plan.columns, batches, statistics, known.format)
 
 

@@ -1,43 +1,125 @@
-"""``SELECT columns FROM t [WHERE …]``, where the key's columns tell of every row whether it matches.
+"""``SELECT columns FROM t [WHERE …] [ORDER BY columns] [LIMIT …]`` where the key tells of every row whether it matches.
 
-Nothing is to be computed, so DuckDB is not asked: to prepare and run a statement takes it longer than reading a row.
+Nothing is to be computed, so DuckDB is not asked: to prepare and run a statement takes it longer than reading a row, or
+sorting a few.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.errors import CorruptionError
 from parts.reader import Part
+from parts.types import (
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    EnumType,
+    FloatType,
+    IntegerType,
+    StringType,
+)
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.scope import VIRTUAL_COLUMNS
-from sql.grammar.syntax_tree import Literal, NamedTable, Query, Select, has_only
+from sql.grammar.syntax_tree import Literal, NamedTable, Node, Query, Select, has_only
 from sql.pruning.pruned_part import MOST_ROWS_LOOKED_AT, PrunedPart, RowPiece
 from sql.relation import is_parts_relation
 from sql.run.scans import ReadStatistics, ScanState, counted
 
+MOST_SORTED_ROWS = 8192
+"""Of more, DuckDB's threads are sooner done."""
 _MOST_FEW_PIECES = 16
 _MOST_FEW_ROWS = 8192
+_ORDERED_TYPES = (
+    IntegerType, FloatType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, EnumType,
+)  # fmt: skip
+"""Arrow orders their stored values as ClickHouse does: strings by bytes, Enum by number, NaN last both ways."""
 Found = tuple[Part, list[RowPiece]]
 """The matching rows of a part."""
 
 
-def stored_columns(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> tuple[str, ...]:
-    """The columns of the one MergeTree table that the query reads, if its result is their values; else nothing."""
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """A result of stored values: of ``columns``, in the order of other columns (are they ``descending``?)."""
+
+    columns: tuple[str, ...]
+    order: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What must be read."""
+        return tuple(dict.fromkeys((*self.columns, *(name for name, _ in self.order))))
+
+    @property
+    def first_rows(self) -> int | None:
+        """So many matching rows are enough, whichever they are; ``None``: all are needed."""
+        return None if self.order or self.limit is None else self.limit + self.offset
+
+    @property
+    def is_as_read(self) -> bool:
+        """Whether it is the rows as they come."""
+        return not self.order and not self.offset
+
+    def arranged(self, batches: Iterable[Sequence[pa.Array]]) -> Iterator[list[pa.Array]]:
+        """The result, of batches of ``names``."""
+        if self.is_as_read:
+            places = [self.names.index(name) for name in self.columns]
+            yield from ([arrays[place] for place in places] for arrays in batches)
+            return
+        given = {name: pa.concat_arrays(pieces) for name, *pieces in zip(self.names, *batches, strict=True) if pieces}
+        if not given:
+            return
+        if self.order:
+            keys = pa.record_batch([given[name] for name, _ in self.order], list(map(str, range(len(self.order)))))
+            by = [(str(n), "descending" if down else "ascending") for n, (_, down) in enumerate(self.order)]
+            places = pc.sort_indices(keys, sort_keys=by).slice(self.offset, self.limit)
+            result = {name: given[name].take(places) for name in self.columns}
+        else:
+            result = {name: given[name].slice(self.offset, self.limit) for name in self.columns}
+        if len(result[self.columns[0]]):
+            yield [result[name] for name in self.columns]
+
+
+def stored_rows(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> StoredRows | None:
+    """What the query reads of one MergeTree table, if its result is these values."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
-        return ()
-    if len(scans) != 1 or not has_only(query, "source", "prewhere", "where", "limit"):
-        return ()
-    if query.limit is not None and not (isinstance(query.limit, Literal) and type(query.limit.value) is int):
-        return ()  # true is a number of rows, too
+        return None
+    if len(scans) != 1 or not has_only(
+        query, "source", "prewhere", "where", "order_by", "order_by_all", "limit", "offset"
+    ):
+        return None
     (scan,) = scans
-    if not is_parts_relation(scan.source.relation) or not scan.source.prunable:
-        return ()
-    return () if set(compiled.plain_columns) & set(VIRTUAL_COLUMNS) else compiled.plain_columns
+    columns = compiled.plain_columns
+    if not columns or not is_parts_relation(scan.source.relation) or not scan.source.prunable:
+        return None
+    if not {*columns, *(name for name, _ in compiled.plain_order)}.isdisjoint(VIRTUAL_COLUMNS):
+        return None
+    if not _is_count(query.limit) or not _is_count(query.offset):
+        return None
+    order = tuple((name, item.descending) for name, item in compiled.plain_order if not item.nulls_first)
+    if len(order) != (len(query.order_by) if not query.order_by_all else len(columns)):
+        return None
+    if not all(isinstance(scan.definitions[name].type, _ORDERED_TYPES) for name, _ in order):
+        return None
+    return StoredRows(columns, order, _count_of(query.limit), _count_of(query.offset) or 0)
+
+
+def _is_count(node: Node | None) -> bool:
+    # true is a number of rows, too
+    return node is None or (isinstance(node, Literal) and type(node.value) is int)
+
+
+def _count_of(node: Node | None) -> int | None:
+    return node.value if isinstance(node, Literal) else None
 
 
 def find_rows(
@@ -63,30 +145,27 @@ def find_rows(
         found.append((pruned.part, chosen))
         if left <= 0:
             break
-    if _count(found) > most_rows:
+    if count_rows(found) > most_rows:
         return None
     statistics.read_rows += left_out  # rows that were looked at count as read, as in ClickHouse
     return found
 
 
-def _count(found: Sequence[Found]) -> int:
+def count_rows(found: Sequence[Found]) -> int:
     return sum(piece.count for _, pieces in found for piece in pieces)
 
 
 def read_rows(
-    scan: Scan, columns: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
+    scan: Scan, names: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
 ) -> Iterator[list[pa.Array]]:
-    """The values of the columns, in storage types, batch by batch."""
+    """The values of different columns, in storage types, batch by batch."""
     assert is_parts_relation(scan.source.relation)
-    names = list(dict.fromkeys(columns))
-    places = [names.index(name) for name in columns]
     for part, pieces in found:
         read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
         try:
             few = few_rows(part, names, pieces, batch_rows)
             batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
-            for arrays in counted(batches, state):
-                yield [arrays[place] for place in places]
+            yield from counted(batches, state)
         except CorruptionError as error:
             scan.source.relation.report_corruption(error)
             raise

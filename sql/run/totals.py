@@ -1,20 +1,30 @@
 """``SELECT count(), sum(a), max(b) FROM t WHERE …``: one row of totals over rows that the key finds.
 
-What is read is what ``sql.run.stored_rows`` reads; a few thousand values are added sooner than DuckDB is asked. Only
-totals that are exact in any order are here: of integers that cannot overflow, and of dates.
+What is read is what ``sql.run.stored_rows`` reads; a few thousand values are added sooner than DuckDB is asked. Floats
+are added one after the other in the order of the rows, as DuckDB does with so few.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.primary_index import plain_numbers
-from parts.types import DataType, DateType, IntegerType
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTime64Type,
+    DateTimeType,
+    DateType,
+    FloatType,
+    IntegerType,
+    StringType,
+)
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.scope import VIRTUAL_COLUMNS
 from sql.grammar.syntax_tree import (
@@ -33,13 +43,14 @@ from sql.relation import is_parts_relation
 
 MOST_ROWS = 65_536
 """Of more, DuckDB's threads are sooner done."""
-_MOST_SUMMED_BITS = 32
-"""Of 2^31 rows the sum fits 64 bits."""
+_MOST_AVERAGED_BITS = 32
+"""Of so few rows the sum is exact as a float."""
+_COMPARED_TYPES = (IntegerType, FloatType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type)
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """``name``: count, sum, min or max, of a column (``None``: of rows); ``type`` is the result's."""
+    """``name``: count, sum, avg, min, max or any, of a column (``None``: of rows); ``type`` is the result's."""
 
     name: str
     column: str | None
@@ -63,7 +74,7 @@ def totals_of(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> t
     if len(found) != len(compiled.columns) or len(found) != len(query.expressions):
         return ()
     totals = tuple(total for total in found if total is not None)
-    return totals if len(totals) == len(found) and any(total.column for total in totals) else ()
+    return totals if len(totals) == len(found) else ()
 
 
 def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total | None:
@@ -84,13 +95,18 @@ def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total 
 
 
 def _of_column(name: str, column: str, given: DataType, type_: DataType) -> Total | None:
-    if name == "sum" and isinstance(given, IntegerType) and given.bits <= _MOST_SUMMED_BITS:
-        return Total(name, column, type_) if type_ == IntegerType(64, given.signed) else None
-    if name in ("min", "max") and (
-        isinstance(given, DateType) or (isinstance(given, IntegerType) and given.bits <= 64)
-    ):
-        return Total(name, column, type_) if type_ == given else None
-    return None
+    match name:
+        case "sum":
+            wanted: DataType | None = IntegerType(64, given.signed) if isinstance(given, IntegerType) else None
+            wanted = FloatType(64) if isinstance(given, FloatType) else wanted
+        case "avg":
+            is_exact = isinstance(given, IntegerType) and given.bits <= _MOST_AVERAGED_BITS
+            wanted = FloatType(64) if is_exact or isinstance(given, FloatType) else None
+        case "min" | "max" | "any":
+            wanted = given if isinstance(given, _COMPARED_TYPES) else None
+        case _:
+            wanted = None
+    return Total(name, column, type_) if wanted == type_ else None
 
 
 def read_columns(totals: Sequence[Total]) -> tuple[str, ...]:
@@ -98,34 +114,57 @@ def read_columns(totals: Sequence[Total]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(total.column for total in totals if total.column is not None))
 
 
-def total_row(totals: Sequence[Total], batches: Iterable[Sequence[pa.Array]], schema: pa.Schema) -> pa.RecordBatch:
-    """The row of totals over batches of :func:`read_columns`."""
-    places = {name: place for place, name in enumerate(read_columns(totals))}
-    rows = 0
-    partial: list[list[int]] = [[] for _ in totals]
-    for arrays in batches:
-        rows += len(arrays[0])
-        for total, values in zip(totals, partial, strict=True):
-            if total.column is not None:
-                numbers = plain_numbers(arrays[places[total.column]])
-                assert numbers is not None, total
-                values.append(int(_REDUCE[total.name](numbers)))
+def total_row(
+    totals: Sequence[Total], rows: int, batches: Iterable[Sequence[pa.Array]], schema: pa.Schema
+) -> pa.RecordBatch:
+    """The row of totals over so many rows, which are batches of :func:`read_columns`."""
+    names = read_columns(totals)
+    columns = {name: pa.concat_arrays(pieces) for name, *pieces in zip(names, *batches, strict=True) if pieces}
     arrays = []
-    for total, values, field in zip(totals, partial, schema, strict=True):
-        number = rows if total.column is None else _FINAL[total.name](values) if values else 0
-        arrays.append(_array_of(number, field.type))
+    for total, field in zip(totals, schema, strict=True):
+        if total.column is None:
+            arrays.append(pa.array([rows], field.type))
+        elif rows:
+            arrays.append(_OF_VALUES[total.name](columns[total.column]))
+        else:
+            arrays.append(pa.array([math.nan if total.name == "avg" else total.type.default], field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _sum(numbers: np.ndarray) -> np.generic:
-    return numbers.sum(dtype=np.uint64 if numbers.dtype.kind == "u" else np.int64)
+def _sum(values: pa.Array) -> pa.Array:
+    """Of integers modulo 2^64, as in ClickHouse."""
+    numbers = plain_numbers(values)
+    if numbers is None:
+        return pa.array([_float_sum(values)])
+    return pa.array([numbers.sum(dtype=np.uint64 if numbers.dtype.kind == "u" else np.int64)])
 
 
-_REDUCE: dict[str, Callable[[np.ndarray], Any]] = {"sum": _sum, "min": np.min, "max": np.max}
-_FINAL: dict[str, Callable[[list[int]], int]] = {"sum": sum, "min": min, "max": max}
+def _float_sum(values: pa.Array) -> np.float64:
+    return np.add.accumulate(values.to_numpy(), dtype=np.float64)[-1]
 
 
-def _array_of(number: int, type_: pa.DataType) -> pa.Array:
-    if pa.types.is_date32(type_):
-        return pa.array([number], pa.int32()).cast(type_)
-    return pa.array([number], type_)
+def _avg(values: pa.Array) -> pa.Array:
+    total = _sum(values)[0].as_py() if pa.types.is_integer(values.type) else _float_sum(values)
+    return pa.array([total / len(values)], pa.float64())
+
+
+def _extreme(values: pa.Array, name: str) -> pa.Array:
+    """NaN is passed over unless there is nothing else."""
+    numbers = plain_numbers(values)
+    if pa.types.is_floating(values.type):
+        known = values.filter(pc.invert(pc.is_nan(values)))
+        values = known if len(known) else values
+        numbers = values.to_numpy()
+    if numbers is None:
+        return pa.array([pc.min_max(values)[name].as_py()], values.type)
+    place = int(numbers.argmin() if name == "min" else numbers.argmax())
+    return values.slice(place, 1)
+
+
+_OF_VALUES: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "sum": _sum,
+    "avg": _avg,
+    "min": lambda values: _extreme(values, "min"),
+    "max": lambda values: _extreme(values, "max"),
+    "any": lambda values: values.slice(0, 1),
+}
