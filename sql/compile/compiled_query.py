@@ -9,6 +9,7 @@ from parts.types import DataType
 from sql.compile.scope import Source, Surroundings
 from sql.grammar.syntax_tree import Node, OrderItem
 from sql.typing.fragments import Fragment, Table
+from sql.typing.scannable import Computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Scan:
     """The table's columns: ``source.columns`` may be shadowed by an ARRAY JOIN later."""
     coded: dict[str, None] = field(default_factory=dict)
     """The columns whose codes the query reads (``sql.compile.short_strings``)."""
+    computed: dict[str, Computed] = field(default_factory=dict)
+    """By name the columns that the scan computes (``sql.compile.scan_values``)."""
 
     def __post_init__(self) -> None:
         columns = self.source.columns.values()

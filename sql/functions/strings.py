@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
@@ -19,6 +22,7 @@ from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment, joined
 from sql.typing.inference import is_string
 from sql.typing.macros import macros
+from sql.typing.scannable import Scannable
 from sql.typing.texts import to_text
 from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
 
@@ -49,11 +53,12 @@ def _simple(template: str, strings: int) -> Callable[[Call], Typed]:
 def ascii_case(value: Fragment, case: str) -> Fragment:
     """``case`` (lower, upper) of the ASCII letters alone, as in ClickHouse's byte functions."""
     template = "(CASE WHEN strlen({0}) = length({0}) THEN {1} ELSE {2} END)"
-    return bound(
+    sql = bound(
         value,
         "letters",
         lambda v: fragment(template, v, called(case, v), called(f"pando_ascii_{case}", fragment("encode({})", v))),
     )
+    return Scannable(sql, value, pc.ascii_lower if case == "lower" else pc.ascii_upper, pa.string())
 
 
 def _ascii_case(case: str) -> Callable[[Call], Typed]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from parts.schema import TableDescription
 from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
 from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.scan_values import move_to_scans
 from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
 from sql.functions import guards
 from sql.functions.macros import check_weight
@@ -103,6 +104,7 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
             planned.append(ScanPlan(scan, description, analyse_scan(scan, description, EVALUATION)))
         else:
             planned.append(ScanPlan(scan))
+    sql = move_to_scans(sql, scans)
     first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
     counts_rows = is_row_count(tree, scans)

@@ -36,9 +36,11 @@ from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
 from sql.run.string_runs import RUNS, dictionary_of_runs, is_in_runs
 from sql.typing.mapping import engine_type
+from sql.typing.scannable import Computed
 from sql.typing.typed import quoted
 
 _NO_COLUMN = "#"
+_Make = Callable[[pa.Array], pa.Array]
 _MOST_FIRST_ROWS = 16_384
 _GUESSED_ROWS = 1000
 
@@ -109,6 +111,7 @@ def scan_sql(scan: Scan) -> str:
         else:
             columns.append(label)
     columns += [quoted(code_label(number, name)) for name in scan.coded]
+    columns += [quoted(label) for label in scan.computed]
     return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
 
 
@@ -139,9 +142,16 @@ class ScanStream:
             if parts and pa.types.is_string(type_) and is_in_runs(name, parts):
                 type_ = RUNS
             fields.append(pa.field(f"{scan.source.number}.{name}", type_))
-        fields += [pa.field(code_label(scan.source.number, name), pa.uint64()) for name in scan.coded]
+        types = {name: field.type for name, field in zip(scan.source.used, fields, strict=True)}
+        self._columns: list[tuple[str, _Make]] = [(name, partial(_of_type, type_=types[name])) for name in types]
+        for name in scan.coded:
+            fields.append(pa.field(code_label(scan.source.number, name), pa.uint64()))
+            self._columns.append((name, self._codes))
+        for label, value in scan.computed.items():
+            type_ = types[value.column]
+            fields.append(pa.field(label, value.type_of(type_)))
+            self._columns.append((value.column, partial(_computed, value=value, type_=type_)))
         self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
-        self._columns = [(name, False) for name in scan.source.used] + [(name, True) for name in scan.coded]
         self._begun: Iterator[pa.RecordBatch] | None = None
 
     def begin(self) -> None:
@@ -170,10 +180,8 @@ class ScanStream:
         for arrays in counted(self._batches(names), self._state):
             if chosen:
                 found = dict(zip(names, arrays, strict=True))
-                arrays = [self._codes(found[name]) if is_code else found[name] for name, is_code in chosen]
-            given = zip(arrays, schema.types, strict=True)
-            plain = [_of_type(array, type_) for array, type_ in given]
-            yield pa.RecordBatch.from_arrays(plain, schema=schema)
+                arrays = [make(found[name]) for name, make in chosen]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _codes(self, array: pa.Array) -> pa.Array:
         try:
@@ -243,6 +251,10 @@ def _of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if type_ == RUNS:
         return dictionary_of_runs(array)
     return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
+
+
+def _computed(array: pa.Array, value: Computed, type_: pa.DataType) -> pa.Array:
+    return value.of(_of_type(array, type_))
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sql.typing.fragments import ONCE, Fragment, fragment
+from sql.typing.fragments import ONCE, SCANNABLE, Fragment, fragment
+
+
+class Bound(Fragment):
+    """``body`` of a value with a name, because the value is computed; a scan may make it a column."""
+
+    __slots__ = ("body", "value")
+
+    def __init__(self, sql: Fragment, value: Fragment, body: Callable[[Fragment], Fragment]) -> None:
+        super().__init__(sql.texts, sql.parts, sql.size, sql.traits, sql.own_traits, sql.weight, sql.depth)
+        self.value = value
+        self.body = body
 
 
 def bound(value: Fragment, name: str, body: Callable[[Fragment], Fragment]) -> Fragment:
@@ -14,4 +25,5 @@ def bound(value: Fragment, name: str, body: Callable[[Fragment], Fragment]) -> F
     Whatever else ``body`` puts beside the value must not use ``name`` for something outside."""
     if not value.fragments and not value.traits & ONCE:
         return body(value)
-    return fragment("list_transform([{}], lambda {}: {})[1]", value, name, body(fragment("{}", name)))
+    sql = fragment("list_transform([{}], lambda {}: {})[1]", value, name, body(fragment("{}", name)))
+    return Bound(sql, value, body) if value.traits & SCANNABLE else sql

@@ -42,6 +42,8 @@ UNWATCHED = 64
 """A lambda that does not."""
 MACRO = 128
 """DuckDB writes a macro of Pando's out (``sql.typing.macros``)."""
+SCANNABLE = 256
+"""A scan may compute it, or a part of it (``sql.typing.scannable``)."""
 
 _TRAITS = (
     (" OVER (", WINDOW | ONCE),

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sql.typing.kernels import Kernel, column, numbers
 
@@ -106,11 +107,22 @@ def zone_table(zone: str, is_local: bool) -> ZoneTable:
     return ZoneTable(shift, first, before, change, behind)
 
 
+def clock_of(zone: str, times: pa.Array) -> pa.Array:
+    """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
+    return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
+
+
 def _moved(zones: pa.Array, times: pa.Array, is_local: bool) -> pa.Array:
+    return (
+        _of_ticks(zone_table(_names[numbers(zones, np.int32)[0]], is_local), times, is_local) if len(times) else times
+    )
+
+
+def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
     if not len(times):
         return times
     ticks = numbers(times, np.int64)
-    offsets = zone_table(_names[numbers(zones, np.int32)[0]], is_local).offsets(ticks)
+    offsets = table.offsets(ticks)
     moved = ticks - offsets if is_local else ticks + offsets
     if ticks.max() >= _INFINITE or ticks.min() <= -_INFINITE:
         moved = np.where((ticks >= _INFINITE) | (ticks <= -_INFINITE), ticks, moved)

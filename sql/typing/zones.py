@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from functools import partial
 from zoneinfo import ZoneInfo
+
+import pyarrow as pa
 
 from parts.types import Date32Type, DateType, strip_nullable
 from sql.typing.fragments import Fragment, fragment
+from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
-from sql.typing.zone_tables import zone_number
+from sql.typing.zone_tables import clock_of, zone_number
 
 SERVER_ZONE = "UTC"
 
@@ -26,7 +30,8 @@ def to_zone(sql: Fragment, zone: str) -> Fragment:
     """From a UTC instant to the wall clock of ``zone``."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return fragment("pando_to_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+    moved = fragment("pando_to_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+    return Scannable(moved, sql, partial(clock_of, zone), pa.timestamp("us"))
 
 
 def from_zone(sql: Fragment, zone: str) -> Fragment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sql.formats.native_read import read_native
 from sql.formats.options import FormatOptions
 from sql.formats.registry import write_blocks
 from sql.run.executor import QueryEngine
+from sql.settings.session import DEFAULT_SETTINGS
 from tests.functions import rows
 from tests.functions.values import first_difference, same
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
@@ -137,6 +138,15 @@ class Engines:
             return Answer(code=1001, message=f"{type(error).__name__}: {error}"[:300])
         finally:
             timer.cancel()
+
+    def is_computed_by_scan(self, query: str) -> bool:
+        """Whether a part of it, in Pando (``sql.compile.scan_values``)."""
+        settings = replace(DEFAULT_SETTINGS, session_timezone=self.zone)
+        try:
+            _, plan = self._pando.plan(query, self._catalog, settings, "default")
+        except PandoError:
+            return False
+        return any(planned.scan.computed for planned in plan.scans)
 
     def close(self) -> None:
         self._session.close()

@@ -1,0 +1,74 @@
+"""What a scan computes: the values of a statement that are made of nothing but a column of a table.
+
+A scan decodes its columns by batches of many thousand rows, and computes such a value there
+(``sql.typing.scannable``). All stages between a scan and an expression pass its columns on by ``*``, so that what the
+scan adds is seen wherever the column is.
+
+Invariant: the name ``"<n>=<k>"`` of a computed column of scan ``n`` is no other name in a statement.
+"""
+
+from __future__ import annotations
+
+from sql.compile.compiled_query import Scan
+from sql.compile.scope import column_sql
+from sql.typing.bound import Bound
+from sql.typing.fragments import SCANNABLE, Fragment, leaf
+from sql.typing.scannable import Computed, Scannable
+from sql.typing.typed import quoted
+
+
+def move_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
+    """The statement, in which columns of the scans stand for what they compute from now on."""
+    if not sql.traits & SCANNABLE:
+        return sql
+    moving = _Moving(scans)
+    while moving.has_found:
+        sql = moving.moved(sql)
+    return sql
+
+
+class _Moving:
+    def __init__(self, scans: list[Scan]) -> None:
+        self._columns = {
+            column_sql(scan.source.number, name): (scan, Computed(name, (), definition.type.arrow))
+            for scan in scans
+            for name, definition in scan.definitions.items()
+        }
+        self._names: dict[Fragment, Fragment] = {}
+        self.has_found = True
+
+    def moved(self, sql: Fragment) -> Fragment:
+        """One time through the statement; what was bound for a value that is a column now may hold more values."""
+        self.has_found = False
+        done: dict[int, Fragment] = {}
+        for node in sql.unfinished(lambda node: not node.traits & SCANNABLE or id(node) in done):
+            done[id(node)] = self._column(node, done) or self._unbound(node, done) or _with(node, done)
+        return done.get(id(sql), sql)
+
+    def _column(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
+        """The column that the node is from now on."""
+        if not isinstance(node, Scannable):
+            return None
+        scan, given = self._columns.get(done.get(id(node.value), node.value), (None, None))
+        if scan is None or given is None:
+            return None
+        if node not in self._names:
+            name = f"{scan.source.number}={len(scan.computed)}"
+            scan.computed[name] = Computed(given.column, (*given.steps, node.compute), node.result)
+            self._names[node] = leaf(quoted(name))
+            self._columns[self._names[node]] = (scan, scan.computed[name])
+        return self._names[node]
+
+    def _unbound(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
+        """Nothing needs to be bound of a column."""
+        if not isinstance(node, Bound):
+            return None
+        value = done.get(id(node.value), node.value)
+        if value not in self._columns:
+            return None
+        self.has_found = True
+        return node.body(value)
+
+
+def _with(node: Fragment, done: dict[int, Fragment]) -> Fragment:
+    return node.with_parts(tuple([done.get(id(part), part) for part in node.parts]))
