@@ -33,7 +33,7 @@ from parts.reader import Part
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 5.0
-_SELECT_SECONDS = 0.1
+_SELECT_SECONDS = 0.25
 _OPTIMIZE_RETRY_SECONDS = 0.02
 _OPTIMIZE_ATTEMPTS = 30_000
 

@@ -4,6 +4,9 @@ A merge of n neighbours writes their whole size once and makes n - 1 parts fewer
 least cost for each part it removes, among windows that are *balanced*: the sum of sizes is at least ``base`` times the
 largest. Balanced merging rewrites a row about log(total / block) times. The base begins at ``START_BASE`` and sinks
 with the window's age and with the number of parts, so that a quiet table is tidied up and a crowded one relieved.
+
+A merge of little data costs what any merge costs at least, so a window of small parts waits until there are many, or
+one of them has been there for a moment: under a stream of small INSERTs each part is merged with dozens of others.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ START_BASE = 5.0
 LEAST_BASE = 1.05
 PART_OVERHEAD_BYTES = 1024 * 1024
 """A part costs this much besides its bytes: files, metadata, a search at every query."""
+SMALL_PARTS = 32
+SMALL_PARTS_SECONDS = 1.0
+"""A window of less than :data:`PART_OVERHEAD_BYTES` is merged when it has so many parts or one of such an age."""
 _FULL_AGE_SECONDS = 6 * 3600.0
 _CROWDED_PARTS = 200
 MIB = 1024 * 1024
@@ -70,14 +76,17 @@ def _best_window(
     best_cost = math.inf
     for begin in range(len(facts) - 1):
         total, largest, youngest = facts[begin].size_bytes, facts[begin].size_bytes, facts[begin].age_seconds
+        oldest = youngest
         for end in range(begin + 1, min(begin + max_parts, len(facts))):
             fact = facts[end]
             total += fact.size_bytes
             if total > max_bytes:
                 break
             largest = max(largest, fact.size_bytes)
-            youngest = min(youngest, fact.age_seconds)
+            youngest, oldest = min(youngest, fact.age_seconds), max(oldest, fact.age_seconds)
             count = end - begin + 1
+            if total < PART_OVERHEAD_BYTES and count < SMALL_PARTS and oldest < SMALL_PARTS_SECONDS:
+                continue
             if total + PART_OVERHEAD_BYTES < balance_base(youngest, crowd) * largest:
                 continue
             # The exponent prefers longer windows among equal parts: one merge of 100 rather than 50 of two.

@@ -22,7 +22,7 @@ from coordination.part_set import PartSet
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum import QuorumStatus, format_last_parts, parse_last_parts
-from parts.merge.select import PartFacts, max_merge_bytes, select_merge
+from parts.merge.select import SMALL_PARTS, SMALL_PARTS_SECONDS, PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
 
 
@@ -303,6 +303,40 @@ def test_selector_prefers_many_equal_neighbours_over_a_large_one() -> None:
     run = [PartName("p", i, i, 0) for i in range(len(sizes))]
     chosen = select_merge([run], lambda p: PartFacts(sizes[p.min_block], 10), max_bytes=1 << 40)
     assert chosen == run[1:9]
+
+
+def _chosen_of_small(parts: int, age_of_first: float) -> int:
+    run = [PartName("p", i, i, 0) for i in range(parts)]
+    ages = [age_of_first, *[0.0] * (parts - 1)]
+    return len(select_merge([run], lambda p: PartFacts(500, ages[p.min_block]), max_bytes=1 << 40))
+
+
+def test_small_parts_wait_until_they_are_many_or_a_moment_old() -> None:
+    assert _chosen_of_small(SMALL_PARTS - 1, 0.0) == 0
+    assert _chosen_of_small(SMALL_PARTS, 0.0) == SMALL_PARTS
+    assert _chosen_of_small(2, SMALL_PARTS_SECONDS) == 2
+
+
+def test_a_stream_of_single_rows_is_merged_by_dozens() -> None:
+    """200 inserts a second for a minute, a look of the selector every quarter of a second."""
+    parts: list[tuple[PartName, int, float]] = []
+    merged = merges = most = 0
+    for number in range(60 * 200):
+        now = number / 200
+        parts.append((PartName("p", number, number, 0), 500, now))
+        most = max(most, len(parts))
+        while number % 50 == 0:
+            known = {part: PartFacts(size, now - made) for part, size, made in parts}
+            chosen = select_merge([list(known)], known.__getitem__, max_bytes=1 << 50)
+            if not chosen:
+                break
+            merges += 1
+            merged += sum(part.level == 0 for part in chosen)
+            at = list(known).index(chosen[0])
+            size = sum(known[part].size_bytes for part in chosen)
+            parts[at : at + len(chosen)] = [(merged_name(chosen), size, now)]
+    assert merged > 24 * merges
+    assert most < 150
 
 
 def test_write_amplification_is_logarithmic() -> None:
