@@ -29,6 +29,7 @@ from coordination.keeper import (
 from coordination.log_entry import LogEntry
 from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, TablePaths, log_name, sequence_number
+from coordination.scan_records import clean_scan_records
 from parts.part_name import PartName
 
 _BATCH = 200
@@ -140,6 +141,7 @@ def clean_once(
     surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
     trimmed = _delete_all(keeper, [f"{table.log}/{log_name(index)}" for index in surplus])
     _clean_failed_parts(keeper, table, [replica.name for replica in replicas])
+    clean_scan_records(keeper, table)
     blocks = (window or DeduplicationWindow()).clean(
         keeper,
         table,

@@ -4,7 +4,7 @@
 
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
-           mutations alter_partition_version lost_part_count replicas/<name>/…
+           mutations alter_partition_version lost_part_count scans/<name> replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -118,6 +118,14 @@ class TablePaths:
     @property
     def lost_part_count(self) -> str:
         return f"{self.root}/lost_part_count"
+
+    @property
+    def scans(self) -> str:
+        """What executions of distributed scans read (``scan_records``)."""
+        return f"{self.root}/scans"
+
+    def scan(self, name: str) -> str:
+        return f"{self.root}/scans/{name}"
 
     @property
     def dropped(self) -> str:

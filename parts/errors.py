@@ -89,6 +89,7 @@ CODES: dict[str, int] = {
     "UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE": 286,
     "TOO_FEW_LIVE_REPLICAS": 285,
     "UNKNOWN_FORMAT_VERSION": 287,
+    "ALL_REPLICAS_ARE_STALE": 369,
     "REPLICA_IS_NOT_IN_QUORUM": 289,
     "TABLE_WAS_NOT_DROPPED": 305,
     "UNKNOWN_STATUS_OF_INSERT": 319,
@@ -268,6 +269,11 @@ def resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+_UNAVAILABLE = (
+    "KEEPER_EXCEPTION", "NETWORK_ERROR", "TABLE_IS_READ_ONLY", "TOO_FEW_LIVE_REPLICAS", "ALL_REPLICAS_ARE_STALE",
+)  # fmt: skip
+
+
 def error_from_code(code: int, message: str) -> PandoError:
     """The error another server reported, rebuilt on this side (the interserver and client protocols carry codes)."""
     name = NAMES.get(code, "STD_EXCEPTION")
@@ -275,6 +281,6 @@ def error_from_code(code: int, message: str) -> PandoError:
         return CorruptionError(message, name=name)
     if name == "UNKNOWN_STATUS_OF_INSERT":
         return UnknownOutcomeError(name, message)
-    if name in ("KEEPER_EXCEPTION", "NETWORK_ERROR", "TABLE_IS_READ_ONLY", "TOO_FEW_LIVE_REPLICAS"):
+    if name in _UNAVAILABLE:
         return UnavailableError(name, message)
     return UserError(name, message)

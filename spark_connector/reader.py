@@ -1,23 +1,25 @@
-"""Reading: one scan is planned on one replica, its tasks read from the parts that the plan holds there.
+"""Reading: planned when it runs. Spark plans a loaded frame once and keeps that for every later use of the frame, so
+planning only hands out slots; the first task of an execution has a server open the state that all of its tasks read.
 
 Invariants:
-- All tasks of a scan read one state of the table, the one that the chosen replica had when it planned.
-- A task reads elsewhere, or after its lease has ended, only parts with the same names and content hashes; otherwise
-  it fails. Equal hashes mean equal rows in equal order, so a task that breaks off goes on behind the last row it gave
-  to Spark.
+- All tasks of an execution read one state of the table, on whichever replicas: the one that its first task met. The
+  servers agree on it under the execution's name (``engine.scan.leases``).
+- Another execution of the same frame reads anew.
+- Equal content hashes mean equal rows in equal order, so a task that breaks off goes on, perhaps elsewhere, behind the
+  last row it gave to Spark.
 """
 
 from __future__ import annotations
 
-import random
+import time
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from engine.client.http.errors import RefusedError
-from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError, error_from_code
+from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, error_from_code
 from parts.types import parse_type
 from spark_connector.options import Options
 from spark_connector.schema import check_read_schema
@@ -28,72 +30,56 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_GONE = 232
+_BEHIND = 289
+_NOT_HERE = (_GONE, _BEHIND)
+_MAY_HEAL = (UnavailableError, UnknownOutcomeError)
+
+
 @dataclass
 class ScanPartition(InputPartition):
-    """One task: granules of parts on ``urls[0]``; the other servers may have the same parts."""
+    """One task: slot ``number`` of ``slots``."""
 
-    urls: tuple[str, ...]
-    lease: str
     number: int
-    rows: int
-    parts: list[dict[str, Any]] = field(repr=False)
+    slots: int
 
 
 class PandoReader(DataSourceReader):
-    """Made once for a loaded data frame: Spark keeps the planned tasks for every later use of the frame."""
+    """Made once for a loaded data frame."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
+        self.scan = uuid.uuid4().hex
 
     # -- planning, in the driver -------------------------------------------------------------------------------------
 
     def partitions(self) -> list[InputPartition]:
-        """Asks one replica for a plan; another one when it cannot be asked or lags too much."""
-        with Transport(self.options) as transport:
-            request = self._plan_request()
-            urls = _rotated(self.options.urls)
-            url, plan = transport.try_servers(urls, lambda url: (url, self._plan(transport, url, request)))
+        """As many slots as the table is worth now, on the first server that answers."""
+        options = self.options
+        request = {
+            **self._what_to_read(),
+            "partitions": options.partitions,
+            "max_rows_per_task": options.max_rows_per_task,
+        }
+        with Transport(options) as transport:
+            plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
         check_read_schema(self.schema, [(item["name"], parse_type(item["type"])) for item in plan["columns"]])
-        others = tuple(other for other in urls if other != url)
-        return [
-            ScanPartition((url, *others), plan["lease"], number, task["rows"], task["parts"])
-            for number, task in enumerate(plan["tasks"])
-        ]
+        return [ScanPartition(number, plan["slots"]) for number in range(plan["slots"])]
 
-    def _plan_request(self) -> dict[str, Any]:
+    def _what_to_read(self) -> dict[str, Any]:
         options = self.options
         return {
             "database": options.database,
             "table": options.table,
             "columns": self.schema.fieldNames(),
             "filter": options.filter,
-            "partitions": options.partitions,
-            "max_rows_per_task": options.max_rows_per_task,
-            "lease_seconds": options.lease_seconds,
-            "sequential_consistency": options.select_sequential_consistency,
         }
-
-    def _plan(self, transport: Transport, url: str, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            plan = transport.call(url, "/scan/plan", request)
-        except UserError as error:
-            # A replica that lacks what a quorum confirmed (289) is behind; another one may have it.
-            raise RefusedError(error.name, error.message) if error.code == 289 else error from None
-        delay, limit = plan["delay_seconds"], self.options.max_replica_delay_seconds
-        if delay > limit:
-            transport.call(url, "/scan/release", {"lease": plan["lease"]})
-            raise RefusedError(
-                "REPLICA_IS_NOT_IN_QUORUM",
-                f"{url} is {delay:.0f} s behind with {self.options.full_name}, more than max_replica_delay_seconds "
-                f"= {limit:g}",
-            )
-        return plan
 
     # -- reading, in the tasks ---------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task. A plan without tasks is read as one without rows."""
+        """The rows of one task. Spark reads a plan without tasks as one without rows."""
         if not isinstance(partition, ScanPartition):
             return
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -108,48 +94,53 @@ class PandoReader(DataSourceReader):
     def _batches(self, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
         given = 0
         failures: list[PandoError] = []
+        execution = _execution(self.scan)
+        urls = _rotated(self.options.urls, sum(execution.encode()) + partition.number)
         with Transport(self.options) as transport:
             while True:
-                url = partition.urls[len(failures) % len(partition.urls)]
+                url = urls[len(failures) % len(urls)]
+                request = self._request(partition, execution, is_repeated=given > 0)
                 try:
-                    for batch in _behind(self._scan(transport, url, partition), given):
+                    for batch in _behind(self._scan(transport, url, request), given):
                         given += batch.num_rows
                         yield batch
                     return
                 except PandoError as error:
                     failures.append(error)
-                if not self._may_go_on(failures, partition):
-                    raise _final_error(failures, partition, self.options)
+                if not self._may_go_on(failures):
+                    raise self._final_error(failures, partition)
 
-    def _may_go_on(self, failures: list[PandoError], partition: ScanPartition) -> bool:
-        """Another server may have the same parts (232: it has not) unbroken; a broken connection may heal."""
-        if len(failures) < len(partition.urls):
-            elsewhere = (UnavailableError, UnknownOutcomeError, CorruptionError)
-            return isinstance(failures[-1], elsewhere) or failures[-1].code == 232
-        if len(failures) > self.options.retries + len(partition.urls):
-            return False
-        if not any(
-            isinstance(error, (UnavailableError, UnknownOutcomeError)) for error in failures[-len(partition.urls) :]
-        ):
-            return False
-        import time
+    def _request(self, partition: ScanPartition, execution: str, *, is_repeated: bool) -> dict[str, Any]:
+        options = self.options
+        return {
+            **self._what_to_read(),
+            "scan": execution,
+            "slot": partition.number,
+            "slots": partition.slots,
+            "is_repeated": is_repeated,
+            "is_alone": len(options.urls) == 1,
+            "lease_seconds": options.lease_seconds,
+            "sequential_consistency": options.select_sequential_consistency,
+            "max_delay_seconds": options.max_replica_delay_seconds,
+            "compression": options.compression,
+        }
 
-        time.sleep(min(5.0, 0.2 * 2 ** (len(failures) - len(partition.urls))))
+    def _may_go_on(self, failures: list[PandoError]) -> bool:
+        """Another server may have the parts (232: it has not) unbroken; a broken connection may heal, and one that is
+        behind may catch up."""
+        servers = len(self.options.urls)
+        if len(failures) < servers:
+            return isinstance(failures[-1], (*_MAY_HEAL, CorruptionError)) or failures[-1].code in _NOT_HERE
+        if len(failures) > self.options.retries + servers:
+            return False
+        if not any(isinstance(error, _MAY_HEAL) or error.code == _BEHIND for error in failures[-servers:]):
+            return False
+        time.sleep(min(5.0, 0.2 * 2 ** (len(failures) - servers)))
         return True
 
-    def _scan(self, transport: Transport, url: str, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
+    def _scan(self, transport: Transport, url: str, request: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        request = {
-            "lease": partition.lease,
-            "task": partition.number,
-            "database": self.options.database,
-            "table": self.options.table,
-            "columns": self.schema.fieldNames(),
-            "filter": self.options.filter,
-            "parts": partition.parts,
-            "compression": self.options.compression,
-        }
         with transport.stream(url, "/scan/read", request) as answer:
             try:
                 with pa.ipc.open_stream(pa.PythonFile(answer, mode="r")) as stream:
@@ -157,10 +148,37 @@ class PandoReader(DataSourceReader):
             except (pa.ArrowException, OSError) as error:
                 raise answer.failure(error) from None
 
+    def _final_error(self, failures: list[PandoError], partition: ScanPartition) -> PandoError:
+        """The first failure of the last round, before which comes that the parts are gone."""
+        tried = failures[-len(self.options.urls) :]
+        first = next((error for error in tried if error.code == _GONE), tried[0])
+        if first.code != _GONE and len(tried) == 1:
+            return first
+        reasons = "; ".join(error.message for error in tried)
+        if first.code != _GONE:
+            return error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")
+        return error_from_code(
+            first.code,
+            f"The state of {self.options.full_name} that this query began with is gone: its parts were merged or "
+            "dropped since. Run the query again. If it pauses for long between two reads of the table, a larger option "
+            f"'lease_seconds' (now {self.options.lease_seconds:g}) has the servers hold the parts. {reasons}",
+        )
 
-def _rotated(urls: tuple[str, ...]) -> tuple[str, ...]:
-    """Scans of many jobs spread over the replicas."""
-    start = random.randrange(len(urls))
+
+def _execution(scan: str) -> str:
+    """Names what the task belongs to. Spark numbers the executions of SQL; jobs of RDDs have no number, and there each
+    stage reads for itself."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:  # not a task of Spark
+        return scan
+    return f"{scan} {context.getLocalProperty('spark.sql.execution.id') or f'stage {context.stageId()}'}"
+
+
+def _rotated(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
+    """Tasks spread over the replicas."""
+    start %= len(urls)
     return urls[start:] + urls[:start]
 
 
@@ -172,24 +190,3 @@ def _behind(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
             continue
         yield batch.slice(rows) if rows else batch
         rows = 0
-
-
-def _final_error(failures: list[PandoError], partition: ScanPartition, options: Options) -> PandoError:
-    """The first failure, unless it only says that the lease is gone: why the task could not go on, on every server."""
-    tried = failures[-len(partition.urls) :]
-    first = next((error for error in tried if error.code == 232), tried[0])
-    reasons = "; ".join(error.message for error in tried)
-    if first.code == 232:
-        return error_from_code(
-            232,
-            f"The state of {options.full_name} that this data frame reads is gone: its parts were merged or dropped "
-            "since. Spark keeps what it planned when the frame was first used, so running the query again does not "
-            "help: load the frame (or make the view) again with spark.read.format('pando')…load(), and keep a result "
-            "that is used for long with cache() or a checkpoint. The option 'lease_seconds' (now "
-            f"{options.lease_seconds:g}) says how long the servers hold the parts between two reads. {reasons}",
-        )
-    return (
-        tried[0]
-        if len(tried) == 1
-        else error_from_code(first.code, f"Task {partition.number} cannot be read on any server: {reasons}")
-    )

@@ -1,15 +1,14 @@
 """Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and ``/scan/release``, JSON in, JSON or an Arrow stream out.
 
-``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, lease_seconds?,
-            sequential_consistency?}
-            → {lease, columns: [{name, type}], tasks: [{rows, parts: [{name, hash, ranges: [[begin, end], …]}]}],
-            rows, total_rows, delay_seconds}. ``filter`` is a ClickHouse condition.
-``read``    {lease, task?, database, table, columns, filter?, parts: [{name, hash, ranges}],
-            compression?: lz4 | zstd | none}
-            → the rows of those granules (``engine.scan.stream``) for which ``filter`` is true. When the lease has
-            ended, or was another replica's, the parts are held anew if they are here with these content hashes; else
-            error 232, and the scan must be planned again.
-``release`` {lease} → {released}
+``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?}
+            → {columns: [{name, type}], slots, rows}. Into how many slots the table as it is now is worth dealing.
+            ``filter`` is a ClickHouse condition.
+``read``    {scan, slot, slots, is_repeated?, is_alone?, database, table, columns, filter?, lease_seconds?,
+            sequential_consistency?, max_delay_seconds?, compression?: lz4 | zstd | none}
+            → the rows of that slot (``engine.scan.stream``) for which ``filter`` is true. ``scan`` names the execution:
+            all its reads, on whichever replica, deal the same parts (``engine.scan.leases``). Error 232: they are not
+            here; another replica may have them.
+``release`` {database, table, scan} → {released}. The execution is over: its parts need not be held.
 
 Authentication and errors are those of queries; an error after the first byte ends the answer with the exception
 trailer and an unfinished chunked body, so that nobody takes it for a whole one.
@@ -23,7 +22,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -33,15 +32,13 @@ from engine.background import Task
 from engine.http.errors import as_pando_error, error_text, exception_tag, exception_trailer, http_status
 from engine.http.request import parse_request
 from engine.http.users import Users
-from engine.scan.leases import LeaseBook, Leases
+from engine.scan.leases import LeaseBook, Leases, ScanOpening
 from engine.scan.plan import deal_tasks, range_rows, scan_columns, task_count
 from engine.scan.pruning import choose_granules, scan_filter
 from engine.scan.stream import encode_stream, scan_batches
 from engine.tables.table import Table
-from parts.errors import CancelledError, CorruptionError, PandoError, UserError
-from parts.part_name import PartName
+from parts.errors import CancelledError, CorruptionError, UserError
 from parts.reader import MarkRange, Part
-from sql.relation import PartsSnapshot
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
@@ -51,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 5.0
 _DEFAULT_LEASE_SECONDS = 300.0
-_LONGEST_LEASE_SECONDS = 86_400.0
+_MOST_SECONDS = 1e9
 _MAX_BODY_BYTES = 64 << 20
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
@@ -64,7 +61,7 @@ class Scans:
     def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
         self._engine = engine
         self._users = Users(engine.config.users)
-        self._leases: Leases = leases or LeaseBook(engine.services.monotonic, engine.services.new_uuid)
+        self._leases: Leases = leases or LeaseBook(engine.services.monotonic, partial(delay_seconds, engine))
         self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
         engine.services.housekeeping.add(Task("expire scan leases", self._expire), _EXPIRY_SECONDS)
@@ -86,9 +83,7 @@ class Scans:
         return await self._answer(request, lambda body: JSONResponse(self.plan(body)))
 
     async def _release_endpoint(self, request: Request) -> Response:
-        return await self._answer(
-            request, lambda body: JSONResponse({"released": self._leases.release(_text(body, "lease"))})
-        )
+        return await self._answer(request, lambda body: JSONResponse({"released": self.release(body)}))
 
     async def _read_endpoint(self, request: Request) -> Response:
         def start(body: Body) -> Response:
@@ -111,75 +106,54 @@ class Scans:
     # -- work, on a thread --------------------------------------------------------------------------------------------
 
     def plan(self, body: Body) -> dict[str, Any]:
-        """Chooses granules, deals them to tasks and takes the lease."""
-        table = self._engine.catalog.table(_text(body, "database", "default"), _text(body, "table"))
+        """Looks, and promises nothing."""
+        table = self._table(body)
         columns = scan_columns(table.description.schema, _texts(body, "columns"))
-        snapshot = table.snapshot(sequential_consistency=bool(body.get("sequential_consistency")))
-        with ExitStack() as undo:
-            undo.callback(snapshot.release)
-            condition = _text(body, "filter", "")
-            chosen = choose_granules(snapshot.parts, table.description, condition, self._engine.config.timezone)
-            rows = sum(range_rows(part, item) for part, ranges in chosen for item in ranges)
-            count = task_count(rows, _positive(body, "partitions"), _positive(body, "max_rows_per_task"))
-            tasks = deal_tasks(chosen, count)
-            seconds = _lease_seconds(body)
-            lease = self._leases.open(table, snapshot, seconds, len(tasks))
-            undo.pop_all()
-        if not tasks:
-            self._leases.release(lease.id)
+        snapshot = table.snapshot()
+        try:
+            rows = sum(range_rows(part, item) for part, ranges in self._chosen(table, snapshot.parts, body)
+                       for item in ranges)  # fmt: skip
+        finally:
+            snapshot.release()
         return {
-            "lease": lease.id,
             "columns": [{"name": column.name, "type": str(column.type)} for column in columns],
-            "tasks": [
-                {
-                    "rows": task.rows,
-                    "parts": [
-                        {
-                            "name": str(item.part.name),
-                            "hash": item.part.content_hash,
-                            "ranges": [[span.begin, span.end] for span in item.ranges],
-                        }
-                        for item in task.parts
-                    ],
-                }
-                for task in tasks
-            ],
+            "slots": task_count(rows, _positive(body, "partitions"), _positive(body, "max_rows_per_task")),
             "rows": rows,
-            "total_rows": sum(part.rows for part in snapshot.parts),
-            "delay_seconds": self._delay_seconds(table),
         }
 
     def read(self, body: Body) -> Iterator[bytes]:
         """The answer in pieces. Holds the parts until it is exhausted or closed."""
-        database, name = _text(body, "database", "default"), _text(body, "table")
-        table = self._engine.catalog.table(database, name)
+        table = self._table(body)
         columns = scan_columns(table.description.schema, _texts(body, "columns"))
         compression = _text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
         keep = scan_filter(_text(body, "filter", ""), table.description, self._engine.config.timezone)
-        wanted = [_wanted_part(item) for item in body.get("parts") or []]
-        task = body.get("task")
-        with ExitStack() as stack:
-            lease = stack.enter_context(
-                self._leases.reading(_text(body, "lease", ""), task if isinstance(task, int) else None)
-            )
-            if lease is not None and lease.table is table:
-                held: Mapping[PartName, Part] = lease.parts
-            else:
-                snapshot = _hold(table, [part for part, _, _ in wanted])
-                stack.callback(snapshot.release)
-                held = {part.name: part for part in snapshot.parts}
-            pieces = [(_same_part(held, part, content_hash), ranges) for part, content_hash, ranges in wanted]
+        slot, slots = _slot(body)
+        with self._leases.reading(table, _opening(body)) as lease:
+            parts = sorted(lease.parts, key=lambda part: part.name)
+            tasks = deal_tasks(self._chosen(table, parts, body), slots)
+            pieces = [(item.part, item.ranges) for item in tasks[slot].parts] if slot < len(tasks) else []
             try:
                 yield from encode_stream(scan_batches(pieces, columns, keep), _COMPRESSIONS[compression])
             except CorruptionError as error:
                 table.report_corruption(error)
                 raise
 
-    def _delay_seconds(self, table: Table) -> float:
-        delays = {status.table: status.delay_seconds for status in self._engine.replicas_status()}
-        return float(delays.get(table.definition.full_name, 0.0))
+    def release(self, body: Body) -> bool:
+        return self._leases.release(self._table(body), _text(body, "scan"))
+
+    def _table(self, body: Body) -> Table:
+        return self._engine.catalog.table(_text(body, "database", "default"), _text(body, "table"))
+
+    def _chosen(self, table: Table, parts: Sequence[Part], body: Body) -> list[tuple[Part, list[MarkRange]]]:
+        return choose_granules(parts, table.description, _text(body, "filter", ""), self._engine.config.timezone)
+
+
+def delay_seconds(engine: StatementRunner, table: Table) -> float:
+    """How far behind this replica of the table is."""
+    delays = {status.table: status.delay_seconds for status in engine.replicas_status()}
+    return float(delays.get(table.definition.full_name, 0.0))
 
 
 class ScanResponse(Response):
@@ -281,41 +255,39 @@ def _positive(body: Body, name: str) -> int | None:
     return value
 
 
-def _lease_seconds(body: Body) -> float:
-    value = body.get("lease_seconds") or _DEFAULT_LEASE_SECONDS
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _LONGEST_LEASE_SECONDS:
-        raise UserError(
-            "ARGUMENT_OUT_OF_BOUND", f"'lease_seconds' must be 0 to {_LONGEST_LEASE_SECONDS:g}, got {value!r}"
-        )
+def _seconds(body: Body, name: str, default: float) -> float:
+    value = body.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
+        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{name!r} must be 0 to {_MOST_SECONDS:g} seconds, got {value!r}")
     return float(value)
 
 
-def _wanted_part(item: Any) -> tuple[PartName, str, list[MarkRange]]:
-    try:
-        ranges = [MarkRange(begin, end) for begin, end in item["ranges"] if 0 <= begin < end]
-        return PartName.parse(item["name"]), str(item["hash"]), ranges
-    except (KeyError, TypeError, ValueError):
-        raise UserError("BAD_ARGUMENTS", f"A part must have name, hash and ranges, got {item!r}") from None
+def _flag(body: Body, name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be true or false, got {value!r}")
+    return value
 
 
-def _hold(table: Table, names: Sequence[PartName]) -> PartsSnapshot:
-    try:
-        return table.hold(names)
-    except PandoError as error:
-        raise UserError(
-            error.name,
-            f"The planned parts of {table.definition.full_name} are not on this server any more (or not yet): "
-            f"{error.message}. They were merged or dropped since the scan was planned; run the query again",
-        ) from None
+def _slot(body: Body) -> tuple[int, int]:
+    slots = _positive(body, "slots") or 1
+    slot = body.get("slot", 0)
+    if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < slots:
+        raise UserError("BAD_ARGUMENTS", f"'slot' must be 0 to {slots - 1} ('slots' less one), got {slot!r}")
+    return slot, slots
 
 
-def _same_part(held: Mapping[PartName, Part], name: PartName, content_hash: str) -> Part:
-    part = held.get(name)
-    if part is None:
-        raise UserError("NO_SUCH_DATA_PART", f"Part {name} is not of the planned scan")
-    if part.content_hash != content_hash:
-        raise UserError(
-            "NO_SUCH_DATA_PART",
-            f"Part {name} here has other content ({part.content_hash}) than the planned one ({content_hash})",
-        )
-    return part
+def _opening(body: Body) -> ScanOpening:
+    name = _text(body, "scan")
+    if not name:
+        raise UserError("BAD_ARGUMENTS", "'scan' must name the execution that reads, it is empty")
+    return ScanOpening(
+        name,
+        _seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS),
+        _flag(body, "is_repeated"),
+        _flag(body, "is_alone"),
+        _flag(body, "sequential_consistency"),
+        _seconds(body, "max_delay_seconds", _MOST_SECONDS),
+    )

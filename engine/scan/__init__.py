@@ -1,5 +1,6 @@
 """Scans: reading a table's parts in pieces, by many processes at once, without SQL (the Spark connector's way in).
 
-A scan is planned once (``plan``), its parts are held by a lease (``leases``), and each piece streams as Arrow
-(``stream``). The routes are in ``engine.http.scan_routes``.
+An execution of a scan is opened by its first read, which takes the snapshot that all of them read (``leases``); its
+granules are dealt to slots (``plan``), and each slot streams as Arrow (``stream``). The routes are in
+``engine.http.scan_routes``.
 """

@@ -1,129 +1,148 @@
-"""Leases: snapshots of parts that outlive a request, so that what was planned can still be read by its tasks.
+"""Leases: the parts that one execution of a scan reads, held from its first read on for those that follow.
+
+An execution is named by who runs it (``ScanOpening.name``). Its first read, on whichever replica, takes a snapshot
+and writes down what it saw (``engine.tables.scan_records``); every other read, also on another replica, later, or after
+the lease has ended, takes the parts that are written down, by names and content hashes.
 
 Invariants:
+- All reads of an execution read the same parts, or fail with 232.
+- A read that is a repeated one makes no new record: the one that it began with is gone, and it fails with 232.
 - A lease that is being read is never ended by time or by pressure; ``release`` ends it for new reads, and the running
   ones keep their parts until they are through.
-- A lease without a reader ends ``seconds`` after its last use, or earlier when all of its tasks were read to their end.
+- A lease without a reader ends ``seconds`` after its last use.
 - There are at most ``limit`` leases. A new one then ends the one that was idle longest; if all are being read it is
   refused.
 
-Losing a lease loses no answer: a task names its parts with their content hashes and may hold them anew.
 Thread-safe. The caller runs :meth:`LeaseBook.expire` now and then.
 """
 
 from __future__ import annotations
 
+import json
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import xxhash
+import zstandard
+
 from engine.tables.table import Table
-from parts.errors import UserError
+from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.reader import Part
 from sql.relation import PartsSnapshot
 
 MAX_LEASES = 256
 MAX_SECONDS = 24 * 3600.0
+_TOUCH_SECONDS = 600.0
+_RECORD_VERSION = 1
+"""Another one when parts are dealt to slots by other rules: replicas that disagree about that must not share a scan."""
+
+
+@dataclass(frozen=True)
+class ScanOpening:
+    """How the first read of an execution takes its snapshot."""
+
+    name: str
+    """Of the execution; unique for ever."""
+    seconds: float = 300.0
+    """How long the parts are held after each read."""
+    is_repeated: bool = False
+    """The execution has begun before: it is not opened now."""
+    is_alone: bool = False
+    """No other server is read from."""
+    sequential_consistency: bool = False
+    max_delay_seconds: float = float("inf")
+    """A replica that is further behind does not open it."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= MAX_SECONDS:
+            raise UserError(
+                "ARGUMENT_OUT_OF_BOUND", f"'lease_seconds' must be 0 to {MAX_SECONDS:g}, got {self.seconds!r}"
+            )
+
+    @property
+    def digest(self) -> str:
+        """A safe name of a file and of a znode."""
+        return xxhash.xxh3_128_hexdigest(self.name.encode("utf-8", "surrogatepass"))
 
 
 class LeaseView(Protocol):
     """A lease as those see it who read its parts."""
 
     @property
-    def id(self) -> str: ...
-
-    @property
-    def table(self) -> Table: ...
-
-    @property
-    def parts(self) -> Mapping[PartName, Part]: ...
+    def parts(self) -> Sequence[Part]: ...
 
 
 class Leases(Protocol):
     """See :class:`LeaseBook`."""
 
-    def open(self, table: Table, snapshot: PartsSnapshot, seconds: float, tasks: int) -> LeaseView: ...
+    def reading(self, table: Table, opening: ScanOpening) -> AbstractContextManager[LeaseView]: ...
 
-    def reading(self, lease_id: str, task: int | None) -> AbstractContextManager[LeaseView | None]: ...
-
-    def release(self, lease_id: str) -> bool: ...
+    def release(self, table: Table, name: str) -> bool: ...
 
     def expire(self) -> None: ...
 
 
 @dataclass(eq=False)
 class Lease:
-    """The parts of one planned scan. ``unread`` are the numbers of the tasks not yet read to their end."""
+    """The parts of one execution on this server."""
 
-    id: str
     table: Table
+    opening: ScanOpening
     snapshot: PartsSnapshot
-    seconds: float
-    unread: set[int]
     deadline: float
+    touched: float
     readers: int = 0
     is_ended: bool = False
-    parts: dict[PartName, Part] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.parts = {part.name: part for part in self.snapshot.parts}
+    @property
+    def parts(self) -> Sequence[Part]:
+        return self.snapshot.parts
 
 
+_Key = tuple[int, str]
+
+
+@dataclass(eq=False)
 class LeaseBook:
-    """The leases of one server."""
+    """The leases of one server. ``delay_seconds`` tells how far behind a table is."""
 
-    def __init__(self, clock: Callable[[], float], new_uuid: Callable[[], uuid.UUID], limit: int = MAX_LEASES) -> None:
-        self._new_uuid = new_uuid
-        self._clock = clock
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._leases: dict[str, Lease] = {}
+    clock: Callable[[], float]
+    delay_seconds: Callable[[Table], float] = lambda _: 0.0
+    limit: int = MAX_LEASES
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _leases: dict[_Key, Lease] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._leases)
 
-    def open(self, table: Table, snapshot: PartsSnapshot, seconds: float, tasks: int) -> Lease:
-        """Takes the snapshot over. Raises 202 (TOO_MANY_SIMULTANEOUS_QUERIES) when every lease is being read."""
-        if not 0 < seconds <= MAX_SECONDS:
-            raise UserError(
-                "ARGUMENT_OUT_OF_BOUND",
-                f"lease_seconds must be more than 0 and at most {MAX_SECONDS:g}, got {seconds:g}",
-            )
-        lease = Lease(self._new_uuid().hex, table, snapshot, seconds, set(range(tasks)), self._clock() + seconds)
-        with self._lock:
-            ended = self._make_room()
-            self._leases[lease.id] = lease
-        _release(ended)
-        return lease
-
     @contextmanager
-    def reading(self, lease_id: str, task: int | None) -> Iterator[Lease | None]:
-        """The lease for the time of one read, or ``None`` if it has ended. A read without error finishes its task."""
-        with self._lock:
-            lease = self._leases.get(lease_id)
-            if lease is not None:
-                lease.readers += 1
-        if lease is None:
-            yield None
-            return
-        is_whole = False
-        try:
-            yield lease
-            is_whole = True
-        finally:
-            self._end_read(lease, task if is_whole else None)
+    def reading(self, table: Table, opening: ScanOpening) -> Iterator[Lease]:
+        """The lease for the time of one read; made if there is none.
 
-    def release(self, lease_id: str) -> bool:
+        Raises 232 (NO_SUCH_DATA_PART) when the parts are not here or the repeated read's record is gone, 369
+        (ALL_REPLICAS_ARE_STALE) when this replica is too far behind, 289 when it lacks what a quorum confirmed, 202
+        (TOO_MANY_SIMULTANEOUS_QUERIES) when every lease is being read, and what ZooKeeper raises.
+        """
+        lease = self._entered(table, opening) or self._made(table, opening)
+        try:
+            if self.clock() - lease.touched > _TOUCH_SECONDS:
+                lease.touched = self.clock()
+                table.scan_records(is_alone=opening.is_alone).touch(opening.digest)
+            yield lease
+        finally:
+            self._leave(lease)
+
+    def release(self, table: Table, name: str) -> bool:
         """Ends a lease early; ``False`` if it had ended."""
         with self._lock:
-            lease = self._leases.pop(lease_id, None)
+            lease = self._leases.get((id(table), ScanOpening(name).digest))
             if lease is None:
                 return False
-            lease.is_ended = True
+            self._remove([lease])
             ended = [lease] if lease.readers == 0 else []
         _release(ended)
         return True
@@ -131,47 +150,148 @@ class LeaseBook:
     def expire(self) -> None:
         """Ends the leases whose time is over."""
         with self._lock:
-            now = self._clock()
-            ended = [lease for lease in self._leases.values() if lease.readers == 0 and lease.deadline <= now]
+            ended = self._expired()
             self._remove(ended)
         _release(ended)
 
     def close(self) -> None:
-        for lease_id in list(self._leases):
-            self.release(lease_id)
+        with self._lock:
+            idle = [lease for lease in self._leases.values() if lease.readers == 0]
+            self._remove(list(self._leases.values()))
+        _release(idle)
 
-    def _end_read(self, lease: Lease, task: int | None) -> None:
+    # -- one lease ------------------------------------------------------------------------------------------------
+
+    def _entered(self, table: Table, opening: ScanOpening) -> Lease | None:
+        with self._lock:
+            lease = self._leases.get((id(table), opening.digest))
+            if lease is not None:
+                lease.readers += 1
+            return lease
+
+    def _made(self, table: Table, opening: ScanOpening) -> Lease:
+        """Two reads at a time may both make it: they agree on the parts, and one lease stays."""
+        snapshot = self._agreed_snapshot(table, opening)
+        now = self.clock()
+        made = Lease(table, opening, snapshot, now + opening.seconds, now, readers=1)
+        ended = [made]
+        try:
+            with self._lock:
+                lease = self._leases.get((id(table), opening.digest))
+                if lease is not None:
+                    lease.readers += 1
+                    return lease
+                ended = self._make_room()
+                self._leases[id(table), opening.digest] = made
+                return made
+        finally:
+            _release(ended)
+
+    def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> PartsSnapshot:
+        records = table.scan_records(is_alone=opening.is_alone)
+        record = records.find(opening.digest)
+        if record is None:
+            snapshot = self._first_snapshot(table, opening)
+            try:
+                wanted = _written(snapshot.parts)
+                record = records.record(opening.digest, wanted)
+            except BaseException:
+                snapshot.release()
+                raise
+            if record == wanted:
+                return snapshot
+            snapshot.release()
+        return _recorded_snapshot(table, record)
+
+    def _first_snapshot(self, table: Table, opening: ScanOpening) -> PartsSnapshot:
+        name = table.definition.full_name
+        if opening.is_repeated:
+            raise UserError(
+                "NO_SUCH_DATA_PART",
+                f"This read of {name} is a repeated one, and what its scan began with is not known any more: it began "
+                "too long ago. Run the query again",
+            )
+        delay = self.delay_seconds(table)
+        if delay > opening.max_delay_seconds:
+            raise UnavailableError(
+                "ALL_REPLICAS_ARE_STALE",
+                f"This replica is {delay:.0f} s behind with {name}, more than the {opening.max_delay_seconds:g} s that "
+                "the scan allows (max_replica_delay_seconds)",
+            )
+        return table.snapshot(sequential_consistency=opening.sequential_consistency)
+
+    def _leave(self, lease: Lease) -> None:
         with self._lock:
             lease.readers -= 1
-            lease.deadline = self._clock() + lease.seconds
-            if task is not None:
-                lease.unread.discard(task)
-            is_over = lease.readers == 0 and (lease.is_ended or not lease.unread)
-            if is_over:
-                self._remove([lease])
+            lease.deadline = self.clock() + lease.opening.seconds
+            is_over = lease.readers == 0 and lease.is_ended
         _release([lease] if is_over else [])
 
+    # -- all of them ------------------------------------------------------------------------------------------------
+
     def _make_room(self) -> list[Lease]:
-        now = self._clock()
-        ended = [lease for lease in self._leases.values() if lease.readers == 0 and lease.deadline <= now]
-        if len(self._leases) - len(ended) >= self._limit:
+        ended = self._expired()
+        if len(self._leases) - len(ended) >= self.limit:
             idle = [lease for lease in self._leases.values() if lease.readers == 0]
             if not idle:
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
-                    f"{self._limit} scans are being read; retry later or on another replica",
+                    f"{self.limit} scans are being read; retry later or on another replica",
                 )
-            ended.append(min(idle, key=lambda lease: lease.deadline - lease.seconds))
+            ended.append(min(idle, key=lambda lease: lease.deadline - lease.opening.seconds))
         self._remove(ended)
         return ended
 
-    def _remove(self, leases: list[Lease]) -> None:
+    def _expired(self) -> list[Lease]:
+        now = self.clock()
+        return [lease for lease in self._leases.values() if lease.readers == 0 and lease.deadline <= now]
+
+    def _remove(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
             lease.is_ended = True
-            self._leases.pop(lease.id, None)
+            self._leases.pop((id(lease.table), lease.opening.digest), None)
 
 
-def _release(leases: list[Lease]) -> None:
+def _release(leases: Sequence[Lease]) -> None:
     """Outside the book's lock: releasing takes the part store's."""
     for lease in leases:
         lease.snapshot.release()
+
+
+def _written(parts: Sequence[Part]) -> bytes:
+    """The record of an execution that reads these parts."""
+    document = {"version": _RECORD_VERSION, "parts": [[str(part.name), part.content_hash] for part in parts]}
+    return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
+
+
+def _recorded_snapshot(table: Table, record: bytes) -> PartsSnapshot:
+    """Raises 232 when a part is not here, or is another one."""
+    wanted = _read(record)
+    try:
+        snapshot = table.hold(list(wanted))
+    except UserError as error:
+        raise UserError(
+            error.name,
+            f"The parts of {table.definition.full_name} that this scan reads are not on this server any more, or not "
+            f"yet: {error.message}. They were merged or dropped since the scan began, or this replica is behind; run "
+            "the query again",
+        ) from None
+    for part in snapshot.parts:
+        if part.content_hash != wanted[part.name]:
+            snapshot.release()
+            raise UserError(
+                "NO_SUCH_DATA_PART",
+                f"Part {part.name} of {table.definition.full_name} has other content here ({part.content_hash}) than "
+                f"the scan began with ({wanted[part.name]})",
+            )
+    return snapshot
+
+
+def _read(record: bytes) -> Mapping[PartName, str]:
+    try:
+        document = json.loads(zstandard.decompress(record))
+        if document["version"] != _RECORD_VERSION:
+            raise ValueError(f"version {document['version']}, this server understands {_RECORD_VERSION}")
+        return {PartName.parse(name): content_hash for name, content_hash in document["parts"]}
+    except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
+        raise CorruptionError(f"Cannot read what a scan began with: {error}", name="CORRUPTED_DATA") from error

@@ -17,6 +17,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replica import Replica
+from engine.tables.scan_records import LocalScanRecords, ScanRecords
 from engine.tables.services import TableServices
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
@@ -30,6 +31,7 @@ from sql.relation import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 
+_SCANS = "scans"
 _CLEANUP_SECONDS = 10.0
 _DROP_WAIT_SECONDS = 3.0
 _DROP_POLL_SECONDS = 0.02
@@ -43,6 +45,7 @@ class Table(ABC):
         self.services = services
         self.store = PartStore(definition.data_path, definition.description, services.clock, services.new_uuid)
         self.is_stopping = threading.Event()
+        self._scan_records = LocalScanRecords(definition.data_path / _SCANS, services.new_uuid)
         self._tasks: list[tuple[BackgroundPool, Task]] = []
 
     @property
@@ -112,6 +115,10 @@ class Table(ABC):
         """The named parts in whatever state, held until released. Raises 232 (NO_SUCH_DATA_PART)."""
         return self.store.hold(names)
 
+    def scan_records(self, *, is_alone: bool) -> ScanRecords:
+        """Where executions of scans agree on what they read. ``is_alone``: they read from this server only."""
+        return self._scan_records
+
     @abstractmethod
     def report_corruption(self, error: CorruptionError) -> None:
         """Called when a read met corruption."""
@@ -143,6 +150,7 @@ class Table(ABC):
     def clean_up_step(self) -> float:
         """Deletes outdated parts that are old enough and not read by anybody."""
         self.delete_outdated(self.store.outdated_expired(self.services.clock()))
+        self._scan_records.clean_up(self.services.clock())
         return _CLEANUP_SECONDS
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:

@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import shutil
 import threading
@@ -17,7 +16,7 @@ from engine.http.pages import Page, Pages
 from engine.http.sessions import SessionStore
 from engine.processes import Process
 from engine.replica_status import ReplicaStatus
-from engine.scan.leases import LeaseBook
+from engine.scan.leases import LeaseBook, ScanOpening
 from engine.session import Session
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
@@ -26,7 +25,7 @@ from engine.tables.table import Table
 from engine.workers.channel import CallStatus, Channel
 from engine.workers.publication import Publication
 from engine.workers.requests import Answer, Asked, statistics_of
-from parts.errors import CancelledError, CorruptionError, UnavailableError, UserError
+from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
 from sql.grammar.statements import CreateTable, ParsedStatement
 from sql.relation import PartsSnapshot
@@ -73,8 +72,8 @@ class Calls:
     def __init__(self, shared: Shared, owner: str) -> None:
         self._shared = shared
         self._owner = owner
-        self._held: dict[int, Callable[[bool], None]] = {}
-        """What ends it, by number; it is told whether the worker got to its end."""
+        self._held: dict[int, Callable[[], object]] = {}
+        """What ends it, by number."""
         self._sessions: set[tuple[str, str]] = set()
         self._numbers = count(1)
         self._lock = threading.Lock()
@@ -88,7 +87,7 @@ class Calls:
             held, self._held = list(self._held.values()), {}
             sessions, self._sessions = self._sessions, set()
         for let_go in held:
-            let_go(False)
+            let_go()
         remove_spills(self._shared.engine.config, self._owner)
         for user, session_id in sessions:
             self._shared.sessions.release(user, session_id, 0.0)
@@ -146,18 +145,18 @@ class Calls:
             snapshot: PartsSnapshot = table.snapshot(sequential_consistency=sequential_consistency)
         else:
             snapshot = table.hold(list(map(PartName.parse, names)))
-        return self._keep(lambda _: snapshot.release()), [str(part.name) for part in snapshot.parts]
+        return self._keep(snapshot.release), [str(part.name) for part in snapshot.parts]
 
-    def _on_let_go(self, _: Channel, number: int, is_whole: bool) -> None:
+    def _on_let_go(self, _: Channel, number: int) -> None:
         with self._lock:
             let_go = self._held.pop(number, None)
         if let_go is not None:
-            let_go(is_whole)
+            let_go()
 
     def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
         self._table(uid).report_corruption(error)
 
-    def _keep(self, let_go: Callable[[bool], None]) -> int:
+    def _keep(self, let_go: Callable[[], object]) -> int:
         number = next(self._numbers)
         with self._lock:
             self._held[number] = let_go
@@ -171,30 +170,13 @@ class Calls:
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
-    def _on_open_lease(self, _: Channel, uid: int, names: Sequence[str], seconds: float, tasks: int) -> str:
-        table = self._table(uid)
-        snapshot = table.store.hold(list(map(PartName.parse, names)))
-        try:
-            return self._shared.leases.open(table, snapshot, seconds, tasks).id
-        except BaseException:
-            snapshot.release()
-            raise
-
-    def _on_read_lease(self, _: Channel, lease_id: str, task: int | None) -> tuple[int, int, list[str]] | None:
-        reading = self._shared.leases.reading(lease_id, task)
+    def _on_read_scan(self, _: Channel, uid: int, opening: ScanOpening) -> tuple[int, list[str]]:
+        reading = self._shared.leases.reading(self._table(uid), opening)
         lease = reading.__enter__()
+        return self._keep(lambda: reading.__exit__(None, None, None)), [str(part.name) for part in lease.parts]
 
-        def end(is_whole: bool) -> None:
-            with contextlib.suppress(CancelledError):
-                reading.__exit__(*((None, None, None) if is_whole else (CancelledError, CancelledError(), None)))
-
-        if lease is None:
-            end(True)
-            return None
-        return self._keep(end), self._shared.publication.uid(lease.table) or 0, [str(name) for name in lease.parts]
-
-    def _on_release_lease(self, _: Channel, lease_id: str) -> bool:
-        return self._shared.leases.release(lease_id)
+    def _on_release_scan(self, _: Channel, uid: int, name: str) -> bool:
+        return self._shared.leases.release(self._table(uid), name)
 
     # -- sessions and pages -----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from engine.http.application import pages_application
 from engine.http.metrics import Metrics
 from engine.http.pages import EnginePages
 from engine.http.query_counts import QueryCounts
+from engine.http.scan_routes import delay_seconds
 from engine.http.sessions import SessionStore
 from engine.scan.leases import LeaseBook
 from engine.workers.calls import Shared
@@ -64,7 +65,7 @@ class ReplicaProcess:
     def start(self, running: ExitStack, start_engine: Callable[[Engine, ExitStack], None], engine: Engine) -> None:
         """Everything's end is pushed on ``running``."""
         services = engine.services
-        leases = LeaseBook(services.monotonic, services.new_uuid)
+        leases = LeaseBook(services.monotonic, partial(delay_seconds, engine))
         shared = Shared(self._publication, SessionStore(services.monotonic), leases)
         pool = WorkerPool(
             self._config.worker_count, self._nursery, self._page, shared, self._config.worker_stuck_seconds

@@ -10,6 +10,7 @@ import pyarrow as pa
 from engine.context import Context, Row
 from engine.http.pages import Page
 from engine.replica_status import ReplicaStatus
+from engine.scan.leases import ScanOpening
 from engine.session import QueryResult, QueryStatistics, Session
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import InsertOptions
@@ -82,23 +83,20 @@ class RemoteReplica:
     ) -> tuple[int, list[str]]:
         return self._caller.call("hold", uid, names, sequential_consistency)
 
-    def let_go(self, number: int, *, is_whole: bool = True) -> None:
-        self._caller.call("let_go", number, is_whole)
+    def let_go(self, number: int) -> None:
+        self._caller.call("let_go", number)
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None:
         self._caller.call("report_corruption", uid, error)
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
-    def open_lease(self, uid: int, names: Sequence[str], seconds: float, tasks: int) -> str:
-        return str(self._caller.call("open_lease", uid, list(names), seconds, tasks))
+    def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str]]:
+        """A number for :meth:`let_go`, and the names of the parts."""
+        return self._caller.call("read_scan", uid, opening)
 
-    def read_lease(self, lease_id: str, task: int | None) -> tuple[int, int, list[str]] | None:
-        """A number for :meth:`let_go`, the table's uid and the names of the parts; ``None`` when it has ended."""
-        return self._caller.call("read_lease", lease_id, task)
-
-    def release_lease(self, lease_id: str) -> bool:
-        return bool(self._caller.call("release_lease", lease_id))
+    def release_scan(self, uid: int, name: str) -> bool:
+        return bool(self._caller.call("release_scan", uid, name))
 
     # -- sessions (implements the interface of ``http.sessions.SessionStore``) --------------------------------------
 

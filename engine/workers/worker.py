@@ -195,7 +195,7 @@ class Worker:
 
     def _serve(self, door: socket.socket) -> HttpServer:
         http = worker_server(self._common.config, door, self._common.connections, self._replica_is_gone)
-        leases = WorkerLeases(self.server.replica, self.server.mirror)
+        leases = WorkerLeases(self.server.replica)
         http.start(
             self.server,
             WorkerPages(self.server.replica),

@@ -265,9 +265,9 @@ def test_pages_that_are_not_there(http: httpx.Client) -> None:
 @pytest.mark.parametrize("path", ["/scan/plan", "/scan/read", "/scan/release"])
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\xff", b"[]", b"1", b"{}", b'{"table": 1}', b'{"table": "t", "columns": ["a"], "lease": []}',
-     b'{"table": "t", "columns": [1]}', b"[" * 100_000, b'{"lease": {"a": NaN}}', b'{"lease": "\\ud800"}',
-     b'{"database": "system", "table": "one", "columns": ["dummy"], "parts": 5, "lease": ""}'],
+    [b"", b"\xff", b"[]", b"1", b"{}", b'{"table": 1}', b'{"table": "t", "columns": ["a"], "scan": []}',
+     b'{"table": "t", "columns": [1]}', b"[" * 100_000, b'{"scan": {"a": NaN}}', b'{"scan": "\\ud800"}',
+     b'{"database": "system", "table": "one", "columns": ["dummy"], "slot": 5, "scan": ""}'],
 )  # fmt: skip
 def test_bad_bodies_of_scans(http: httpx.Client, caplog: pytest.LogCaptureFixture, path: str, body: bytes) -> None:
     response = http.post(path, content=body)
@@ -279,15 +279,15 @@ def test_bad_bodies_of_scans(http: httpx.Client, caplog: pytest.LogCaptureFixtur
     "fields",
     [{"partitions": 10**30}, {"partitions": True}, {"max_rows_per_task": 10**30}, {"lease_seconds": "x"},
      {"lease_seconds": 1e400}, {"lease_seconds": -1}, {"filter": "("}, {"filter": "1 +"}, {"columns": []},
-     {"parts": [5]}, {"parts": [{"name": "../../x_1_1_0", "hash": "", "ranges": []}]}, {"parts": {"a": 1}},
-     {"parts": [{"name": "all_1_1_0", "hash": "", "ranges": [[0, 10**30]]}]}, {"task": 10**30, "lease": "x"},
-     {"parts": [{"name": "all_1_1_0", "hash": "", "ranges": [["a", "b"]]}]}, {"compression": "x"}],
+     {"scan": "\ud800"}, {"scan": "../../x"}, {"scan": "x" * 100_000}, {"scan": ""}, {"slot": -1}, {"slot": True},
+     {"slots": 10**30}, {"slot": 1, "slots": 1}, {"slots": 0}, {"is_repeated": 1}, {"is_repeated": True},
+     {"is_alone": "no"}, {"sequential_consistency": True}, {"max_delay_seconds": -5}, {"compression": "x"}],
 )  # fmt: skip
 def test_bad_fields_of_scans(
     http: httpx.Client, scanned: str, caplog: pytest.LogCaptureFixture, fields: dict[str, object]
 ) -> None:
     for path in ("/scan/plan", "/scan/read"):
-        response = http.post(path, content=json.dumps({"table": scanned, "columns": ["id"], **fields}))
+        response = http.post(path, content=json.dumps({"table": scanned, "columns": ["id"], "scan": "s", **fields}))
         assert response.status_code == 200 or _code(response) not in (1001, 49), response.text
     assert not [record for record in caplog.records if record.exc_info]
 

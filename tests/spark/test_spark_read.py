@@ -157,20 +157,44 @@ def test_a_view_used_twice_in_one_query(pando: Pando, spark: SparkSession, numbe
         load(spark, {**options, "push_filters": "true"})
 
 
-def test_a_frame_whose_snapshot_is_gone_says_what_to_do(pando: Pando, spark: SparkSession) -> None:
+def test_a_frame_shows_what_is_there_when_it_is_used(pando: Pando, spark: SparkSession) -> None:
+    """A frame is loaded once; each query over it reads the table as it is then, and never parts that are gone."""
     table = pando.new_table("k UInt32", "k", settings="old_parts_lifetime = 0")
+    frame = load(spark, pando.options(table, partitions="3"))
+    frame.createOrReplaceTempView("lasting")
     for start in (0, 10):
         pando["r1"].execute(f"INSERT INTO {table} SELECT number FROM numbers({start}, 10)")
+        pando.sync(table)
+        assert frame.count() == start + 10
+        assert spark.sql("SELECT max(k) FROM lasting").collect() == [(start + 9,)]
+    pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
     pando.sync(table)
-    frame = load(spark, pando.options(table, retries="0"))
-    assert frame.count() == 20
+    assert sorted(row.k for row in frame.collect()) == list(range(20))
+    assert frame.alias("a").join(frame.alias("b"), "k").count() == 20
     pando["r1"].execute(f"TRUNCATE TABLE {table}")
     pando.sync(table)
-    parts = f"SELECT count() FROM system.parts WHERE table = '{table}'"
-    until(lambda: all(pando.value(parts, name) == 0 for name in pando.urls))
-    with pytest.raises(Exception, match=rf"{table} that this data frame reads is gone.*load the frame"):
-        frame.count()
-    assert load(spark, pando.options(table)).count() == 0
+    assert frame.count() == 0
+    assert frame.rdd.count() == 0
+
+
+def test_a_static_frame_in_foreach_batch_lives_on(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
+    table = pando.new_table("k UInt32", "k", settings="old_parts_lifetime = 0")
+    static = load(spark, pando.options(table, partitions="2"))
+    counts: list[int] = []
+
+    def count(_: object, number: int) -> None:
+        pando["r1"].execute(f"INSERT INTO {table} VALUES ({number})")
+        pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
+        pando.sync(table)
+        counts.append(static.count())
+
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = rate.writeStream.foreachBatch(count).option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        until(lambda: len(counts) >= 3 or not query.isActive, 120)
+    finally:
+        query.stop()
+    assert counts[:3] == [1, 2, 3], query.exception()
 
 
 def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:

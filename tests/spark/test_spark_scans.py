@@ -1,17 +1,28 @@
-"""Scans without Spark around them: leases, merges and deaths between planning and reading, pruning."""
+"""Scans without Spark around them: one state for all slots, leases, merges and deaths between reads, pruning."""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from engine.scan.leases import LeaseBook
-from parts.errors import CorruptionError, PandoError, UserError
+from coordination.memory_keeper import MemoryEnsemble
+from coordination.paths import TablePaths
+from coordination.scan_records import KeeperScanRecords, clean_scan_records
+from engine.scan.leases import Lease, LeaseBook, ScanOpening
+from engine.tables.scan_records import LocalScanRecords, ScanRecords
+from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
+from parts.part_name import PartName
 from parts.types import parse_type
 from spark_connector.options import parse_options
 from spark_connector.reader import PandoReader, ScanPartition
@@ -43,48 +54,79 @@ def table(pando: Pando) -> str:
 
 
 @cluster
-def test_a_lease_outlives_a_merge(pando: Pando, table: str) -> None:
+def test_a_scan_that_has_begun_outlives_a_merge(pando: Pando, table: str) -> None:
     reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], partitions="3"), SCHEMA)
-    partitions = reader.partitions()
-    assert len(partitions) == 3
+    first, *others = reader.partitions()
+    assert len(others) == 2
+    rows = read_all(reader, [first]).num_rows
     pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
     pando["r1"].execute(f"TRUNCATE TABLE {table}")
-    assert read_all(reader, partitions).num_rows == 80_000
-    assert PandoReader(reader.options, SCHEMA).partitions() == []
+    assert rows + read_all(reader, others).num_rows == 80_000
+    later = PandoReader(reader.options, SCHEMA)
+    assert not [batch for slot in (first, *others) for batch in later.read(slot)]
 
 
 @cluster
-def test_a_released_lease_reads_on_while_the_parts_are_here(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, url=pando.urls["r1"]), SCHEMA)
-    partitions = reader.partitions()
+def test_slots_read_from_both_replicas_are_of_one_state(pando: Pando, table: str) -> None:
+    reader = PandoReader(pando.parsed(table, partitions="6"), SCHEMA)
+    slots = reader.partitions()
+    read = [read_all(reader, slots[:1])]
+    for replica, rows in (("r1", 1000), ("r2", 500)):
+        fill(pando, table, parts=1, rows=rows, replica=replica)
+    pando["r1"].execute(f"OPTIMIZE TABLE {table} FINAL")
+    pando.sync(table)
+    read += [read_all(reader, [slot]) for slot in slots[1:]]
+    assert sorted(pa.concat_tables(read)["k"].to_pylist()) == list(range(80_000))
+    for name in ("r1", "r2"):
+        assert pando.value(f"SELECT count() FROM {table}", name) == 81_500
+
+
+@cluster
+def test_a_released_scan_reads_on_while_the_parts_are_here(pando: Pando, table: str) -> None:
+    reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], partitions="2"), SCHEMA)
+    first, second = reader.partitions()
+    rows = read_all(reader, [first]).num_rows
     with Transport(reader.options) as transport:
-        assert transport.call(pando.urls["r1"], "/scan/release", {"lease": partitions[0].lease}) == {"released": True}
-        assert transport.call(pando.urls["r1"], "/scan/release", {"lease": partitions[0].lease}) == {"released": False}
-    assert read_all(reader, partitions).num_rows == 80_000
+        for expected in (True, False):
+            body = {"table": table, "scan": reader.scan}
+            assert transport.call(pando.urls["r1"], "/scan/release", body) == {"released": expected}
+    assert rows + read_all(reader, [second]).num_rows == 80_000
 
 
 @cluster
 def test_another_replica_with_the_same_parts_goes_on(pando: Pando, table: str) -> None:
     reader = PandoReader(pando.parsed(table, retries="1", partitions="2"), SCHEMA)
-    first, second = reader.partitions()
-    dead = first.urls[0]
-    whole = read_all(reader, [first, second]).sort_by("k")
-    port = free_port()
-    for item in (first, second):
-        item.urls = (f"http://127.0.0.1:{port}", *(url for url in item.urls if url != dead))
-    assert read_all(reader, [first, second]).sort_by("k").equals(whole)
+    slots = reader.partitions()
+    whole = read_all(reader, slots).sort_by("k")
+    dead = f"http://127.0.0.1:{free_port()}"
+    reader.options = replace(reader.options, urls=(dead, pando.urls["r2"]))
+    assert read_all(reader, slots).sort_by("k").equals(whole)
 
 
 @cluster
 def test_a_task_breaks_off_and_goes_on_elsewhere(pando: Pando, table: str) -> None:
     """The first server is a proxy that cuts the answer off in its middle; no row is lost or repeated."""
-    reader = PandoReader(pando.parsed(table, retries="0", partitions="1"), SCHEMA)
-    (item,) = reader.partitions()
-    with CuttingProxy(item.urls[0], 150_000) as proxy:
-        item.urls = (proxy.url, *item.urls)
-        keys = read_all(reader, [item])["k"].to_pylist()
+    reader = PandoReader(pando.parsed(table, retries="0"), SCHEMA)
+    if sum(reader.scan.encode()) % 2:
+        reader.scan += "a"  # an even name has slot 0 begin at the first server
+    with CuttingProxy(pando.urls["r1"], 150_000) as proxy:
+        reader.options = replace(reader.options, urls=(proxy.url, pando.urls["r2"]))
+        keys = read_all(reader, [ScanPartition(0, 1)])["k"].to_pylist()
         assert proxy.was_cut
     assert sorted(keys) == list(range(80_000))
+
+
+@cluster
+def test_a_repeated_read_opens_nothing(pando: Pando, table: str) -> None:
+    """What it had begun with is not known any more, and another state would be mixed with it."""
+    body = {"table": table, "columns": ["k"], "scan": "never begun", "is_repeated": True}
+    with (
+        Transport(pando.parsed(table)) as transport,
+        pytest.raises(PandoError, match="Run the query again") as raised,
+        transport.stream(pando.urls["r1"], "/scan/read", body),
+    ):
+        pass
+    assert raised.value.code == 232
 
 
 class _BrokenOn(PandoReader):
@@ -92,7 +134,7 @@ class _BrokenOn(PandoReader):
 
     broken: tuple[str, ...] = ("http://r1:1",)
 
-    def _scan(self, transport: Transport, url: str, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
+    def _scan(self, transport: Transport, url: str, request: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         batch = pa.record_batch([pa.array([1, 2, 3], pa.uint32())], names=["k"])
         yield batch.slice(0, 1)
         if url in self.broken:
@@ -105,11 +147,11 @@ def test_a_part_that_is_broken_on_one_server_is_read_from_another(broken: tuple[
     options = parse_options({"url": "http://r1:1,http://r2:1", "table": "t", "retries": "0"})
     reader = _BrokenOn(options, StructType([StructField("k", LongType(), False)]))
     reader.broken = broken
-    item = ScanPartition(options.urls, "lease", 0, 3, [])
+    item = ScanPartition(0, 1)
     if len(broken) == 1:
         assert read_all(reader, [item])["k"].to_pylist() == [1, 2, 3]
         return
-    with pytest.raises(CorruptionError, match=r"r1:1 does not match; .*r2:1 does not match"):
+    with pytest.raises(CorruptionError, match=r"r(1|2):1 does not match; .*r(2|1):1 does not match"):
         read_all(reader, [item])
 
 
@@ -118,22 +160,28 @@ def test_a_replica_without_the_parts_is_no_substitute(pando: Pando, table: str) 
     pando["r2"].execute("SYSTEM STOP FETCHES")
     try:
         pando["r1"].execute(f"INSERT INTO {table} VALUES (1000000, 'only on r1')")
-        reader = PandoReader(pando.parsed(table, url=pando.urls["r1"], retries="0"), SCHEMA)
-        partitions = reader.partitions()
-        for item in partitions:
-            item.urls = (f"http://127.0.0.1:{free_port()}", pando.urls["r2"])
-        with pytest.raises(PandoError, match=r"not on this server.*all_4_4_0|not on this server"):
-            read_all(reader, partitions)
+        reader = PandoReader(pando.parsed(table, retries="0", partitions="2"), SCHEMA)
+        slots = reader.partitions()
+        both = reader.options
+        # The other server is none: what r1 opens is still written down for others.
+        reader.options = replace(both, urls=(pando.urls["r1"], f"http://127.0.0.1:{free_port()}"))
+        read_all(reader, slots[:1])
+        reader.options = replace(both, urls=(pando.urls["r2"], f"http://127.0.0.1:{free_port()}"))
+        with pytest.raises(PandoError, match=r"not on this server.*all_4_4_0") as raised:
+            read_all(reader, slots[1:])
+        assert raised.value.code == 232
     finally:
         pando["r2"].execute("SYSTEM START FETCHES")
 
 
 @cluster
 def test_the_filter_chooses_granules(pando: Pando, table: str) -> None:
-    reader = PandoReader(pando.parsed(table, filter="k >= 70000 AND s LIKE '%7'"), SCHEMA)
-    partitions = reader.partitions()
-    assert sum(item.rows for item in partitions) <= 20_000
-    assert sorted(read_all(reader, partitions)["k"].to_pylist()) == list(range(70_007, 80_000, 10))
+    condition = "k >= 70000 AND s LIKE '%7'"
+    reader = PandoReader(pando.parsed(table, filter=condition), SCHEMA)
+    with Transport(reader.options) as transport:
+        body = {"table": table, "columns": ["k"], "filter": condition}
+        assert transport.call(pando.urls["r1"], "/scan/plan", body)["rows"] <= 20_000
+    assert sorted(read_all(reader, reader.partitions())["k"].to_pylist()) == list(range(70_007, 80_000, 10))
 
 
 @cluster
@@ -158,8 +206,9 @@ def test_bad_requests_are_refused(pando: Pando, table: str) -> None:
             ("/scan/plan", {"table": table, "columns": ["nope"]}, 16),
             ("/scan/plan", {"table": table, "columns": ["k"], "filter": "k = 1 GROUP BY k"}, 62),
             ("/scan/plan", {"table": table, "columns": ["k"], "filter": "nope = 1"}, 47),
-            ("/scan/plan", {"table": table, "columns": ["k"], "lease_seconds": -1}, 69),
-            ("/scan/read", {"table": table, "columns": ["k"], "lease": "x", "parts": [{"name": "all_9_9_0"}]}, 36),
+            ("/scan/read", {"table": table, "columns": ["k"], "scan": "x", "lease_seconds": -1}, 69),
+            ("/scan/read", {"table": table, "columns": ["k"], "scan": ""}, 36),
+            ("/scan/read", {"table": table, "columns": ["k"], "scan": "x", "slot": 2, "slots": 2}, 36),
             ("/scan/read", [1], 36),
         ]:
             with pytest.raises(PandoError) as raised:
@@ -170,57 +219,187 @@ def test_bad_requests_are_refused(pando: Pando, table: str) -> None:
 # -- without servers --------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class FakePart:
+    name: PartName
+    content_hash: str
+
+
 class FakeSnapshot:
-    def __init__(self) -> None:
-        self.parts: tuple[object, ...] = ()
+    def __init__(self, parts: Sequence[FakePart] = ()) -> None:
+        self.parts = parts
         self.released = 0
 
     def release(self) -> None:
         self.released += 1
 
 
-def test_leases_end_by_time_by_reading_and_by_pressure() -> None:
+class FakeTable:
+    """A table of one part, on a server of its own; ``records`` is shared by its replicas."""
+
+    def __init__(self, records: ScanRecords, part: str = "all_1_1_0", content_hash: str = "x") -> None:
+        self.records = records
+        self.here = {PartName.parse(part): FakePart(PartName.parse(part), content_hash)}
+        self.snapshots: list[FakeSnapshot] = []
+        self.definition = SimpleNamespace(full_name="d.t")
+
+    def scan_records(self, *, is_alone: bool) -> ScanRecords:
+        return self.records
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> FakeSnapshot:
+        return self._taken(list(self.here.values()))
+
+    def hold(self, names: Sequence[PartName]) -> FakeSnapshot:
+        if any(name not in self.here for name in names):
+            raise UserError("NO_SUCH_DATA_PART", "it is not here")
+        return self._taken([self.here[name] for name in names])
+
+    def _taken(self, parts: Sequence[FakePart]) -> FakeSnapshot:
+        self.snapshots.append(FakeSnapshot(parts))
+        return self.snapshots[-1]
+
+
+@pytest.fixture(params=["files", "keeper"])
+def records(request: pytest.FixtureRequest, tmp_path: Path) -> ScanRecords:
+    if request.param == "files":
+        return LocalScanRecords(tmp_path / "scans", uuid.uuid4)
+    keeper = MemoryEnsemble(time.time).connect()
+    keeper.create_parents("/t")
+    return KeeperScanRecords(keeper, TablePaths("/t"))
+
+
+def test_the_first_record_stays(records: ScanRecords) -> None:
+    assert records.find("a") is None
+    assert records.record("a", b"first") == b"first"
+    assert records.record("a", b"second") == b"first"
+    records.touch("a")
+    assert records.find("a") == b"first"
+    assert records.find("b") is None
+
+
+def test_records_go_when_they_are_not_used(tmp_path: Path) -> None:
+    files = LocalScanRecords(tmp_path / "scans", uuid.uuid4)
+    now = time.time()
+    files.clean_up(now)
+    files.record("a", b"1")
+    files.clean_up(now + 80_000)
+    assert files.find("a") == b"1"
+    files.clean_up(now + 90_000)
+    assert files.find("a") is None
+
+
+def test_records_of_replicas_go_by_the_one_that_was_used_last() -> None:
+    now = [1e6]
+    keeper = MemoryEnsemble(lambda: now[0]).connect()
+    table = TablePaths("/t")
+    keeper.create_parents("/t")
+    kept = KeeperScanRecords(keeper, table)
+    assert clean_scan_records(keeper, table) == 0
+    for name in ("old", "used"):
+        kept.record(name, b"")
+    now[0] += 80_000
+    kept.touch("used")
+    now[0] += 80_000
+    assert clean_scan_records(keeper, table) == 0
+    kept.record("new", b"")
+    assert clean_scan_records(keeper, table) == 1
+    assert (kept.find("old"), kept.find("used")) == (None, b"")
+
+
+def opened(book: LeaseBook, table: FakeTable, name: str, **options: Any) -> AbstractContextManager[Lease]:
+    return book.reading(table, ScanOpening(name, **{"seconds": 10, **options}))  # type: ignore[arg-type]
+
+
+def test_leases_end_by_time_and_by_pressure(records: ScanRecords) -> None:
     now = [0.0]
-    book = LeaseBook(lambda: now[0], uuid.uuid4, limit=3)
-    snapshots = [FakeSnapshot() for _ in range(6)]
-    timed = book.open(None, snapshots[0], 10, 1)  # type: ignore[arg-type]
-    now[0] = 9
-    with book.reading(timed.id, None) as lease:
-        assert lease is timed
+    book = LeaseBook(lambda: now[0], limit=3)
+    table = FakeTable(records)
+    with opened(book, table, "timed"):
         now[0] = 30
         book.expire()
-        assert not snapshots[0].released
+        assert not table.snapshots[0].released
     now[0] = 39
     book.expire()
-    assert len(book) == 1
-    now[0] = 41
+    with opened(book, table, "timed"):
+        assert len(table.snapshots) == 1
+    now[0] = 50
     book.expire()
-    assert snapshots[0].released == 1
+    assert table.snapshots[0].released == 1
 
-    both = book.open(None, snapshots[1], 10, 2)  # type: ignore[arg-type]
-    for task in (0, 1):
-        assert not snapshots[1].released
-        with book.reading(both.id, task):
-            pass
-    assert snapshots[1].released == 1
-    with book.reading(both.id, 0) as gone:
-        assert gone is None
-
-    oldest, middle, _ = (book.open(None, snapshots[n], 10, 1) for n in (2, 3, 4))  # type: ignore[arg-type]
-    with book.reading(oldest.id, None):
-        book.open(None, snapshots[5], 10, 1)  # type: ignore[arg-type]
-    assert [item.released for item in snapshots[2:]] == [0, 1, 0, 0]
-    assert not book.release(middle.id)
+    for name in ("oldest", "middle", "newest"):
+        with opened(book, table, name):
+            now[0] += 1
+    with opened(book, table, "oldest"), opened(book, table, "another"):
+        pass
+    assert [item.released for item in table.snapshots[1:]] == [0, 1, 0, 0]
+    assert not book.release(table, "middle")  # type: ignore[arg-type]
+    assert book.release(table, "newest")  # type: ignore[arg-type]
     book.close()
-    assert [item.released for item in snapshots] == [1] * 6
+    assert [item.released for item in table.snapshots] == [1] * 5
 
 
-def test_busy_leases_are_not_taken_away() -> None:
-    book = LeaseBook(lambda: 0.0, uuid.uuid4, limit=1)
-    lease = book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]
-    with book.reading(lease.id, None), pytest.raises(UserError) as raised:
-        book.open(None, FakeSnapshot(), 10, 1)  # type: ignore[arg-type]
+def test_busy_leases_are_not_taken_away(records: ScanRecords) -> None:
+    book = LeaseBook(lambda: 0.0, limit=1)
+    table = FakeTable(records)
+    with opened(book, table, "a"), pytest.raises(UserError) as raised, opened(book, table, "b"):
+        pass
     assert raised.value.code == 202
+    assert [item.released for item in table.snapshots] == [0, 1]
+
+
+def test_a_lease_that_is_released_while_it_is_read_lasts_so_long(records: ScanRecords) -> None:
+    book, table = LeaseBook(lambda: 0.0), FakeTable(records)
+    with opened(book, table, "a"):
+        assert book.release(table, "a")  # type: ignore[arg-type]
+        assert not table.snapshots[0].released
+    assert table.snapshots[0].released == 1
+
+
+def test_replicas_read_what_the_first_one_saw(records: ScanRecords) -> None:
+    first, same, merged, other = (
+        FakeTable(records), FakeTable(records), FakeTable(records, "all_1_2_1"), FakeTable(records, content_hash="y"),
+    )  # fmt: skip
+    book = LeaseBook(lambda: 0.0)
+    same.here |= FakeTable(records, "all_2_2_0").here
+    for table in (first, same):
+        with opened(book, table, "a") as lease:
+            assert [str(part.name) for part in lease.parts] == ["all_1_1_0"]
+    for table in (merged, other):
+        with pytest.raises(UserError) as raised, opened(book, table, "a"):
+            pass
+        assert raised.value.code == 232
+    with opened(book, same, "b") as lease:
+        assert len(lease.parts) == 2
+
+
+def test_what_came_in_between_is_not_read(records: ScanRecords) -> None:
+    """Another replica records between this one's look and its record."""
+    table, other = FakeTable(records), FakeTable(records)
+    book = LeaseBook(lambda: 0.0)
+    find = records.find
+
+    def find_late(name: str) -> bytes | None:
+        found = find(name)
+        table.here |= FakeTable(records, "all_2_2_0").here
+        with opened(LeaseBook(lambda: 0.0), other, "a"):
+            return found
+
+    table.records = SimpleNamespace(find=find_late, record=records.record, touch=records.touch)  # type: ignore[assignment]
+    with opened(book, table, "a") as lease:
+        assert [str(part.name) for part in lease.parts] == ["all_1_1_0"]
+    assert [item.released for item in table.snapshots] == [1, 0]
+
+
+def test_a_replica_that_is_behind_opens_nothing(records: ScanRecords) -> None:
+    book = LeaseBook(lambda: 0.0, lambda _: 61.0)
+    table = FakeTable(records)
+    with pytest.raises(UnavailableError) as raised, opened(book, table, "a", max_delay_seconds=60):
+        pass
+    assert raised.value.code == 369
+    with opened(book, table, "a", max_delay_seconds=62):
+        pass
+    with opened(LeaseBook(lambda: 0.0, lambda _: 61.0), table, "a", max_delay_seconds=60) as lease:
+        assert len(lease.parts) == 1, "it has been opened, and its parts are here"
 
 
 def test_a_schema_is_checked_against_what_a_column_is() -> None:

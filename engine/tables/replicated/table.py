@@ -15,6 +15,7 @@ from pathlib import Path
 from coordination.keeper import Keeper
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
+from coordination.scan_records import KeeperScanRecords
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertSink
@@ -31,6 +32,7 @@ from engine.tables.replicated.queue_steps import QueueSteps
 from engine.tables.replicated.session import ReplicaSession
 from engine.tables.replicated.snapshot import FilteredSnapshot, sequential_snapshot
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.scan_records import ScanRecords
 from engine.tables.services import TableServices
 from engine.tables.table import Table
 from parts.errors import CorruptionError, UserError
@@ -159,6 +161,12 @@ class ReplicatedTable(Table):
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def scan_records(self, *, is_alone: bool) -> ScanRecords:
+        """Raises 225 when there is no ZooKeeper to agree in."""
+        if is_alone:
+            return super().scan_records(is_alone=True)
+        return KeeperScanRecords(self.state.replication.require_keeper(), self.state.paths)
 
     def report_corruption(self, error: CorruptionError) -> None:
         self.part_checks.report(error)
