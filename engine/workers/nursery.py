@@ -1,7 +1,8 @@
 """The fork server: a process that has everything imported and no thread, from which workers are forked.
 
 The replica process forks it before it starts any thread of its own, and asks it for workers from then on, because a
-process with threads must not fork. It ends when the replica process does.
+process with threads must not fork. It ends when the replica process does. A second one stands by: when the first is
+killed it takes its place, and forks another to stand by.
 
 Messages: ``("fork", kind, arguments)`` with the descriptors of the sockets that the child gets → ``("forked", pid)`` or
 ``("failed", text)``; and at any time ``("ended", pid, status)``, the status as ``os.waitpid`` tells it.
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 Kinds = Mapping[str, Callable[..., None]]
 """What a child runs, by kind: it gets the arguments of the order, then its sockets."""
 
+_NURSERY = "nursery"
 _FORK_SECONDS = 30.0
 _SET_NAME = 15
 
@@ -39,19 +41,13 @@ class Nursery:
 
     def __init__(self, kinds: Kinds, close_in_children: Sequence[socket.socket] = ()) -> None:
         """Forks. The process must have no thread but the one that calls."""
-        ours, theirs = socket.socketpair()
         gc.collect()
         gc.freeze()  # the children share these pages as long as nobody writes to them
-        self.pid = os.fork()
-        if self.pid == 0:
-            ours.close()
-            for inherited in close_in_children:
-                inherited.close()
-            _run(Channel(theirs), kinds)
-            os._exit(0)
-        theirs.close()
-        self._channel = Channel(ours)
+        kinds = {**kinds, _NURSERY: lambda own: _run(Channel(own), kinds)}
+        self.pid, self._channel = _born(kinds, close_in_children)
+        self._next_pid, self._next = _born(kinds, [*close_in_children, self._channel.socket])
         self._lock = threading.Lock()
+        self._is_ending = False
         self._answers: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.on_end: Callable[[int, int], None] = lambda pid, status: None
         self._thread: threading.Thread | None = None
@@ -65,6 +61,8 @@ class Nursery:
         """The pid of the new child. The sockets are the child's alone afterwards. Raises 210 when it cannot be had."""
         try:
             with self._lock:
+                while not self._answers.empty():  # to an order that was given up
+                    self._answers.get()
                 self._channel.send(("fork", kind, tuple(arguments)), [each.fileno() for each in sockets])
                 outcome, value = self._answers.get(timeout=_FORK_SECONDS)
         except (OSError, queue.Empty) as problem:
@@ -77,20 +75,67 @@ class Nursery:
         return int(value)
 
     def stop(self) -> None:
-        self._channel.close()
+        self._is_ending = True
+        for channel in (self._next, self._channel):
+            channel.close()
         if self._thread is not None:
             self._thread.join(5)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+        for pid in (self._next_pid, self.pid):
+            _reap(pid)
 
     def _listen(self) -> None:
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                message = self._channel.receive()
-                if message[0] == "ended":
-                    self.on_end(message[1], message[2])
-                else:
-                    self._answers.put(message)
+        is_well = True
+        while is_well:
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    message = self._channel.receive()
+                    if message[0] == "ended":
+                        self.on_end(message[1], message[2])
+                    else:
+                        self._answers.put(message)
+            is_well = not self._is_ending and self._take_over()
+
+    def _take_over(self) -> bool:
+        """The one that stands by is the fork server now. ``False``: there is none."""
+        if self._next is self._channel:
+            logger.error("the fork server (pid %s) ended, and so did the one that stood by: no worker that ends is "
+                         "replaced; restart this server", self.pid)  # fmt: skip
+            return False
+        logger.error("the fork server (pid %s) ended, another one (pid %s) takes its place", self.pid, self._next_pid)
+        self._channel.close()
+        self._answers.put(("failed", "the fork server has just ended"))
+        _reap(self.pid)
+        self.pid, self._channel = self._next_pid, self._next
+        threading.Thread(target=self._have_another_stand_by, name="nursery", daemon=True).start()
+        return True
+
+    def _have_another_stand_by(self) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            self._next_pid = self.fork(_NURSERY, (), [theirs])
+        except UnavailableError as error:
+            logger.error("no fork server stands by: %s", error)
+            ours.close()
+            return
+        self._next = Channel(ours)
+
+
+def _born(kinds: Kinds, close: Sequence[socket.socket]) -> tuple[int, Channel]:
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        for inherited in (ours, *close):
+            inherited.close()
+        _run(Channel(theirs), kinds)
+        os._exit(0)
+    theirs.close()
+    return pid, Channel(ours)
+
+
+def _reap(pid: int) -> None:
+    """Nothing, if it is no child of this process."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 def _run(channel: Channel, kinds: Kinds) -> None:

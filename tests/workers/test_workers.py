@@ -206,6 +206,32 @@ def test_a_worker_that_gives_no_turn_is_replaced(tmp_path: Path) -> None:
         wait_for(lambda: len(server.pids()) == 2 and victim not in server.pids().values(), "another")
 
 
+def test_a_fork_server_that_is_killed_has_a_successor(tmp_path: Path) -> None:
+    def fork_servers() -> set[int]:
+        children = [int(pid) for pid in Path(f"/proc/{main}/task/{main}/children").read_text().split()]
+        below = [
+            int(pid) for child in children for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split()
+        ]
+        names = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in (*children, *below)}
+        return {pid for pid, name in names.items() if name == "pando nursery"}
+
+    with WorkerServer(tmp_path) as server:
+        main = server.process.pid
+        for _ in range(2):  # the successor has one, too
+            wait_for(lambda: len(fork_servers()) == 2, "one that works and one that stands by")
+            workers = server.pids()
+            working = int(Path(f"/proc/{workers[0]}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(working, signal.SIGKILL)
+            os.kill(workers[0], signal.SIGKILL)
+            wait_for(lambda workers=workers: len(pids := server.pids()) == 2 and pids[0] != workers[0], "another")
+            os.kill(workers[1], signal.SIGKILL)
+            wait_for(lambda workers=workers: len(pids := server.pids()) == 2 and pids[1] != workers[1], "another")
+        assert server.everywhere("SELECT 1") == {"[[1]]"}
+    log = server.log()
+    assert log.count("takes its place") == 2
+    assert "Traceback" not in log
+
+
 def test_without_the_replica_process_workers_answer_210_and_end(tmp_path: Path) -> None:
     server = WorkerServer(tmp_path)
     pids = server.pids()
