@@ -6,7 +6,7 @@ Three steps, as in ClickHouse: the extremes of the partition key's columns (MinM
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from parts.reader import MarkRange, Part
 from parts.schema import Key, TableDescription, TableSchema
+from parts.types import DataType
 from sql.compile.compiled_query import Scan
 from sql.compile.naming import canonical
 from sql.functions.registry import Environment
@@ -61,6 +62,8 @@ class Analysis:
     interval: Interval | None = None
     """What ``primary`` is, where it is an interval of the first key."""
     row_test: RowTest | None = None
+    needs_rows: bool = False
+    """Whether no row is known to match before it is looked at."""
     uses: list[IndexUse] = field(default_factory=list)
     _certain: set[int] = field(default_factory=set)
     """By identity the parts in which every row matches, as their partition shows."""
@@ -69,17 +72,21 @@ class Analysis:
         """The same conditions, not used yet: an analysis prunes for one query."""
         return replace(self, uses=[], _certain=set())
 
-    def with_primary(self, condition: Condition) -> Analysis:
-        """For a condition of the same form on the primary index, where it is the whole filter: not used yet, and
-        without a test of rows, which the index' columns tell of."""
-        interval = interval_of(condition)
-        before = self.row_filter
-        row_filter = None
-        if before is not None:
-            row_filter = RowFilter(condition, before.columns, is_whole=before.is_whole, interval=interval)
+    def with_rows(
+        self,
+        by_extremes: Sequence[Condition],
+        by_index: Sequence[Condition],
+        by_row: Sequence[Condition],
+        columns: Mapping[int, tuple[str, DataType]],
+    ) -> Analysis:
+        """For other conditions, not used yet: what ``by_index`` and ``by_row`` say of ``columns`` is the whole filter,
+        the index tells of the one, only the rows of the other."""
+        primary = Both(tuple(by_index)) if by_index else Constant(True)
+        rows = Both((*by_index, *by_row))
+        row_filter = RowFilter(rows, columns, is_whole=True, interval=interval_of(rows))
         return Analysis(
-            self.minmax, self.minmax_keys, self.partition, self.partition_keys, condition, self.primary_keys,
-            self.whole, row_filter, interval,
+            Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.primary_keys,
+            frozenset({"PrimaryKey"}), row_filter, interval_of(primary), needs_rows=bool(by_row),
         )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
@@ -124,7 +131,8 @@ class Analysis:
         if id(pruned.part) in self._certain:
             return PrunedPart(pruned.part, pruned.ranges, uncertain=(), is_whole=True)
         is_whole = "PrimaryKey" in self.whole
-        return PrunedPart(pruned.part, pruned.ranges, pruned.uncertain, is_whole, self.row_filter, self.row_test)
+        uncertain = None if self.needs_rows else pruned.uncertain
+        return PrunedPart(pruned.part, pruned.ranges, uncertain, is_whole, self.row_filter, self.row_test)
 
 
 def _marks(parts: Sequence[Part]) -> int:

@@ -33,7 +33,7 @@ from sql.run.explain import explain_lines
 from sql.run.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.run.row_count import with_more_rows, without_certain
 from sql.run.scans import ReadStatistics, ScanState, ScanStream
-from sql.run.statement_pool import LeasedStatement, StatementPool
+from sql.run.statement_pool import STATEMENTS, LeasedStatement
 from sql.run.stored_rows import MOST_SORTED_ROWS, Found, count_rows, find_rows, read_rows
 from sql.run.totals import MOST_ROWS, read_columns, total_row
 from sql.settings.session import DEFAULT_SETTINGS, Settings
@@ -44,7 +44,6 @@ __all__ = ["QueryEngine", "ReadStatistics", "SelectResult"]
 _BATCH_ROWS = 65536
 _BATCH_BYTES = 32 << 20
 _VECTOR_ROWS = 2048
-_statements = StatementPool()
 
 
 @dataclass
@@ -106,11 +105,11 @@ class QueryEngine:
         run = _Run(plan, settings.max_threads, lambda: new_plan(False), status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
-    def plan(self, query: str, catalog: RelationCatalog, settings: Settings, database: str) -> tuple[Query, Plan]:
-        """The rewritten tree of a query that knows no session, and its plan."""
-        constants = {"timezone": settings.timezone}
-        tree, compiler, compiled = self._compile(query, catalog, settings, database, None, constants, None)
-        return tree, make_plan(tree, compiler.scans, compiled)
+    def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
+        """Of a rewritten query that knows no session."""
+        guard = Guard(QueryLimits.of(settings))
+        compiler, compiled = _compiled(tree, catalog, settings, database, {"timezone": settings.timezone}, guard)
+        return make_plan(tree, compiler.scans, compiled)
 
     def describe(
         self,
@@ -159,18 +158,29 @@ class QueryEngine:
         status: QueryStatus | None,
         with_codes: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
-        given = dict(constants or {})
-        environment = Environment(given.get("timezone", "UTC"), given, time.time(), settings)
         guard = Guard(QueryLimits.of(settings), status, query)
         try:
             tree = rewrite(parse_query(query, guard), parameters or {})
-            compiler = QueryCompiler(catalog, environment, database, settings, guard, constant=fold_constant)
-            compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
-            compiled = compiler.compile(tree)
+            return tree, *_compiled(tree, catalog, settings, database, dict(constants or {}), guard, with_codes)
         except RecursionError:
             raise too_deep_recursion(MOST_LEVELS) from None
-        guard.check_size(compiled.sql.size)
-        return tree, compiler, compiled
+
+
+def _compiled(
+    tree: Query,
+    catalog: RelationCatalog,
+    settings: Settings,
+    database: str,
+    constants: dict[str, str],
+    guard: Guard,
+    with_codes: bool = False,
+) -> tuple[QueryCompiler, CompiledQuery]:
+    environment = Environment(constants.get("timezone", "UTC"), constants, time.time(), settings)
+    compiler = QueryCompiler(catalog, environment, database, settings, guard, constant=fold_constant)
+    compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
+    compiled = compiler.compile(tree)
+    guard.check_size(compiled.sql.size)
+    return compiler, compiled
 
 
 class _Run:
@@ -286,7 +296,7 @@ class _Run:
         text = self.plan.sql
         if self.plan.is_guarded:
             text = self._on_close.enter_context(guards.running(text, self._status))
-        lease = _statements.lease(text, streams, is_kept=not self.plan.is_guarded)
+        lease = STATEMENTS.lease(text, streams, is_kept=not self.plan.is_guarded)
         with self._lock:
             if self._closed or self.state.cancelled:
                 lease.close()

@@ -19,6 +19,8 @@ import pyarrow as pa
 class Scanned(Protocol):
     """Rows that a query may read."""
 
+    schema: pa.Schema
+
     @property
     def expected_rows(self) -> int:
         """About so many come."""

@@ -7,7 +7,7 @@ The column ``c`` of scan ``n`` comes under the name ``n.c``. Where DuckDB would 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -135,23 +135,16 @@ class ScanStream:
         self._scan = scan
         self._parts = parts
         self._state = state
-        fields = []
-        for name in scan.source.used:
-            definition = scan.definitions[name]
-            type_ = _readable(definition.type.arrow)
+        types = _types_of(scan)
+        for name, type_ in types.items():
             if parts and pa.types.is_string(type_) and is_in_runs(name, parts):
-                type_ = RUNS
-            fields.append(pa.field(f"{scan.source.number}.{name}", type_))
-        types = {name: field.type for name, field in zip(scan.source.used, fields, strict=True)}
-        self._columns: list[tuple[str, _Make]] = [(name, partial(_of_type, type_=types[name])) for name in types]
-        for name in scan.coded:
-            fields.append(pa.field(code_label(scan.source.number, name), pa.uint64()))
-            self._columns.append((name, self._codes))
-        for label, value in scan.computed.items():
-            type_ = types[value.column]
-            fields.append(pa.field(label, value.type_of(type_)))
-            self._columns.append((value.column, partial(_computed, value=value, type_=type_)))
-        self.schema = pa.schema(fields or [pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())])
+                types[name] = RUNS
+        columns = _columns_of(scan, types)
+        columns += [
+            (pa.field(code_label(scan.source.number, name), pa.uint64()), name, self._codes) for name in scan.coded
+        ]
+        self.schema = pa.schema([field for field, _, _ in columns] or [_no_column(scan)])
+        self._columns = [(name, make) for _, name, make in columns]
         self._begun: Iterator[pa.RecordBatch] | None = None
 
     def begin(self) -> None:
@@ -226,6 +219,48 @@ class ScanStream:
             except CorruptionError as error:
                 report(error)
                 raise
+
+
+class FewRows:
+    """Rows of a scan that have been read: ``read`` are batches of the columns that it uses."""
+
+    def __init__(self, scan: Scan, read: Sequence[Sequence[pa.Array]], rows: int) -> None:
+        self.expected_rows = rows
+        columns = _columns_of(scan, _types_of(scan))
+        self.schema = pa.schema([field for field, _, _ in columns] or [_no_column(scan)])
+        if columns:
+            given = [dict(zip(scan.source.used, arrays, strict=True)) for arrays in read]
+            made = [[make(arrays[name]) for _, name, make in columns] for arrays in given]
+        else:
+            made = [[pa.array(np.zeros(rows, np.uint8))]]
+        self._batches = [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in made]
+
+    def stream(self, columns: Sequence[int]) -> pa.RecordBatchReader:
+        schema = pa.schema([self.schema.field(position) for position in columns])
+        return pa.RecordBatchReader.from_batches(schema, [batch.select(columns) for batch in self._batches])
+
+
+def _types_of(scan: Scan) -> dict[str, pa.DataType]:
+    """What DuckDB gets of the columns that the scan reads."""
+    return {name: _readable(scan.definitions[name].type.arrow) for name in scan.source.used}
+
+
+def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, str, _Make]]:
+    """The columns of these types and those computed of them: of what and how each is made."""
+    number = scan.source.number
+    columns: list[tuple[pa.Field, str, _Make]] = [
+        (pa.field(f"{number}.{name}", type_), name, partial(_of_type, type_=type_)) for name, type_ in types.items()
+    ]
+    for label, value in scan.computed.items():
+        type_ = types[value.column]
+        columns.append(
+            (pa.field(label, value.type_of(type_)), value.column, partial(_computed, value=value, type_=type_))
+        )
+    return columns
+
+
+def _no_column(scan: Scan) -> pa.Field:
+    return pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())
 
 
 def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from sql.run import database
-from sql.run.scan_table import ScanTable
-from sql.run.scans import ScanStream
+from sql.run.scan_table import Scanned, ScanTable
 
 _MOST_IDLE = 32
 _LONGEST_TEXT = 10_000
@@ -26,7 +25,7 @@ _Key = tuple[str, tuple[tuple[str, pa.Schema], ...]]
 
 
 class _Statement:
-    def __init__(self, sql: str, streams: Mapping[str, ScanStream]) -> None:
+    def __init__(self, sql: str, streams: Mapping[str, Scanned]) -> None:
         self._slots = {name: ScanTable(stream.schema) for name, stream in streams.items()}
         self.cursor = database.cursor()
         try:
@@ -38,7 +37,7 @@ class _Statement:
             self.cursor.close()
             raise
 
-    def attach(self, streams: Mapping[str, ScanStream]) -> None:
+    def attach(self, streams: Mapping[str, Scanned]) -> None:
         for name, stream in streams.items():
             self._slots[name].scanned = stream
 
@@ -79,7 +78,7 @@ class StatementPool:
         self._idle: OrderedDict[_Key, _Statement] = OrderedDict()
         atexit.register(self.clear)
 
-    def lease(self, sql: str, streams: Mapping[str, ScanStream], *, is_kept: bool = True) -> LeasedStatement:
+    def lease(self, sql: str, streams: Mapping[str, Scanned], *, is_kept: bool = True) -> LeasedStatement:
         """A statement of that text over streams of those columns and types; unless ``is_kept``, for this query only."""
         key = (sql, tuple((name, stream.schema) for name, stream in streams.items()))
         with self._lock:
@@ -109,3 +108,7 @@ class StatementPool:
             self._idle.clear()
         for statement in idle:
             statement.cursor.close()
+
+
+STATEMENTS = StatementPool()
+"""The process's."""

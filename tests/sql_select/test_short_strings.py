@@ -140,7 +140,7 @@ def leased(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             statements.append("#" in sql)
             return super().lease(sql, streams, is_kept=is_kept)
 
-    monkeypatch.setattr(executor, "_statements", Pool())
+    monkeypatch.setattr(executor, "STATEMENTS", Pool())
     monkeypatch.setattr(short_strings, "FIRST_ROWS", 1000)
     monkeypatch.setattr("sql.run.plans.FIRST_ROWS", 1000)
     return statements

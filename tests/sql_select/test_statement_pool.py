@@ -23,7 +23,7 @@ from tests.sql_select.part_tables import PartTable, describe
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatementPool]:
     fresh = StatementPool(most_idle=2)
-    monkeypatch.setattr(executor, "_statements", fresh)
+    monkeypatch.setattr(executor, "STATEMENTS", fresh)
     yield fresh
     fresh.clear()
 
