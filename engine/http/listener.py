@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from engine.http.protocol import refusal
+from engine.http.wire import refusal
 from parts.errors import UserError
 
 logger = logging.getLogger(__name__)

@@ -14,15 +14,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
+import re
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from engine.http.errors import error_headers, error_text
+from engine.http.insert_cycle import BeginInsert, InsertCycle
+from engine.http.wire import BegunHead, has_left, refusal
 from parts.errors import PandoError, UserError
 from sql.settings.session import Settings
 
@@ -34,15 +34,14 @@ _LINGER_SECONDS = 2.0
 NO_TIMEOUT_SECONDS = 1e8
 """What a setting of 0 means, and what every clock can count."""
 _DEAF_SECONDS = 2.0
-_TCP_CLOSED = (7, 8)
-"""CLOSE and CLOSE_WAIT."""
-MOST_SHORT_BYTES = 16 << 10
-"""The body of a request that may be answered on the loop."""
+MOST_SHORT_BYTES = 64 << 10
+"""The body of a request that may be answered past the application."""
 _EARLY_SECONDS = 0.02
 """So long its body may take."""
 _SHORT_ANSWERS_AT_ONCE = 4
 """Of one read of a socket: other connections wait meanwhile."""
 _BODY_HEADERS = (b"content-length", b"transfer-encoding")
+_INSERT = re.compile(rb"\s*insert\b", re.IGNORECASE)
 
 ShortAnswer = Callable[[Mapping[str, Any], bytes], tuple[bytes, bytes] | None]
 """From scope and body of a whole request to the headers' lines and the body of a 200, if it can be had at once."""
@@ -53,6 +52,7 @@ class Connection(HttpToolsProtocol):
 
     limits: Settings
     short_answer: ShortAnswer | None = None
+    begin_insert: BeginInsert | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
         self._late: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._deaf: asyncio.TimerHandle | None = None
-        self._running: RequestResponseCycle | None = None
+        self._running: RequestResponseCycle | InsertCycle | None = None
         self._early_body: bytearray | None = None
         self._early_end: asyncio.TimerHandle | None = None
         self._answers_left = 0
@@ -130,7 +130,7 @@ class Connection(HttpToolsProtocol):
         self._deaf = None
         if not self.flow.read_paused or self.transport.is_closing():
             return
-        if _has_left(self.transport.get_extra_info("socket")):
+        if has_left(self.transport.get_extra_info("socket")):
             self.transport.abort()
         else:
             self._deaf = self.loop.call_later(_DEAF_SECONDS, self._look_for_the_end)
@@ -223,7 +223,8 @@ class Connection(HttpToolsProtocol):
         self._held_bytes = 0
         self._is_in_request = self._is_in_head = False
         if self._early_body is not None and self._refusal is None:
-            if self._answer_at_once(bytes(self._early_body)):
+            body = bytes(self._early_body)
+            if self._begin_insert(body) or self._answer_at_once(body):
                 self._take_early_body()
                 return
             self._begin_cycle()
@@ -235,11 +236,10 @@ class Connection(HttpToolsProtocol):
     def _may_be_short(self) -> bool:
         """Whether the request may be answered when it is whole, if that is at once: nothing is before it."""
         return (
-            self.short_answer is not None
-            and self._answers_left > 0
+            self._answers_left > 0
             and (self.cycle is None or self.cycle.response_complete)
             and not (self.pipeline or self.expect_100_continue or self.flow.write_paused)
-            and self.url.startswith(b"/?")
+            and (self.url.startswith(b"/?") or (self.url == b"/" and self.parser.get_method() == b"POST"))
             and b"#" not in self.url
             and self.parser.get_http_version() == "1.1"
             and self.parser.should_keep_alive()
@@ -261,23 +261,52 @@ class Connection(HttpToolsProtocol):
             self._refuse(400, UserError("BAD_ARGUMENTS", f"The request is not HTTP/1.1: {error}"))
         self._watch_for_lateness()
 
-    def _answer_at_once(self, body: bytes) -> bool:
-        if self.transport.is_closing():
+    def _begin_insert(self, body: bytes) -> bool:
+        if self.begin_insert is None or self.transport.is_closing():
             return False
-        assert self.short_answer is not None
-        scope = self.scope
-        scope["method"] = self.parser.get_method().decode("ascii")
-        scope["query_string"] = bytes(self.url[2:])
-        answer = self.short_answer(scope, body)
+        if not (b"insert" in self.url.lower() or _INSERT.match(body)):
+            return False
+        cycle: InsertCycle | None = None
+
+        def reply(status: int, head: bytes, data: bytes) -> None:
+            assert cycle is not None
+            cycle.response_complete = True
+            if cycle.disconnected or self.transport.is_closing():
+                return
+            self._write_answer(status, head if cycle.keep_alive else head + b"connection: close\r\n", data)
+            if not cycle.keep_alive:
+                self.transport.close()
+            self.on_response_complete()
+
+        cancel = self.begin_insert(self._whole_scope(), body, reply)
+        if cancel is None:
+            return False
+        cycle = self._running = InsertCycle(cancel)
+        self.cycle = cycle  # type: ignore[assignment]
+        self._unanswered += 1
+        return True
+
+    def _answer_at_once(self, body: bytes) -> bool:
+        if self.short_answer is None or self.transport.is_closing():
+            return False
+        answer = self.short_answer(self._whole_scope(), body)
         if answer is None:
             return False
-        head, data = answer
         self._answers_left -= 1
-        common = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
-        self.transport.write(b"".join((STATUS_LINE[200], *common, head, b"\r\n", data)))
+        self._write_answer(200, *answer)
         self.server_state.total_requests += 1
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         return True
+
+    def _whole_scope(self) -> Mapping[str, Any]:
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["query_string"] = bytes(self.url[2:])
+        return scope
+
+    def _write_answer(self, status: int, head: bytes, data: bytes) -> None:
+        common = [name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers]
+        self.transport.write(b"".join((STATUS_LINE[status], *common, head, b"\r\n", data)))
 
     def on_response_complete(self) -> None:
         self._unanswered -= 1
@@ -290,8 +319,8 @@ class Connection(HttpToolsProtocol):
         cycle = self._running
         if cycle is None or cycle.disconnected or cycle.response_started or self._refusal is not None:
             return
-        if not isinstance(cycle.transport, _BegunHead):
-            cycle.transport = _BegunHead(self.transport)  # type: ignore[assignment]
+        if not isinstance(cycle.transport, BegunHead):
+            cycle.transport = BegunHead(self.transport)  # type: ignore[assignment]
             self.transport.write(STATUS_LINE[200])
         self.transport.write(b"X-ClickHouse-Progress: " + progress + b"\r\n")
 
@@ -317,7 +346,7 @@ class Connection(HttpToolsProtocol):
         self.cycle.disconnected = True
         self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
-        if self.cycle.response_started or isinstance(self.cycle.transport, _BegunHead):
+        if self.cycle.response_started or isinstance(self.cycle.transport, BegunHead):
             self.transport.close()
 
     def _answer_refusal(self) -> None:
@@ -353,41 +382,3 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             return
         self._stalled = self.loop.call_later(self.send_timeout, self._watch_for_stall, held)
-
-
-class _BegunHead:
-    """The transport of an answer whose status line is out already: drops the one it is given."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._is_first = True
-
-    def write(self, data: bytes) -> None:
-        if self._is_first:
-            self._is_first = False
-            data = data[data.index(b"\r\n") + 2 :]
-        self._transport.write(data)
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-
-def _has_left(connection: socket.socket) -> bool:
-    """Whether the other side has closed, though bytes of it are still unread. Only Linux knows."""
-    if not hasattr(socket, "TCP_INFO"):
-        return False
-    try:
-        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _TCP_CLOSED
-    except OSError:
-        return True
-
-
-def refusal(status: int, error: PandoError) -> bytes:
-    """A whole answer, after which the connection ends."""
-    text = error_text(error).encode()
-    head = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]
-    head += [name + b": " + value for name, value in (*error_headers(error, len(text)), (b"connection", b"close"))]
-    return b"\r\n".join(head) + b"\r\n\r\n" + text

@@ -11,13 +11,14 @@ import contextlib
 import io
 import logging
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from engine.http.body import BodyPipe
 from engine.http.errors import as_pando_error, error_headers, error_text, exception_tag, exception_trailer, http_status
 from engine.http.exchange import Exchange
+from engine.http.insert_cycle import Reply
 from engine.http.metrics import Metrics
 from engine.http.protocol import NO_TIMEOUT_SECONDS, Connection
 from engine.http.request import QueryRequest, parse_request
@@ -27,6 +28,7 @@ from engine.http.spill import SpillSpace
 from engine.http.users import Users
 from parts.disk import make_directories
 from parts.errors import CancelledError, PandoError, UserError
+from sql.grammar.parser import parse_insert_head
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ class QueryEndpoint:
             pipe = BodyPipe(asyncio.get_running_loop(), timeout_seconds=timeout_seconds)
             # Before the query counts as running: a client that sends nothing, or slowly, must not keep others out.
             body = await _small_body(request, receive, pipe, timeout_seconds)
-            if len(self._placed) + self._engine.queries_elsewhere() >= self._limit:
+            if self._is_full():
                 raise UserError(
                     "TOO_MANY_SIMULTANEOUS_QUERIES",
                     f"Too many simultaneous queries: max_concurrent_queries = {self._limit}; retry later",
@@ -104,6 +106,59 @@ class QueryEndpoint:
                 await self._run(exchange, request, pipe, receive, send, body is None, connection)
         finally:
             self._placed.discard(exchange)
+
+    def begin_insert(self, scope: Mapping[str, Any], body: bytes, reply: Reply) -> Callable[[], None] | None:
+        """Runs an INSERT whose data are all here on a query thread, without task or stream, and calls ``reply`` on the
+        loop. Returns what cancels it, or ``None`` for what :meth:`__call__` is to answer: refusals, and all others."""
+        try:
+            request = parse_request(scope)
+            user = self._users.authenticate(request.credentials)
+            insert, _ = parse_insert_head(f"{request.query}\n".encode() + body, complete=True) or (None, 0)
+            if insert is None or insert.select or request.method != "POST" or request.completed or self._is_full():
+                return None
+        except PandoError:
+            return None
+        if self._setting(request, "send_progress_in_http_headers"):
+            return None
+        exchange = Exchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body))
+        running = self._metrics.running()
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            problem: Exception | None = None
+            try:
+                exchange.start()
+            except Exception as raised:
+                problem = raised
+            loop.call_soon_threadsafe(end, problem)
+
+        def end(problem: Exception | None) -> None:
+            running.__exit__()
+            self._placed.discard(exchange)
+            self._exchanges.discard(exchange)
+            status, data = 200, b""
+            headers = self._common_headers(request) + _answer_headers(exchange)
+            if problem is None:
+                headers += [(b"content-type", exchange.content_type.encode()), (b"content-length", b"0")]
+            else:
+                error = as_pando_error(problem)
+                self._metrics.failed(error)
+                status, more, data = error_answer(error)
+                headers += more
+            self._metrics.finished(exchange.counts)
+            reply(status, b"".join(name + b": " + value + b"\r\n" for name, value in headers), data)
+
+        try:
+            self._threads.submit(run)
+        except RuntimeError:  # no thread can be had
+            return None
+        running.__enter__()
+        self._placed.add(exchange)
+        self._exchanges.add(exchange)
+        return exchange.cancel
+
+    def _is_full(self) -> bool:
+        return len(self._placed) + self._engine.queries_elsewhere() >= self._limit
 
     async def _run(
         self,
@@ -277,11 +332,16 @@ def _header_text(text: str) -> bytes:
 
 
 async def send_error(send: Send, error: PandoError, headers: Headers, method: str) -> None:
+    status, more, text = error_answer(error)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else text})
+
+
+def error_answer(error: PandoError) -> tuple[int, Headers, bytes]:
+    """Status, headers and body."""
     text = error_text(error).encode("utf-8", "replace")
-    headers = [*headers, *error_headers(error, len(text))]
     status = http_status(error)
     level = logging.WARNING if status >= 500 else logging.INFO
     if not isinstance(error, CancelledError):
         logger.log(level, "query failed: %s", error)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else text})
+    return status, error_headers(error, len(text)), text

@@ -9,7 +9,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 
@@ -18,7 +18,7 @@ from engine.http.application import Application, application
 from engine.http.listener import Listener, Opener, most_connections
 from engine.http.metrics import Metrics
 from engine.http.pages import EnginePages, Pages
-from engine.http.protocol import Connection, ShortAnswer
+from engine.http.protocol import Connection
 from engine.http.query import QueryEndpoint
 from engine.http.scan_routes import Scans
 from engine.http.sessions import Sessions
@@ -77,7 +77,7 @@ class HttpServer:
         self._queries = QueryEndpoint(engine, metrics, sessions)
         app = application(engine.config, self._queries, pages or EnginePages(engine, metrics), Scans(engine, leases))
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
-        config = uvicorn_config(self._config, app, self._connection, self._queries.short_answer)
+        config = uvicorn_config(self._config, app, self._connection, self._queries)
         self._server = _Server(config, self._make_source or self._own_source)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
@@ -167,11 +167,13 @@ class _Closing:
 
 
 def uvicorn_config(
-    config: Config, app: Application, connection: type[Connection], short_answer: ShortAnswer | None = None
+    config: Config, app: Application, connection: type[Connection], queries: QueryEndpoint | None = None
 ) -> uvicorn.Config:
-    """``connection`` gets its limits from the default profile."""
+    """``connection`` gets its limits from the default profile, and asks ``queries`` before the application."""
     limits = settings_of(config.profile("default"), config.timezone)
-    given = {"limits": limits, "short_answer": staticmethod(short_answer) if short_answer is not None else None}
+    given: dict[str, Any] = {"limits": limits}
+    if queries is not None:
+        given.update(short_answer=staticmethod(queries.short_answer), begin_insert=staticmethod(queries.begin_insert))
     return uvicorn.Config(
         app,
         log_config=None,

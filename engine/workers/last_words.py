@@ -15,7 +15,7 @@ import struct
 import termios
 from dataclasses import dataclass
 
-from engine.http.protocol import refusal
+from engine.http.wire import refusal
 from engine.workers.connections import ConnectionStates, State
 from parts.errors import PandoError
 

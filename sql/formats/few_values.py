@@ -19,7 +19,7 @@ from parts.types import DataType, DateTimeType, DateType, FloatType, IntegerType
 
 Texts = Callable[[Sequence[str]], pa.Array | None]
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}")
-_FLOAT = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_FLOAT = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][-+]?[0-9]{1,2})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
 _CODES = {8: "b", 16: "h", 32: "i", 64: "q"}

@@ -21,10 +21,11 @@ _DATA_START = re.compile(r"[ \t\f]*+\r?+\n?+")
 _PARTIAL_SPACE = re.compile(r"(?:\s|--[^\n]*+\n|#[ !][^\n]*+\n|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/)*+")
 MAX_HEAD_BYTES = 1 << 20
 _PLAIN_HEAD = re.compile(
-    rb"\s{0,8}+INSERT\s{1,8}+INTO\s{1,8}+(?:\w{1,100}\.)?\w{1,100}\s{0,8}+(?:\([\w\s,]{1,2000}\)\s{0,8})?+VALUES\s{0,8}+\(",
+    rb"\s{0,8}+INSERT\s{1,8}+INTO\s{1,8}+(?:\w{1,100}\.)?\w{1,100}\s{0,8}+(?:\([\w\s,]{1,2000}\)\s{0,8})?+"
+    rb"(?:VALUES\s{0,8}+\(|FORMAT\s{1,8}+\w{1,100}+[ \t]{0,8}+\r?+\n(?!\s|settings|--|#|/))",
     re.IGNORECASE,
 )
-"""Without comments, quotes and settings."""
+"""Without comments, quotes and settings, up to the first row of VALUES or the line of FORMAT's data."""
 
 
 @dataclass(frozen=True, slots=True)
