@@ -35,6 +35,7 @@ from sql.formats.few_values import (
     text_reader,
 )
 from sql.formats.options import BadValueError, FormatOptions
+from sql.grammar.escapes import is_text
 
 MOST_BYTES = 4096
 _MOST_COLUMNS = 64
@@ -178,6 +179,8 @@ def few_row_binary(data: bytes, columns: Sequence[Column], options: FormatOption
     if position != end or not fields[0]:
         return None
     arrays = [_binary_values(values, column.type) for column, values in zip(columns, fields, strict=True)]
+    if not all(is_text(array) for array in arrays if pa.types.is_string(array.type)):
+        return None
     return pa.Table.from_arrays(arrays, [column.name for column in columns])
 
 

@@ -109,7 +109,9 @@ def test_row_binary(data: st.DataObject) -> None:
     types = data.draw(
         st.lists(st.sampled_from([*TYPES[:4], "String", "Date", "DateTime", "Bool"]), min_size=1, max_size=3)
     )
-    text = data.draw(st.binary(max_size=40) | st.just(b"\x03abc" * 5) | st.just(bytes(24)))
+    string = st.binary(max_size=3).map(lambda value: bytes([len(value)]) + value)
+    texts = st.lists(string, min_size=1, max_size=6).map(b"".join)
+    text = data.draw(st.binary(max_size=40) | texts | st.just(b"\x03abc" * 5) | st.just(bytes(24)))
     check("RowBinary", text, columns_of(types))
 
 
@@ -123,6 +125,12 @@ def test_what_is_not_small_is_joined_again(size: int) -> None:
 def test_not_utf8() -> None:
     check("Values", b"(1,'a\xff')", columns_of(["UInt8", "String"]))
     check("TabSeparated", b"1\ta\xff\n", columns_of(["UInt8", "String"]))
+    for text in (
+        b"\x01\x01\xff",
+        b"\x01\x01\xc3\x02\x01\xa9",
+        b"\x01\x02\xc3\xa9",
+    ):  # the second: half a character each
+        check("RowBinary", text, columns_of(["UInt8", "String"]))
 
 
 def test_rejoined_gives_the_first_bytes_then_the_rest() -> None:
