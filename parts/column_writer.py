@@ -1,7 +1,8 @@
 """One column's way to disk: windows of rows become frames; content hash and marks grow alongside.
 
 A *window* is a run of whole granules, the same for all columns (see ``parts.writer``). Inside it the column is cut
-into frames of a power of two granules so that a frame stays at or below 1 MiB of values where granules allow.
+into frames of a power of two granules so that a frame stays at or below 1 MiB of values where granules allow, or 8 MiB
+of texts that repeat.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from parts.disk import GatheredFile, HashedFile
 from parts.frames import EncodedFrame, encode_frame
 from parts.layout import FIRST_VERSION
 from parts.marks import ColumnMarks
+from parts.repeated_texts import VERSION, plain, repeated
 
 MAX_FRAME_BYTES = 1024 * 1024
+_REPEATED_TEXTS = 8
+"""So many times as much text may a frame have whose texts repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +40,30 @@ class ColumnFacts:
 class ColumnWriter:
     """Encodes and places the frames of one column; used by one thread at a time."""
 
-    def __init__(self, field: pa.Field, encoder: Encoder, granularity: int) -> None:
+    def __init__(self, field: pa.Field, encoder: Encoder, granularity: int, *, with_dictionaries: bool = False) -> None:
         self.field = field
         self.hasher = ColumnHasher(field)
         self.stored_bytes = 0
         self.uncompressed_bytes = 0
         self._encoder = encoder
         self._granularity = granularity
+        self._seeks_repeated = with_dictionaries and pa.types.is_string(field.type)
+        self._version = FIRST_VERSION
         self._offsets: list[np.ndarray] = []
         self._rows: list[np.ndarray] = []
 
     def encode(self, window: pa.Array, window_bytes: int) -> list[EncodedFrame]:
-        """The frames of the next window."""
+        """The frames of the next window. Strings may come with a dictionary (``parts.repeated_texts``);
+        ``window_bytes`` are those without."""
         self.hasher.update(window)
         self.uncompressed_bytes += window_bytes
+        dictionary = repeated(window) if self._seeks_repeated else None
+        if dictionary is not None:
+            window = dictionary
+            window_bytes //= _REPEATED_TEXTS
+            self._version = VERSION
+        elif pa.types.is_string(self.field.type):
+            window = plain(window)
         granules = -(-len(window) // self._granularity)
         per_frame = _granules_per_frame(granules, window_bytes)
         step = per_frame * self._granularity
@@ -65,9 +79,8 @@ class ColumnWriter:
             self.stored_bytes += frame.size
 
     def facts(self) -> ColumnFacts:
-        return ColumnFacts(
-            self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), self._encoder.version
-        )
+        version = max(self._version, self._encoder.version)
+        return ColumnFacts(self.field, self.stored_bytes, self.uncompressed_bytes, self.hasher.digest(), version)
 
     def marks(self) -> ColumnMarks:
         if not self._offsets:

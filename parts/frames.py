@@ -14,7 +14,8 @@ offset  size  meaning
 ======  ====  =======================================================================
 
 An absent validity bitmap has raw size and stored size 0 and method chain ff…ff. Nodes and buffers are those of
-``parts.arrays``. A frame is self-contained: a LowCardinality frame carries its dictionary.
+``parts.arrays``. A frame is self-contained: a LowCardinality frame carries its dictionary. So does one of a String
+column whose texts repeat, since version 3.0: it has the nodes and buffers of a dictionary (``parts.repeated_texts``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from parts.arrays import FlatArray, LayoutError, flatten, rebuild
 from parts.codecs import ChainError, Encoder, decode
 from parts.codecs.window import decode_window
 from parts.errors import CorruptionError
+from parts.repeated_texts import TEXTS, plain
 from parts.short_decimals import decode_low_halves, short_array, short_type
 
 _HEADER = struct.Struct("<QQIHH")
@@ -38,6 +40,7 @@ _AFTER_HASH = struct.Struct("<QIHH")
 _BUFFER = struct.Struct("<QQ8s")
 _ABSENT = b"\xff" * 8
 _PADDING = tuple(bytes(n) for n in range(8))
+_NODES_OF_REPEATED = 2
 HEADER_BYTES = _HEADER.size
 Piece = bytes | memoryview
 
@@ -105,6 +108,12 @@ def raw_size(data: pa.Buffer, offset: int, part: str, file: str) -> int:
     return sum(_BUFFER.unpack_from(view, begin + number * _BUFFER.size)[0] for number in range(buffers))
 
 
+def has_repeated(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
+    """Whether the frame at ``offset``, of strings, says that it holds a dictionary."""
+    frame_size(data, offset, part, file)
+    return bool(_HEADER.unpack_from(memoryview(data), offset)[3] == _NODES_OF_REPEATED)
+
+
 def check_frame(data: pa.Buffer, offset: int, part: str, file: str) -> int:
     """Compares the frame's checksum; returns its size."""
     size = frame_size(data, offset, part, file)
@@ -132,12 +141,13 @@ def decode_rows(
     rows: int | None,
     *,
     is_short: bool = False,
+    with_dictionaries: bool = False,
 ) -> pa.Array:
     """``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on.
 
     The whole frame's checksum is compared, but only what the rows need is decoded. With ``is_short`` decimals come as
-    ``parts.short_decimals`` says. Raises ``CorruptionError`` naming part, file and offset, also when the frame has
-    fewer rows.
+    ``parts.short_decimals`` says, ``with_dictionaries`` strings as the frame holds them (``parts.repeated_texts``).
+    Raises ``CorruptionError`` naming part, file and offset, also when the frame has fewer rows.
     """
     check_frame(data, offset, part, file)
     _, _, total, node_count, buffer_count = _HEADER.unpack_from(memoryview(data), offset)
@@ -145,20 +155,23 @@ def decode_rows(
     if first + rows > total:
         message = f"Frame holds {total} rows, {first + rows} are needed"
         raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA")
+    is_repeated = node_count == _NODES_OF_REPEATED and pa.types.is_string(type_)
+    type_ = TEXTS if is_repeated else type_
     try:
         if rows < total and has_windows(type_):
             array = _window(data, offset, type_, node_count, buffer_count, first, rows)
-            return short_array(array) if is_short else array
-        nodes, buffers = _content(data, offset, node_count, buffer_count)
-        wanted = short_type(type_) if is_short else type_
-        array = rebuild(wanted, nodes, buffers.next if wanted == type_ else buffers.next_of_short)
+            array = short_array(array) if is_short else array
+        else:
+            nodes, buffers = _content(data, offset, node_count, buffer_count)
+            wanted = short_type(type_) if is_short else type_
+            array = rebuild(wanted, nodes, buffers.next if wanted == type_ else buffers.next_of_short)
+            if len(array) != total:
+                raise LayoutError(f"{total} rows are needed, {len(array)} are there")
+            array = array if rows == total else array.slice(first, rows)
     except (ChainError, LayoutError, StopIteration, struct.error, pa.ArrowException) as error:
         message = f"Frame cannot be decoded as {type_}: {error}"
         raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA") from error
-    if len(array) != total:
-        message = f"Frame of {total} rows holds {len(array)}"
-        raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA")
-    return array if rows == total else array.slice(first, rows)
+    return plain(array) if is_repeated and not with_dictionaries else array
 
 
 def _window(

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from parts.repeated_texts import joined
 from parts.sorting import key_codes
 
 
@@ -65,8 +66,8 @@ class MergeMode(ABC):
         """
         kept: pa.Table | None = None
         for block in blocks:
-            joined = block if kept is None else pa.concat_tables([kept, block])
-            kept = self.reduce(SortedRows(joined, lambda _: ()))
+            rows = block if kept is None else joined([kept, block])
+            kept = self.reduce(SortedRows(rows, lambda _: ()))
         if kept is not None:
             yield kept
 

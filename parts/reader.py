@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from parts.absent_columns import AbsentColumns
 from parts.frame_cache import FRAMES, LARGEST_FRAME_BYTES
-from parts.frames import decode_frame, decode_rows, raw_size
+from parts.frames import decode_frame, decode_rows, has_repeated, raw_size
 from parts.marks import ColumnMarks
 from parts.opened_part import OpenedPart
 from parts.part_name import PartName
@@ -31,8 +31,8 @@ from parts.pool import THREADS
 from parts.primary_index import MarkRange, PrimaryIndex, normalize_ranges
 from parts.read_ahead import RowTest, decode_ahead
 from parts.read_plan import RowRange, plan_batches, rows_of
+from parts.repeated_texts import plain
 from parts.schema import TableSchema
-from parts.short_decimals import short_type
 
 __all__ = ["MarkRange", "Part", "PrimaryIndex", "RowRange", "open_part"]
 
@@ -62,6 +62,7 @@ class Part(OpenedPart):
         *,
         max_batch_rows: int = 65536 * 4,
         max_threads: int = 0,
+        with_dictionaries: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
 
@@ -70,7 +71,13 @@ class Part(OpenedPart):
         At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
         """
         chosen = rows_of(normalize_ranges(ranges, self.marks), self.rows, self.granularity)
-        return self.read_rows(columns, chosen, max_batch_rows=max_batch_rows, max_threads=max_threads)
+        return self.read_rows(
+            columns,
+            chosen,
+            max_batch_rows=max_batch_rows,
+            max_threads=max_threads,
+            with_dictionaries=with_dictionaries,
+        )
 
     def read_rows(
         self,
@@ -80,11 +87,13 @@ class Part(OpenedPart):
         max_batch_rows: int = 65536 * 4,
         max_threads: int = 0,
         is_short: bool = False,
+        with_dictionaries: bool = False,
         test: RowTest | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part. With ``is_short`` decimals
-        come as ``parts.short_decimals`` says, and batches are cut where a frame of strings ends, which saves a copy.
-        Rows that fail the ``test`` of some of the columns may be left out."""
+        come as ``parts.short_decimals`` says. ``with_dictionaries`` strings come as their frames hold them
+        (``parts.repeated_texts``), and batches are cut where such a frame ends, which saves a copy. Rows that fail the
+        ``test`` of some of the columns may be left out."""
         wanted = [self._column(name) for name in columns]
         absent = AbsentColumns(columns, self._positions, self._column)
         stored = list(absent.to_read)
@@ -93,10 +102,9 @@ class Part(OpenedPart):
         batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, widest // max(self.rows, 1))
         schema = TableSchema(tuple(wanted)).arrow
         if not all(name in self._positions for name in columns):  # defaults read all rows in storage types
-            is_short, test = False, None
-        if is_short:
-            schema = pa.schema([field.with_type(short_type(field.type)) for field in schema])
-        read_batch = partial(self._read_batch, is_short=is_short, test=test)
+            is_short, with_dictionaries, test = False, False, None
+        read_column = partial(self._read_column, is_short=is_short, with_dictionaries=with_dictionaries)
+        read_batch = partial(_read_batch, read_column, test=test)
         if max_threads == 1 or sum(batch.rows for batch in batches) * len(stored) <= _INLINE_VALUES:
             decoded: Iterator[list[pa.Array]] = (read_batch(batch, stored) for batch in batches)
         else:
@@ -109,7 +117,11 @@ class Part(OpenedPart):
             found = dict(zip(stored, arrays, strict=True))
             rows = batch.rows if test is None else len(arrays[0])
             filled = absent.compute(found, rows)
-            yield from _sliced([filled[name] for name in columns], schema, rows, max_batch_rows)
+            arrays = [filled[name] for name in columns]
+            if is_short or with_dictionaries:
+                given = zip(schema, arrays, strict=True)
+                schema = pa.schema([field.with_type(array.type) for field, array in given])
+            yield from _sliced(arrays, schema, rows, max_batch_rows)
 
     def read_few(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
         """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column."""
@@ -156,43 +168,40 @@ class Part(OpenedPart):
             if not FRAMES.has((self._cache_owner, position, offset))
         )
 
-    def _read_batch(
-        self, batch: RowRange, stored: list[str], *, is_short: bool, test: RowTest | None
-    ) -> list[pa.Array]:
-        """The columns of the batch, or none of them where no row passes the test."""
-        if test is None:
-            return [self._read_column(name, batch, is_short) for name in stored]
-        tested: dict[str, pa.Array] = {}
+    def has_repeated(self, column: str) -> bool:
+        """Whether strings of the column, as far as the first ones tell, come with a dictionary."""
+        if column not in self._positions or not self.rows:
+            return False
+        file = self._file_of(column)
+        offset = int(self._marks[self._positions[column]].offsets[0])
+        return has_repeated(self._mapped(file), offset, self._label, file)
 
-        def read(name: str) -> pa.Array:
-            if name not in tested:
-                found = self._read_column(name, batch, is_short)
-                tested[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-            return tested[name]
-
-        found = np.flatnonzero(test.matching(read, batch.rows))
-        if not len(found):
-            return []
-        arrays = [tested[name] if name in tested else self._read_column(name, batch, is_short) for name in stored]
-        if len(found) > batch.rows // _FEW_SHARE:
-            return arrays
-        chosen = pa.array(found)
-        return [array.take(chosen) for array in arrays]
-
-    def _read_column(self, name: str, chosen: RowRange, is_short: bool = False) -> pa.Array | pa.ChunkedArray:
-        """Strings that are ``is_short`` come in the pieces that their frames are."""
+    def _read_column(
+        self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
+    ) -> pa.Array | pa.ChunkedArray:
+        """Strings that come ``with_dictionaries`` come in the pieces that their frames are."""
         position = self._positions[name]
         type_ = self.schema.columns[position].type.arrow
         file = self._file_of(name)
         data = self._mapped(file)
         pieces = [
-            decode_rows(data, offset, type_, self._label, file, first, rows, is_short=is_short)
+            decode_rows(
+                data,
+                offset,
+                type_,
+                self._label,
+                file,
+                first,
+                rows,
+                is_short=is_short,
+                with_dictionaries=with_dictionaries,
+            )
             for offset, first, rows in self._frames_of(self._marks[position], chosen)
         ]
         if len(pieces) == 1:
             return pieces[0]
-        if is_short and pa.types.is_string(type_):
-            return pa.chunked_array(pieces)
+        if with_dictionaries and pa.types.is_string(type_):
+            return pa.chunked_array(pieces if len({piece.type for piece in pieces}) == 1 else map(plain, pieces))
         return pa.concat_arrays(_same_dictionary(pieces))
 
     def _frames_of(self, marks: ColumnMarks, chosen: RowRange) -> Iterator[tuple[int, int, int]]:
@@ -211,6 +220,31 @@ class Part(OpenedPart):
             next_row = min(chosen.end, (granule + end) * self.granularity)
             yield int(offsets[begin]), first, next_row - row
             row = next_row
+
+
+ReadColumn = Callable[[str, RowRange], pa.Array | pa.ChunkedArray]
+
+
+def _read_batch(read_column: ReadColumn, batch: RowRange, stored: list[str], *, test: RowTest | None) -> list[pa.Array]:
+    """The columns of the batch, or none of them where no row passes the test."""
+    if test is None:
+        return [read_column(name, batch) for name in stored]
+    tested: dict[str, pa.Array] = {}
+
+    def read(name: str) -> pa.Array:
+        if name not in tested:
+            found = read_column(name, batch)
+            tested[name] = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return tested[name]
+
+    found = np.flatnonzero(test.matching(read, batch.rows))
+    if not len(found):
+        return []
+    arrays = [tested[name] if name in tested else read_column(name, batch) for name in stored]
+    if len(found) > batch.rows // _FEW_SHARE:
+        return arrays
+    chosen = pa.array(found)
+    return [array.take(chosen) for array in arrays]
 
 
 def _same_dictionary(frames: list[pa.Array]) -> list[pa.Array]:

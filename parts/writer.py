@@ -37,6 +37,7 @@ from parts.part_metadata import ColumnsFile, MinMax
 from parts.part_summary import checksum_of, summarize
 from parts.partition import partition_id
 from parts.pool import map_parallel
+from parts.repeated_texts import joined, text_bytes
 from parts.schema import TableDescription, TableSchema
 from parts.small_part import contiguous, encode_small_part, partition_values
 from parts.types import DataType
@@ -124,7 +125,8 @@ def _write_small_part(
 class PartWriter:
     """Streams sorted blocks into a part. ``expected_bytes`` and ``expected_rows`` choose compact or wide.
 
-    With ``is_dense`` columns of the default codec are stored in fewer bytes (``parts.codecs.dense``).
+    With ``is_dense`` columns of the default codec are stored in fewer bytes (``parts.codecs.dense``),
+    ``with_dictionaries`` strings that repeat as ``parts.repeated_texts`` says.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class PartWriter:
         expected_rows: int | None = None,
         part_uuid: uuid.UUID | None = None,
         is_dense: bool = False,
+        with_dictionaries: bool = False,
     ) -> None:
         settings = description.settings
         self._directory = Path(directory)
@@ -153,7 +156,7 @@ class PartWriter:
         self._directory.mkdir(parents=True, exist_ok=True)
         encoders = _encoders(self._schema, settings.default_compression_codec, is_dense)
         self._columns = [
-            ColumnWriter(field, encoder, self._granularity)
+            ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
             for field, encoder in zip(self._schema.arrow, encoders, strict=True)
         ]
         self._opened: list[HashedFile] = []
@@ -172,7 +175,7 @@ class PartWriter:
         self.append_conformed(conform_block(block, self._description.schema))
 
     def append_conformed(self, block: pa.Table) -> None:
-        """As :meth:`append` for what ``conform_block`` returned."""
+        """As :meth:`append` for what ``conform_block`` returned; strings may come as ``parts.repeated_texts``."""
         if not block.num_rows:
             return
         self._minmax.update(block)
@@ -244,13 +247,16 @@ class PartWriter:
 
     def _flush(self, is_last: bool) -> bool:
         """Writes the next window; False when more rows are needed to know where it ends."""
-        pending = pa.concat_tables(self._pending) if len(self._pending) > 1 else self._pending[0]
+        pending = joined(self._pending)
         candidate = pending.slice(0, self._window_rows)
         if not is_last and candidate.num_rows < self._window_rows:
             candidate = candidate.slice(0, candidate.num_rows // self._granularity * self._granularity)
         window = [contiguous(column) for column in candidate.columns]
         boundaries = np.append(np.arange(0, candidate.num_rows, self._granularity), candidate.num_rows)
-        sizes = [content_bytes(column, boundaries) for column in window]
+        sizes = [
+            text_bytes(column, boundaries) if column.type != field.type else content_bytes(column, boundaries)
+            for column, field in zip(window, self._schema.arrow, strict=True)
+        ]
         total = np.cumsum(np.sum(sizes, axis=0)) if sizes else np.zeros(0)
         full = int(np.searchsorted(total, WINDOW_BYTES)) + 1
         granules = len(boundaries) - 1
@@ -292,13 +298,14 @@ class PartWriter:
         key = self._description.sorting_key
         if not key:
             return
-        block = pa.Table.from_arrays(window, schema=self._schema.arrow).select(list(dict.fromkeys(key.columns)))
+        block = pa.Table.from_arrays(window, self._schema.names).select(list(dict.fromkeys(key.columns)))
         firsts = block.take(pa.array(np.arange(0, rows, self._granularity)))
         self._index.append(self._plain_keys(firsts))
         self._last_row = block.slice(rows - 1, 1)
 
     def _plain_keys(self, block: pa.Table) -> list[pa.Array]:
         key = self._description.sorting_key
+        block = block.cast(pa.schema([self._schema.arrow.field(name) for name in block.column_names]))
         return [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
 
     def _content(self) -> PartContent:

@@ -28,6 +28,7 @@ from parts.merge.source_rows import SourceRows
 from parts.merge_mode import MergeMode, SortedRows
 from parts.read_plan import RowRange
 from parts.reader import Part
+from parts.repeated_texts import joined, plain_columns, repeated_columns
 from parts.schema import Key, TableDescription
 from parts.writer import PartWriter, WrittenPart
 
@@ -79,13 +80,16 @@ def merge_parts(
         expected_bytes=total_bytes,
         expected_rows=total_rows,
         is_dense=total_bytes >= DENSE_BYTES,
+        with_dictionaries=True,
     )
     columns = description.schema.stored.names
-    run = _MergeRun(sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled)
+    run = _MergeRun(
+        sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled, with_dictionaries=True
+    )
     try:
         for block in run.blocks(target_slice_rows or _target_rows(sources)):
             _stop_if(is_cancelled)
-            writer.append(block)
+            writer.append_conformed(block)
             if on_progress is not None:
                 on_progress(MergeProgress(run.rows_read, writer.rows, total_rows))
         _stop_if(is_cancelled)
@@ -145,6 +149,8 @@ class _MergeRun:
         mode: MergeMode,
         columns: Sequence[str],
         is_cancelled: Callable[[], bool],
+        *,
+        with_dictionaries: bool = False,
     ) -> None:
         self._sources = sources
         self._key = key
@@ -152,7 +158,11 @@ class _MergeRun:
         self._columns = list(columns)
         self._is_cancelled = is_cancelled
         self.rows_read = 0
-        self._rows = [SourceRows(source, self._columns, len(sources)) for source in sources]
+        self._with_dictionaries = with_dictionaries
+        self._computed_from = set(key.columns) if with_dictionaries and set(key.columns) != set(key.expressions) else ()
+        self._rows = [
+            SourceRows(source, self._columns, len(sources), with_dictionaries=with_dictionaries) for source in sources
+        ]
         self._turn = threading.Condition()
         self._next_to_read = 0
 
@@ -187,7 +197,13 @@ class _MergeRun:
     def _streamed(self, item: Slice, target_rows: int) -> Iterator[pa.Table]:
         """A slice of one key is in order source by source."""
         for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True):
-            for batch in source.read_rows(self._columns, [RowRange(begin, end)], max_batch_rows=target_rows):
+            batches = source.read_rows(
+                self._columns,
+                [RowRange(begin, end)],
+                max_batch_rows=target_rows,
+                with_dictionaries=self._with_dictionaries,
+            )
+            for batch in batches:
                 _stop_if(self._is_cancelled)
                 self.rows_read += batch.num_rows
                 yield pa.Table.from_batches([batch])
@@ -211,7 +227,10 @@ class _MergeRun:
 
     def _reduced(self, item: Slice, turn: int) -> pa.Table:
         tables = self._read(item, turn)
-        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        table = joined(tables)
+        table = plain_columns(table, self._computed_from)
         if len(tables) > 1:
+            if self._with_dictionaries:
+                table = repeated_columns(table, self._computed_from)
             table = sort_by_key(table, self._key)
         return self._mode.reduce(SortedRows(table, self._key.evaluate))

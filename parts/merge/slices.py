@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parts.primary_index import MarkRange
+from parts.merge.source_rows import CHUNK_ROWS, SourceRows
 from parts.reader import Part
 from parts.schema import Key
 from parts.sorting import KeyCodes, key_codes, less_than, pack
@@ -44,7 +44,7 @@ def plan_slices(sources: Sequence[Part], key: Key, target_rows: int) -> list[Sli
     start = tuple(0 for _ in sources)
     if not key or sum(totals) <= target_rows:
         return [Slice(start, totals, is_one_key=not key)] if any(totals) else []
-    search = _CutSearch(sources, key)
+    search = _CutSearch(sources, key, target_rows)
     slices: list[Slice] = []
     pivot: int | None = None
     for next_pivot in [*search.pivots(target_rows), None]:
@@ -62,9 +62,13 @@ def plan_slices(sources: Sequence[Part], key: Key, target_rows: int) -> list[Sli
 class _CutSearch:
     """Finds cuts from the indexes of all sources, which are coded together once."""
 
-    def __init__(self, sources: Sequence[Part], key: Key) -> None:
+    def __init__(self, sources: Sequence[Part], key: Key, target_rows: int) -> None:
         self._sources = sources
         self._key = key
+        columns = list(dict.fromkeys(key.columns))
+        # Of a frame that is cut once only one granule is wanted.
+        chunk_rows = CHUNK_ROWS if target_rows * 2 < CHUNK_ROWS * len(sources) else 0
+        self._rows = [SourceRows(source, columns, len(sources), chunk_rows=chunk_rows) for source in sources]
         self._filled = [i for i, source in enumerate(sources) if source.rows]
         indexes = [sources[i].primary_index for i in self._filled]
         counts = [len(index.keys[0]) for index in indexes]
@@ -92,8 +96,24 @@ class _CutSearch:
         for position, source in enumerate(self._filled):
             part = slice(int(self._starts[position]), int(self._starts[position + 1]))
             before = _count_before([word.codes[part] for word in self._words], pivot_words, after)
-            cut[source] = _row_of(self._sources[source], self._key, before, pivot_key, after)
+            cut[source] = self._row_of(source, before, pivot_key, after)
         return tuple(cut)
+
+    def _row_of(self, number: int, before: int, pivot: Sequence[pa.ChunkedArray], after: bool) -> int:
+        """The row of the cut in a source, when ``before`` entries of its index lie before the cut."""
+        source = self._sources[number]
+        if before == 0:
+            return 0
+        if before > source.marks:
+            return source.rows
+        begin = (before - 1) * source.granularity  # before the cut; the next granule (or the end) is not
+        block = self._rows[number].read(begin, min(begin + source.granularity, source.rows))
+        rows, key = block.num_rows, self._key
+        arrays = [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
+        joined = [pa.chunked_array([array, *p.chunks]) for array, p in zip(arrays, pivot, strict=True)]
+        words = _packed(joined, rows + 1)
+        codes = [word.codes[:rows] for word in words]
+        return begin + _count_before(codes, [word.codes[rows] for word in words], after)
 
     def _codes(self, entry: int) -> list[np.uint64]:
         return [word.codes[entry] for word in self._words]
@@ -120,20 +140,3 @@ def _weights(sources: Sequence[Part], filled: list[int]) -> np.ndarray:
         rows[-1] = 0
         weights.append(rows)
     return np.concatenate(weights)
-
-
-def _row_of(source: Part, key: Key, before: int, pivot: Sequence[pa.ChunkedArray], after: bool) -> int:
-    """The source's row of the cut, when ``before`` entries of its index lie before the cut."""
-    if before == 0:
-        return 0
-    if before > source.marks:
-        return source.rows
-    granule = before - 1  # begins before the cut; the next granule (or the end) does not
-    columns = list(dict.fromkeys(key.columns))
-    block = pa.Table.from_batches(list(source.read(columns, [MarkRange(granule, granule + 1)])))
-    rows = block.num_rows
-    arrays = [plain_array(array, type_) for array, type_ in zip(key.evaluate(block), key.types, strict=True)]
-    joined = [pa.chunked_array([array, *p.chunks]) for array, p in zip(arrays, pivot, strict=True)]
-    words = _packed(joined, rows + 1)
-    count = _count_before([word.codes[:rows] for word in words], [word.codes[rows] for word in words], after)
-    return granule * source.granularity + count

@@ -17,20 +17,30 @@ import pyarrow as pa
 
 from parts.primary_index import MarkRange
 from parts.reader import Part
+from parts.repeated_texts import joined
 
 KEPT_BYTES = 256 * 1024 * 1024
-_MOST_ROWS = 131_072
+CHUNK_ROWS = 131_072
 """No frame has more (``parts.writer``)."""
 
 
 class SourceRows:
     """The rows of ``columns`` of one of ``sources`` sources."""
 
-    def __init__(self, source: Part, columns: Sequence[str], sources: int) -> None:
+    def __init__(
+        self,
+        source: Part,
+        columns: Sequence[str],
+        sources: int,
+        *,
+        chunk_rows: int = CHUNK_ROWS,
+        with_dictionaries: bool = False,
+    ) -> None:
         self._source = source
         self._columns = columns
+        self._with_dictionaries = with_dictionaries
         row_bytes = source.data_uncompressed_bytes // max(source.rows, 1) + 1
-        granules = min(_MOST_ROWS, KEPT_BYTES // sources // row_bytes) // source.granularity
+        granules = min(chunk_rows, KEPT_BYTES // sources // row_bytes) // source.granularity
         self._chunk_rows = granules * source.granularity
         self._kept: pa.Table | None = None
         self._kept_from = 0
@@ -45,7 +55,7 @@ class SourceRows:
             position += tables[0].num_rows
         if position < end:
             tables.append(self._decoded(position, self._end_of_chunk(end)))
-        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        table = joined(tables)
         if table.num_rows > end - begin:
             self._kept, self._kept_from = table.slice(end - begin), end
         return table.slice(0, end - begin)
@@ -58,5 +68,6 @@ class SourceRows:
     def _decoded(self, begin: int, end: int) -> pa.Table:
         granularity = self._source.granularity
         first, last = begin // granularity, -(-end // granularity)
-        table = pa.Table.from_batches(list(self._source.read(self._columns, [MarkRange(first, last)])))
+        read = self._source.read(self._columns, [MarkRange(first, last)], with_dictionaries=self._with_dictionaries)
+        table = joined([pa.Table.from_batches([batch]) for batch in read])
         return table.slice(begin - first * granularity, end - begin)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parts.repeated_texts import TEXTS
 from parts.schema import TableDescription
 from parts.types import DataType
 from sql.compile.compiled_query import Scan
@@ -38,7 +39,9 @@ class _Term:
         arrays = {number: read(name) for number, name in self.columns}
         if self.text is not None:
             (array,) = arrays.values()
-            return pc.fill_null(pc.equal(array, self.text), False).to_numpy(zero_copy_only=False)
+            same = pc.equal(array.dictionary, self.text).take(array.indices) if array.type == TEXTS else None
+            same = pc.equal(array, self.text) if same is None else same
+            return pc.fill_null(same, False).to_numpy(zero_copy_only=False)
         mask = self.condition.evaluate({number: point(array) for number, array in arrays.items()}, rows)[0]
         if isinstance(self.condition, InRange):  # NULL is in no range
             for array in arrays.values():

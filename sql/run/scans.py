@@ -17,6 +17,7 @@ import pyarrow as pa
 from parts.errors import CorruptionError, PandoError
 from parts.query_status import QueryStatus
 from parts.reader import RowRange
+from parts.repeated_texts import TEXTS, dictionary_of_runs
 from parts.short_decimals import short_array, short_type
 from parts.types import (
     ArrayType,
@@ -34,7 +35,7 @@ from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
-from sql.run.string_runs import RUNS, dictionary_of_runs, is_in_runs
+from sql.run.string_runs import comes_repeated
 from sql.typing.mapping import engine_type
 from sql.typing.scannable import Computed
 from sql.typing.typed import quoted
@@ -137,8 +138,8 @@ class ScanStream:
         self._state = state
         types = _types_of(scan)
         for name, type_ in types.items():
-            if parts and pa.types.is_string(type_) and is_in_runs(name, parts):
-                types[name] = RUNS
+            if parts and pa.types.is_string(type_) and comes_repeated(name, parts):
+                types[name] = TEXTS
         columns = _columns_of(scan, types)
         columns += [
             (pa.field(code_label(scan.source.number, name), pa.uint64()), name, self._codes) for name in scan.coded
@@ -206,7 +207,14 @@ class ScanStream:
                 head, tail = _split(rows, first_rows)
                 first_rows = 0
                 test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
-                read = partial(pruned.part.read_rows, stored, max_threads=self._max_threads, is_short=True, test=test)
+                read = partial(
+                    pruned.part.read_rows,
+                    stored,
+                    max_threads=self._max_threads,
+                    is_short=True,
+                    with_dictionaries=True,
+                    test=test,
+                )
                 left = sum(item.rows for item in rows)
                 for batch in itertools.chain(read(head), read(tail)):
                     left -= batch.num_rows
@@ -283,7 +291,7 @@ def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
 def _of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_:
         return array
-    if type_ == RUNS:
+    if type_ == TEXTS and pa.types.is_string(array.type):
         return dictionary_of_runs(array)
     return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
 

@@ -40,6 +40,12 @@ DENSE_COLUMNS = [
     ("k", "UInt64"), ("i", "Int32"), ("h", "UInt16"), ("f", "Float64"), ("n", "Nullable(Int64)"), ("s", "String"),
 ]  # fmt: skip
 DENSE_ROWS = 1200
+REPEATED = "v3_repeated"
+"""A golden part with dictionaries of texts."""
+REPEATED_COLUMNS = [
+    ("k", "UInt32"), ("s", "String"), ("n", "Nullable(String)"), ("u", "String"), ("lc", "LowCardinality(String)"),
+]  # fmt: skip
+REPEATED_ROWS = 9000
 ROWS = 50
 DAY = datetime.date(2024, 2, 29)
 
@@ -86,7 +92,30 @@ def write_dense(directory: pathlib.Path) -> None:
     writer.finish()
 
 
+def repeated_description() -> TableDescription:
+    return description_of(REPEATED_COLUMNS, ("s", "k"), index_granularity=1024, **WIDE)
+
+
+def repeated_row(i: int) -> tuple[Any, ...]:
+    nullable = None if i % 7 == 0 else ["", "é", "日本", "text"][i % 4]
+    return i, f"s{i * 31 % 100}", nullable, f"u{i}", f"lc{i % 3}"
+
+
+def repeated_expected() -> Any:
+    block = block_of(repeated_description(), [repeated_row(i) for i in range(REPEATED_ROWS)])
+    return sort_block(block, repeated_description())
+
+
+def write_repeated(directory: pathlib.Path) -> None:
+    writer = PartWriter(directory, repeated_description(), (), part_uuid=PART_UUID, with_dictionaries=True)
+    writer.append(repeated_expected())
+    writer.finish()
+
+
 def main() -> None:
+    if not (GOLDEN / REPEATED).exists():
+        write_repeated(GOLDEN / REPEATED)
+        print(f"wrote {REPEATED}")
     for part in DENSE:
         if not (GOLDEN / part).exists():
             write_dense(GOLDEN / part)

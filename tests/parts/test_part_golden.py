@@ -17,11 +17,14 @@ from tests.parts.make_golden import (
     GOLDEN,
     PART_UUID,
     PARTS,
+    REPEATED,
     ROWS,
     dense_expected,
     description,
     expected,
+    repeated_expected,
     write_dense,
+    write_repeated,
 )
 
 CONTENT_HASH = "235ff804e3737709489e2dcf10f5d4c4"
@@ -70,3 +73,28 @@ def test_golden_dense_part_reads(golden: str, tmp_path: pathlib.Path) -> None:
     assert part.content_hash == block_hash(block)
     write_dense(tmp_path / "part")
     assert open_part(tmp_path / "part").content_hash == part.content_hash
+
+
+def test_golden_part_with_repeated_texts_reads(tmp_path: pathlib.Path) -> None:
+    part = open_part(GOLDEN / REPEATED)
+    part.verify()
+    assert part.checksums.version == (3, 0)
+    block = repeated_expected()
+    names = list(part.schema.names)
+    assert [name for name in names if part.has_repeated(name)] == ["s", "n", "lc"]
+    assert same_rows(pa.Table.from_batches(list(part.read(names))), block)
+    for begin, end in ((0, 5), (1025, 1026), (3000, 9000)):
+        expected = block.slice(begin, end - begin)
+        for kept in (False, True):
+            read = part.read_rows(names, [RowRange(begin, end)], with_dictionaries=kept)
+            some = pa.Table.from_batches(list(read))
+            assert pa.types.is_dictionary(some.schema.field("s").type) == kept
+            assert same_rows(some.cast(block.schema), expected)
+    few = part.read_few(names, RowRange(17, 20))
+    assert few is not None
+    assert pa.Table.from_arrays(few, schema=block.schema).equals(block.slice(17, 3))
+    assert part.content_hash == block_hash(block)
+    write_repeated(tmp_path / "part")
+    for name in ("columns", "count", "k.bin"):
+        assert (tmp_path / "part" / name).read_bytes() == (GOLDEN / REPEATED / name).read_bytes()
+    assert open_part(tmp_path / "part").checksums.version == (3, 0)

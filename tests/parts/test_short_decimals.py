@@ -108,7 +108,9 @@ def test_strings_come_in_the_pieces_of_their_frames(tmp_path: Path) -> None:
     write_part(tmp_path, block.cast(schema), description, ())
     part = open_part(tmp_path)
     for ranges in ([RowRange(0, len(texts))], [RowRange(5, 140_001)]):
-        (whole, *_), pieces = (list(part.read_rows(schema.names, ranges, is_short=short)) for short in (False, True))
+        (whole, *_), pieces = (
+            list(part.read_rows(schema.names, ranges, with_dictionaries=kept)) for kept in (False, True)
+        )
         assert pieces[0].num_rows < whole.num_rows
         expected = block.slice(ranges[0].begin, ranges[0].rows).cast(schema)
         assert pa.Table.from_batches(pieces).equals(expected)

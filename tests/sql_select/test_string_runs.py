@@ -6,41 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from parts.merge.run import merge_parts
+from parts.reader import open_part
 from sql.pruning.pruned_part import PrunedPart
 from sql.run.executor import QueryEngine
-from sql.run.string_runs import RUNS, dictionary_of_runs, is_in_runs
+from sql.run.string_runs import comes_repeated, is_in_runs
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import PartTable, describe
 
 ROWS = 200_000
-LISTS: list[list[str | None]] = [
-    [],
-    [""],
-    ["", "", "a", "a", "b", "b", "b"],
-    ["ab", "ab", "ba", "ba", "a", "", "", "ab"],
-    ["aa", "aaa", "aaaa", "é", "é", "日本", "日本"],
-    [None, None, "a", "a", None],
-    [str(number) * (number % 7) for number in range(1000)],
-    ["same"] * 1000,
-]
 
 
-@pytest.mark.parametrize("values", LISTS)
-def test_values(values: list[str | None]) -> None:
-    array = pa.array(["x", *values, "y"], pa.string())
-    for piece in (array, array.slice(1, len(values)), array.slice(len(array))):
-        found = dictionary_of_runs(piece)
-        found.validate(full=True)
-        assert (found.type, found.to_pylist()) == (RUNS, piece.to_pylist())
-
-
-def test_a_run_is_one_value() -> None:
-    found = dictionary_of_runs(pa.array(["a"] * 500 + ["b"] * 300 + ["cc"] * 10 + ["a"]))
-    assert found.dictionary.to_pylist() == ["a", "b", "cc", "a"]
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> PartTable:
+@pytest.fixture(scope="module", params=["inserted", "merged"])
+def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PartTable:
     """``s`` and ``n`` in runs, ``r`` not."""
     table = describe("s String, n Nullable(String), r String, a UInt32", "s", granularity=8192)
     numbers = np.arange(ROWS)
@@ -50,17 +28,27 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> PartTable:
         {
             "s": texts,
             "n": pa.compute.if_else(empty, pa.scalar(None, pa.string()), texts),
-            "r": pa.array([f"{number * 7919 % 1009}" for number in numbers]),
+            "r": pa.array([f"{number * 7919 % 100_003}" for number in numbers]),
             "a": pa.array(numbers, pa.uint32()),
         }
     )
-    table.insert(tmp_path_factory.mktemp("parts"), block.cast(table.description.schema.arrow))
+    block = block.cast(table.description.schema.arrow)
+    if request.param == "merged":
+        table.insert(tmp_path_factory.mktemp("parts"), block.slice(0, ROWS // 2))
+        table.insert(tmp_path_factory.mktemp("parts"), block.slice(ROWS // 2))
+        directory = tmp_path_factory.mktemp("merged") / "all_1_2_1"
+        merge_parts(table.parts, directory, table.description)
+        table.parts[:] = [open_part(directory)]
+    else:
+        table.insert(tmp_path_factory.mktemp("parts"), block)
     return table
 
 
 def test_sizes_tell(table: PartTable) -> None:
     parts = [PrunedPart(part) for part in table.parts]
     assert [is_in_runs(name, parts) for name in ("s", "n", "r", "nowhere")] == [True, True, False, False]
+    repeated = [comes_repeated(name, parts) for name in ("s", "n", "r", "a", "nowhere")]
+    assert repeated == [True, True, False, False, False]
     assert not is_in_runs("s", [])
 
 
