@@ -16,16 +16,30 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from parts.schema import TableSchema
-from parts.types import DataType, Date32Type, DateType, FloatType, IntegerType, LowCardinalityType, StringType
+from parts.schema import TableDescription, TableSchema
+from parts.types import (
+    DataType,
+    Date32Type,
+    DateTimeType,
+    DateType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    StringType,
+)
 from sql.grammar.shapes import value_of
-from sql.grammar.syntax_tree import Alias, Function, Identifier, Literal, Node, Select, conjuncts, walk
+from sql.grammar.syntax_tree import Alias, Function, Identifier, Literal, NamedTable, Node, Select, conjuncts, walk
 from sql.pruning.analysis import Analysis
 from sql.pruning.builder import FLIPPED, RANGES, range_condition
 from sql.pruning.condition import Both, Condition, InSet
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_BOUND_TYPES = (IntegerType, FloatType, StringType, DateType, Date32Type)
+_ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
+_FIRST_DAY, _LAST_DAY = datetime.date(1970, 1, 1), datetime.date(2149, 6, 6)
+_LAST_SECONDS = datetime.date(2106, 2, 7)
+"""Not all of that day has a number of 32 bits."""
+_CONVERSIONS: dict[type[DataType], str] = {DateType: "toDate", DateTimeType: "toDateTime"}
+_BOUND_TYPES = (IntegerType, DateType, Date32Type)
 _EXACT_BITS = {32: 24, 64: 53}
 """Integers of so many bits are floats exactly."""
 
@@ -110,14 +124,14 @@ class BoundLiterals:
 
 
 def split_query(
-    marked: Select, marks: Sequence[str], tree: Select, schema: TableSchema, keys: Sequence[str]
+    marked: Select, marks: Sequence[str], tree: Select, table: NamedTable, description: TableDescription, zone: str
 ) -> Split | None:
     """``marked`` is ``tree`` with each literal replaced by one of ``marks``."""
+    keys = description.sorting_key.expressions
+    reading = _Reading(marks, marked, table, description.schema, zone)
     named = [node for filter in (marked.prewhere, marked.where) if filter is not None for node in walk(filter)]
     if any(isinstance(node, Alias) for node in named):
         return None
-    counts = Counter(node.value for node in walk(marked) if isinstance(node, Literal))
-    slots = {value_of(mark): slot for slot, mark in enumerate(marks) if counts[value_of(mark)] == 1}
     shadowed = {node.name for node in walk(marked) if isinstance(node, Alias)}
     terms: list[Term] = []
     bound: list[Node] = []
@@ -128,7 +142,7 @@ def split_query(
             return None
         others = []
         for node, conjunct in zip(known, given, strict=True):
-            term = _term(node, slots, schema)
+            term = reading.term(node)
             if term is None or term.column in shadowed or keys.count(term.column) > 1:
                 others.append(conjunct)
             else:
@@ -151,43 +165,80 @@ def _conjunction(terms: Sequence[Node]) -> Node | None:
     return Function("and", tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
 
 
-def _term(node: Node, slots: dict[int | str, int], schema: TableSchema) -> Term | None:
-    literals: tuple[Node, ...]
-    match node:
-        case Function("in", (Identifier((column,)), Function("tuple", literals))):
-            name = "in"
-        case Function("in", (Identifier((column,)), Literal() as literal)):
-            name, literals = "in", (literal,)
-        case Function(name, (Identifier((column,)), Literal() as literal)) if name in RANGES:
-            literals = (literal,)
-        case Function(name, (Literal() as literal, Identifier((column,)))) if name in RANGES:
-            name, literals = FLIPPED.get(name, name), (literal,)
-        case _:
+class _Reading:
+    """Terms of one marked query over one table."""
+
+    def __init__(self, marks: Sequence[str], marked: Select, table: NamedTable, schema: TableSchema, zone: str) -> None:
+        counts = Counter(node.value for node in walk(marked) if isinstance(node, Literal))
+        self._slots = {value_of(mark): slot for slot, mark in enumerate(marks) if counts[value_of(mark)] == 1}
+        self._qualifier = table.alias or table.table
+        self._schema = schema
+        self._zone = zone
+
+    def term(self, node: Node) -> Term | None:
+        match node:
+            case Function("in", (column, Function("tuple", values))) if values:
+                return self._of_column(column, "in", values)
+            case Function("in", (column, value)):
+                return self._of_column(column, "in", (value,))
+            case Function(name, (Identifier() as column, value)) if name in RANGES:
+                return self._of_column(column, name, (value,))
+            case Function(name, (value, column)) if name in RANGES:
+                return self._of_column(column, FLIPPED.get(name, name), (value,))
+        return None
+
+    def _of_column(self, node: Node, name: str, values: Sequence[Node]) -> Term | None:
+        column = self._column(node)
+        if column is None:
             return None
-    values = [literal.value for literal in literals if isinstance(literal, Literal)]
-    found = tuple(slots[value] for value in values if isinstance(value, (int, str)) and value in slots)
-    if not found or len(found) < len(literals) or column not in schema:
+        type_ = self._schema.column(column).type
+        bare = type_.inner if isinstance(type_, LowCardinalityType) else type_
+        slots = tuple(slot for slot in (self._slot(value, bare) for value in values) if slot is not None)
+        if len(slots) < len(values) or not self._is_bound(type_, bare, name):
+            return None
+        return Term(column, name, slots, type_)
+
+    def _column(self, node: Node) -> str | None:
+        match node:
+            case Identifier((column,)) if column in self._schema:
+                return column
+            case Identifier((qualifier, column)) if qualifier == self._qualifier and qualifier not in self._schema:
+                return column if column in self._schema else None
         return None
-    type_ = schema.column(column).type
-    if name == "in" and isinstance(type_, FloatType):
-        return None
-    is_bound = isinstance(type_, _BOUND_TYPES) or type_ == LowCardinalityType(StringType())
-    return Term(column, name, found, type_) if is_bound else None
+
+    def _is_bound(self, type_: DataType, bare: DataType, name: str) -> bool:
+        if isinstance(bare, DateTimeType):
+            return (bare.timezone or self._zone) == "UTC" and type_ is bare
+        if isinstance(bare, FloatType):
+            return name != "in" and type_ is bare
+        return isinstance(bare, StringType) or (isinstance(bare, _BOUND_TYPES) and type_ is bare)
+
+    def _slot(self, node: Node, bare: DataType) -> int | None:
+        """The number of a literal, perhaps in the conversion to the column's type."""
+        if isinstance(node, Function) and node == Function(_CONVERSIONS.get(type(bare), ""), node.args):
+            (node, *others) = node.args
+            if others or not isinstance(node, Literal) or not isinstance(node.value, str):
+                return None
+        return self._slots.get(node.value) if isinstance(node, Literal) else None
 
 
 def _value(literal: str, type_: DataType) -> pa.Scalar | None:
     """As ``sql.pruning.constants`` has it, of the types that need no computing."""
     value = value_of(literal)
-    if isinstance(value, int):
-        if isinstance(type_, IntegerType) and type_.minimum <= value <= type_.maximum:
-            return pa.scalar(value, type_.arrow)
-        if isinstance(type_, FloatType) and value.bit_length() <= _EXACT_BITS[type_.bits]:
-            return pa.scalar(float(value), type_.arrow)
-    elif isinstance(type_, StringType):
-        return pa.scalar(value, pa.string())
-    elif isinstance(type_, (DateType, Date32Type)) and _ISO_DATE.fullmatch(value):
-        try:
-            return pa.scalar(datetime.date.fromisoformat(value), type_.arrow)
-        except ValueError:
-            return None
+    try:
+        match type_:
+            case IntegerType() if isinstance(value, int) and type_.minimum <= value <= type_.maximum:
+                return pa.scalar(value, type_.arrow)
+            case FloatType(bits) if isinstance(value, int) and value.bit_length() <= _EXACT_BITS[bits]:
+                return pa.scalar(float(value), type_.arrow)
+            case StringType() if isinstance(value, str):
+                return pa.scalar(value, pa.string())
+            case DateType() | Date32Type() if isinstance(value, str) and _ISO_DATE.fullmatch(value):
+                day = datetime.date.fromisoformat(value)
+                return pa.scalar(day, type_.arrow) if _FIRST_DAY <= day <= _LAST_DAY else None
+            case DateTimeType() if isinstance(value, str) and _ISO_TIME.fullmatch(value):
+                time = datetime.datetime.fromisoformat(value)
+                return pa.scalar(time, type_.arrow) if _FIRST_DAY <= time.date() < _LAST_SECONDS else None
+    except ValueError:
+        pass
     return None

@@ -19,6 +19,7 @@ from sql.compile.scan_values import move_to_scans
 from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
 from sql.functions import guards
 from sql.functions.macros import check_weight
+from sql.functions.registry import written_name
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -46,10 +47,16 @@ _LONGEST_TEXT = 10_000
 _NODES = (Alias, Function, Identifier, Literal, NamedTable, OrderItem, Select, Star)
 _FUNCTIONS = frozenset(
     {
-        "equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals", "and", "or", "not", "in", "notIn",
-        "like", "notLike", "startsWith", "tuple", "isNull", "isNotNull", "plus", "minus", "multiply", "divide",
-        "intDiv", "modulo", "negate", "if", "length", "lower", "upper", "toDate", "toYear", "toMonth", "toYYYYMM",
-        "toStartOfMonth", "toStartOfDay", "toStartOfHour", "count", "sum", "min", "max", "avg", "any", "uniqExact",
+        "equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals", "and", "or", "not", "xor",
+        "in", "notIn", "like", "notLike", "ilike", "startsWith", "endsWith", "tuple", "isNull", "isNotNull",
+        "plus", "minus", "multiply", "divide", "intDiv", "modulo", "negate", "abs", "round", "floor", "ceil",
+        "if", "multiIf", "coalesce", "ifNull", "nullIf", "greatest", "least", "length", "lower", "upper",
+        "empty", "notEmpty", "substring", "position", "toString", "toInt8", "toInt16", "toInt32", "toInt64",
+        "toUInt8", "toUInt16", "toUInt32", "toUInt64", "toFloat32", "toFloat64", "toDate", "toDateTime",
+        "toYear", "toMonth", "toDayOfMonth", "toDayOfWeek", "toHour", "toMinute", "toSecond", "toYYYYMM",
+        "toStartOfYear", "toStartOfMonth", "toMonday", "toStartOfDay", "toStartOfHour", "toStartOfMinute",
+        "toUnixTimestamp", "count", "sum", "min", "max", "avg", "any", "anyLast", "uniqExact", "uniq",
+        "argMin", "argMax", "quantile", "median", "countIf", "sumIf", "minIf", "maxIf", "avgIf",
     }
 )  # fmt: skip
 
@@ -176,7 +183,7 @@ def is_plain(tree: Query) -> bool:
     for node in walk(tree):
         if not isinstance(node, _NODES):
             return False
-        if isinstance(node, Function) and node.name not in _FUNCTIONS:
+        if isinstance(node, Function) and written_name(node.name) not in _FUNCTIONS:
             return False
         if isinstance(node, NamedTable) and node.sample is not None:
             return False

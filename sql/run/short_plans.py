@@ -186,8 +186,10 @@ def short_plan(
     if shape is None or marked is None or planned.description is None:
         return direct
     description = planned.description
-    split = split_query(marked, marks, tree, description.schema, description.sorting_key.expressions)
-    if split is None or not isinstance(tree.source, NamedTable) or tree.source.final:
+    if not isinstance(tree.source, NamedTable) or tree.source.final:
+        return direct
+    split = split_query(marked, marks, tree, tree.source, description, settings.timezone)
+    if split is None:
         return direct
     (finding,) = engine.plan(split.finding, catalog, settings, database).scans
     if finding.analysis is None or finding.description is not description:

@@ -56,7 +56,7 @@ def _table(directory: Path, order_by: str, granularity: int = 64, partition_by: 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> MemoryCatalog:
     keys = {"t": "k", "by_text": "(s, k)", "by_day": "(d, u, k)", "by_null": "(n, k)", "by_code": "(c, k)", "by_u": "u"}
-    keys |= {"by_word": "(w, k)", "unsorted": "tuple()"}
+    keys |= {"by_word": "(w, k)", "by_time": "(at, k)", "unsorted": "tuple()"}
     tables = {name: _table(tmp_path_factory.mktemp(name), key) for name, key in keys.items()}
     by_month = _table(tmp_path_factory.mktemp("by_month"), "k", partition_by="toYYYYMM(d)")
     return MemoryCatalog({**tables, "by_month": by_month})
@@ -149,6 +149,15 @@ _SHAPES = [
     ("SELECT k, u FROM by_month WHERE k = {0} ORDER BY u", True),
     ("SELECT k, u FROM unsorted WHERE k > {0} AND u = {1} ORDER BY k", True),
     ("SELECT k, w FROM by_word WHERE w = 'w{0}' AND k = {1}", True),
+    ("SELECT k, at FROM t WHERE at >= '{2} 12:26:40' AND at < '2020-09-13 12:27:1{3}' ORDER BY k LIMIT 20", True),
+    ("SELECT k, at FROM by_time WHERE at = toDateTime('2020-09-13 12:27:1{3}') ORDER BY k", True),
+    ("SELECT count() FROM by_time WHERE at > '2020-09-13 12:27:1{3}' AND k > {0}", True),
+    ("SELECT k FROM by_day WHERE d >= toDate('{2}') AND d < '2019-04-1{3}' ORDER BY k", True),
+    ("SELECT COUNT(*), SUM(u), Round(max(f), 1), countIf(u > 3) FROM t WHERE k < {0}", True),
+    ("SELECT t.k, t.s FROM t WHERE t.k = {0} ORDER BY t.k", True),
+    ("SELECT x.k, s FROM t AS x WHERE x.k = {0} AND u IN ({1})", True),
+    ("SELECT k, toString(k), multiIf(u > 3, s, c), coalesce(n, u) FROM t WHERE k IN ({0}, {1}) ORDER BY k", True),
+    ("SELECT k FROM t WHERE at = '{2}'", False),
     ("SELECT k FROM by_null WHERE n = {0}", False),
     ("SELECT k FROM by_code WHERE c = 'c{0}'", False),
     ("SELECT k FROM t WHERE b = {0} OR k = {1}", False),
@@ -159,13 +168,14 @@ _SHAPES = [
     ("SELECT now() FROM t WHERE k = {0}", False),
 ]
 _number = st.one_of(st.integers(-5, 1100), st.sampled_from([127, 128, 255, 256, 2**31, 10**12, 10**17]))
+_digit = st.integers(0, 9)
 _day = st.dates().map(str) | st.sampled_from(["2019-04-14", "2019-05-01", "2019-13-01", "soon", "2019-4-14"])
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(_SHAPES), st.lists(st.tuples(_number, _number, _day), min_size=3, max_size=4))
+@given(st.sampled_from(_SHAPES), st.lists(st.tuples(_number, _number, _day, _digit), min_size=3, max_size=4))
 def test_the_answer_is_that_of_the_engine(
-    tables: MemoryCatalog, shape: tuple[str, bool], literals: list[tuple[int, int, str]]
+    tables: MemoryCatalog, shape: tuple[str, bool], literals: list[tuple[int, int, str, int]]
 ) -> None:
     template, _ = shape
     short = ShortQueries(QueryEngine())
@@ -191,12 +201,12 @@ def test_the_answer_is_that_of_the_engine(
 
 @pytest.mark.parametrize(("template", "is_short"), _SHAPES)
 def test_what_is_short_is_answered(tables: MemoryCatalog, short: ShortQueries, template: str, is_short: bool) -> None:
-    text = template.format(17, 19, "2019-04-14")
+    text = template.format(17, 19, "2019-04-14", 3)
     assert _answer(short, text, tables) is None
     for _ in range(2):
         _consider(short, text, tables)
     assert (_answer(short, text, tables) is not None) == is_short
-    other = template.format(18, 20, "2019-04-15")
+    other = template.format(18, 20, "2019-04-15", 4)
     is_bound = is_short and " OR " not in template and "{0}" not in template.partition("FROM")[0]
     assert (_answer(short, other, tables) is not None) == is_bound
 
