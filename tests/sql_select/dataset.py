@@ -131,16 +131,17 @@ class Engines:
     def clickhouse(self, query: str) -> tuple[list[str], list[str], list[list[str]]]:
         """Names, types, rows of cells as TSV."""
         text = self.session.query(query, "TabSeparatedWithNamesAndTypes").bytes().decode()  # type: ignore[attr-defined]
-        return _parsed(text)
+        return parsed(text)
 
     def pando(self, query: str) -> tuple[list[str], list[str], list[list[str]]]:
         result = self.engine.select(query, catalog=self.catalog, constants={"timezone": self.zone})
         columns: list[tuple[str, DataType]] = list(result.columns)
         text = b"".join(write_blocks("TabSeparatedWithNamesAndTypes", columns, result.batches)).decode()
-        return _parsed(text)
+        return parsed(text)
 
 
-def _parsed(text: str) -> tuple[list[str], list[str], list[list[str]]]:
+def parsed(text: str) -> tuple[list[str], list[str], list[list[str]]]:
+    """Names, types, rows of a TabSeparatedWithNamesAndTypes."""
     names, types, *rows = [line.split("\t") for line in text.split("\n")[:-1]]
     return names, types, rows
 
