@@ -63,7 +63,7 @@ class _Moving:
         """Nothing needs to be bound of a column."""
         if not isinstance(node, Bound):
             return None
-        value = done.get(id(node.value), node.value)
+        value = done.get(id(node.value)) or self._column(node.value, done) or node.value
         if value not in self._columns:
             return None
         self.has_found = True

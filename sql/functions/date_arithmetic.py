@@ -26,7 +26,7 @@ from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integers import wrap_integer
 from sql.typing.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
 from sql.typing.typed import INT32, INT64, IntervalType, Typed, cast
-from sql.typing.zones import epoch_offset, from_zone, local_time, to_zone
+from sql.typing.zones import DAY_MICROS, epoch_offset, from_zone, local_time, start_of_clock, to_zone
 
 _MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
 _DAYS = {"Day": 1, "Week": 7}
@@ -354,7 +354,7 @@ def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None =
     if is_date and unit not in _DAYS:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a Date has no {unit.lower()}s")
     if unit == "Day":
-        start = fragment("date_trunc('day', {})", local)
+        start = start_of_clock(local, DAY_MICROS)
         if count > 1:
             start = fragment(
                 "make_timestamp((epoch_us({}) // 86400000000 // {count}) * {count} * 86400000000)", start, count=count
@@ -391,9 +391,9 @@ def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: 
     type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
     width = step * count
     if unit == "Hour":  # counted from the midnight of the zone
-        start = from_zone(fragment("pando_start_of_clock({}, 86400000000, {})", local, width), zone)
+        start = from_zone(start_of_clock(local, width), zone)
     elif unit == "Minute":
-        start = fragment("pando_start_of_clock({}, {width}, {width})", value.sql, width=width)
+        start = start_of_clock(value.sql, width, width)
     else:  # seconds before the epoch are cut off towards it
         start = fragment("make_timestamp(epoch_us({}) // {width} * {width})", value.sql, width=width)
     return Typed(cast(start, type_), type_)

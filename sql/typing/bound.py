@@ -8,12 +8,13 @@ from sql.typing.fragments import ONCE, SCANNABLE, Fragment, fragment
 
 
 class Bound(Fragment):
-    """``body`` of a value with a name, because the value is computed; a scan may make it a column."""
+    """``sql``, or ``body`` of ``value`` where a scan makes that a column."""
 
     __slots__ = ("body", "value")
 
     def __init__(self, sql: Fragment, value: Fragment, body: Callable[[Fragment], Fragment]) -> None:
-        super().__init__(sql.texts, sql.parts, sql.size, sql.traits, sql.own_traits, sql.weight, sql.depth)
+        traits = sql.traits | SCANNABLE
+        super().__init__(sql.texts, sql.parts, sql.size, traits, sql.own_traits, sql.weight, sql.depth)
         self.value = value
         self.body = body
 

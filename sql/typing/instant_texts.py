@@ -13,10 +13,16 @@ is spelled, or NULL; a text of which ``pando_is_utc`` holds gives the instant.
 
 from __future__ import annotations
 
+from functools import partial
+
+import pyarrow as pa
+
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.macros import macros
 from sql.typing.ranges import clamped_instant
+from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scanned_times import basic_instants, clocks
 from sql.typing.zones import from_zone
 
 _TIME = (
@@ -52,7 +58,16 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     template = "coalesce({}, {})"
     rest = fragment(template, from_zone(clock, zone), seconds)
     begins = "(strlen({0}) >= 5 AND {0} >= '0' AND {0} < ':' AND regexp_matches({0}, '^[0-9]{{4}}'))"
-    return _with_fallback(sql, zone, rest, fine, f"{begins} OR starts_with({{0}}, '-')" if fine else begins)
+    if fine:
+        begins = f"{begins} OR starts_with({{0}}, '-')"
+
+    def read(value: Fragment) -> Fragment:
+        plain, other = _plain(value, zone, fine), _other(value, rest, fine)
+        whole = fragment("coalesce({}, CASE WHEN {} THEN {} END)", plain, fragment(begins, value), other)
+        compute = partial(basic_instants, zone=zone, fine=fine)
+        return read_by_scan(whole, value, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
+
+    return bound(sql, "given", read)
 
 
 def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:
@@ -66,20 +81,25 @@ def _free(zone: str, fine: bool) -> Fragment:
     return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
 
 
-def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, begins: str = "") -> Fragment:
-    """``rest`` reads ``spelled``, and gives NULL where ``begins`` (of ``{0}``) does not hold."""
+def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool) -> Fragment:
+    """``rest`` reads ``spelled``."""
+    return bound(
+        sql, "given", lambda value: fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
+    )
 
-    def read(value: Fragment) -> Fragment:
-        plain = from_zone(called("pando_plain_clock" if fine else "pando_plain_second", value), zone)
-        other = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
-        if not fine:
-            whole = clamped_instant("date_trunc('second', moment)")
-            other = fragment("list_transform([{}], lambda moment: {})[1]", other, whole)
-        if begins:
-            other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), other)
-        return fragment("coalesce({}, {})", plain, other)
 
-    return bound(sql, "given", read)
+def _plain(value: Fragment, zone: str, fine: bool) -> Fragment:
+    """The instants of the usual spellings."""
+    macro = called("pando_plain_clock" if fine else "pando_plain_second", value)
+    return from_zone(Scannable(macro, value, partial(clocks, fine=fine), pa.timestamp("us")), zone)
+
+
+def _other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
+    instant = fragment("list_transform([{}], lambda spelled: {})[1]", value, rest)
+    if fine:
+        return instant
+    whole = clamped_instant("date_trunc('second', moment)")
+    return fragment("list_transform([{}], lambda moment: {})[1]", instant, whole)
 
 
 MACROS = macros(
@@ -125,9 +145,10 @@ MACROS = macros(
         WHEN fine AND regexp_full_match(t, '-?[0-9]{5,12}([.][0-9]+)?|-[0-9]{1,4}') THEN pando_unix(t)
         WHEN fine AND regexp_full_match(t, '[0-9]{13,15}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
         WHEN NOT fine AND regexp_full_match(t, '[0-9]{5,20}')
-        THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS UHUGEINT)) * 1000000) END""",
+        THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS UBIGINT)) * 1000000) END""",
     r"""pando_no_instant(t) AS CASE WHEN t IS NOT NULL
         THEN CAST(error('pando:41:Cannot parse DateTime from ''' || t || '''') AS TIMESTAMP) END""",
-    r"""pando_nanoseconds(instant, t) AS make_timestamp_ns(epoch_us(date_trunc('second', instant)) * 1000
-        + pando_part(rpad(left(regexp_extract(t, '(?::[0-9]+|^[0-9]{10})[.]([0-9]+)', 1), 9), 9, '0')))""",
+    r"""pando_nanoseconds(instant, t) AS CASE WHEN NOT contains(t, '.') THEN make_timestamp_ns(epoch_us(instant) * 1000)
+        ELSE make_timestamp_ns(epoch_us(date_trunc('second', instant)) * 1000
+        + pando_part(rpad(left(regexp_extract(t, '(?::[0-9]+|^[0-9]{10})[.]([0-9]+)', 1), 9), 9, '0'))) END""",
 )

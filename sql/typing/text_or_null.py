@@ -44,7 +44,7 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case DateType():
             return date_of_text(sql, "pando_try_day({0})", fails=False)
         case Date32Type():
-            return date32_of_text(sql, "pando_try_day({0})")
+            return date32_of_text(sql, "pando_try_day({0})", fails=False)
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():

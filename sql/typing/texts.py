@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import partial
+
+import pyarrow as pa
 
 from parts.errors import UserError
 from parts.types import (
@@ -38,6 +41,8 @@ from sql.typing.integer_texts import constant_integer, integer_of_text
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
 from sql.typing.ranges import clamped_date
+from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scanned_times import days, days_and_odd
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
 
@@ -152,7 +157,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
         case DateType():
             return date_of_text(sql, "pando_day({0}, 'Date')", fails=True)
         case Date32Type():
-            return date32_of_text(sql, "pando_day({0}, 'Date32')")
+            return date32_of_text(sql, "pando_day({0}, 'Date32')", fails=True)
         case DateTimeType():
             return instant_of_text(sql, goal.timezone or zone, fine=False)
         case DateTime64Type(precision, own):
@@ -198,17 +203,33 @@ def date_of_text(sql: Fragment, rest: str, *, fails: bool) -> Fragment:
     """The day of a VARCHAR, within Date's range: that of the usual texts at once, of others by ``rest``, which reads
     ``{0}``, and fails for what is no day, or gives NULL."""
 
+    def other(text: Fragment) -> Fragment:
+        return fragment("list_transform([{}], lambda day: {})[1]", fragment(rest, text), clamped_date("day"))
+
     def day(value: Fragment) -> Fragment:
-        clamped = fragment("list_transform([{}], lambda day: {})[1]", fragment(rest, value), clamped_date("day"))
-        other = clamped if fails else fragment("CASE WHEN pando_may_be_day({}) THEN {} END", value, clamped)
-        return fragment("coalesce(pando_plain_date({}), {})", value, other)
+        plain = fragment("pando_plain_date({})", value)
+        if fails:
+            known = Scannable(plain, value, partial(days, is_narrow=True), pa.date32())
+            return fragment("coalesce({}, {})", known, other(value))
+        whole = fragment("coalesce({}, CASE WHEN pando_may_be_day({}) THEN {} END)", plain, value, other(value))
+        return read_by_scan(whole, value, partial(days_and_odd, is_narrow=True), pa.date32(), other)
 
     return bound(sql, "spelled", day)
 
 
-def date32_of_text(sql: Fragment, rest: str) -> Fragment:
+def date32_of_text(sql: Fragment, rest: str, *, fails: bool) -> Fragment:
     """As :func:`date_of_text`, with all days that DuckDB has."""
-    return bound(sql, "spelled", lambda v: fragment(f"coalesce(pando_plain_date32({{0}}), {rest})", v))
+
+    def day(value: Fragment) -> Fragment:
+        plain = fragment("pando_plain_date32({})", value)
+        if fails:
+            known = Scannable(plain, value, partial(days, is_narrow=False), pa.date32())
+            return fragment("coalesce({}, {})", known, fragment(rest, value))
+        whole = fragment("coalesce({}, {})", plain, fragment(rest, value))
+        compute = partial(days_and_odd, is_narrow=False)
+        return read_by_scan(whole, value, compute, pa.date32(), lambda odd: fragment(rest, odd))
+
+    return bound(sql, "spelled", day)
 
 
 def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:

@@ -61,6 +61,10 @@ class ZoneTable:
         piece = np.clip((times >> self.shift) - self.first, 0, len(self.before) - 1)
         return np.where(times >= self.change[piece], self.behind[piece], self.before[piece])
 
+    def instants(self, clocks: np.ndarray) -> np.ndarray:
+        """Of a table for the zone's clock."""
+        return clocks - self.offsets(clocks)
+
 
 def _changes(zone: str) -> tuple[list[int], list[int]]:
     """Seconds at which an offset begins, and the offsets; the first has always been."""
@@ -110,6 +114,11 @@ def zone_table(zone: str, is_local: bool) -> ZoneTable:
 def clock_of(zone: str, times: pa.Array) -> pa.Array:
     """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
     return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
+
+
+def instant_of(zone: str, clocks: pa.Array) -> pa.Array:
+    """The instants (TIMESTAMP) at which the clocks of a zone show that."""
+    return _of_ticks(zone_table(zone, True), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
 
 
 def _moved(zones: pa.Array, times: pa.Array, is_local: bool) -> pa.Array:

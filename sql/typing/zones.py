@@ -6,15 +6,19 @@ import datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.types import Date32Type, DateType, strip_nullable
 from sql.typing.fragments import Fragment, fragment
+from sql.typing.kernels import column, numbers
 from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
-from sql.typing.zone_tables import clock_of, zone_number
+from sql.typing.zone_tables import clock_of, instant_of, zone_number
 
 SERVER_ZONE = "UTC"
+DAY_MICROS = 86400 * 1_000_000
 
 
 def local_time(value: Typed, zone: str) -> Fragment:
@@ -38,10 +42,23 @@ def from_zone(sql: Fragment, zone: str) -> Fragment:
     """From the wall clock of ``zone`` to the UTC instant."""
     if zone in ("UTC", "Etc/UTC", "GMT"):
         return sql
-    return fragment("pando_from_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+    moved = fragment("pando_from_zone({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+    return Scannable(moved, sql, partial(instant_of, zone), pa.timestamp("us"))
 
 
 def epoch_offset(zone: str) -> int:
     """Seconds between UTC and the zone's clock when the epoch began."""
     shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()
     return int(shift.total_seconds())
+
+
+def start_of_clock(time: Fragment, width: int, period: int = DAY_MICROS) -> Fragment:
+    """The time floored to a multiple of ``width`` within its ``period``, both in microseconds."""
+    sql = fragment("pando_start_of_clock({}, {}, {})", time, period, width)
+    return Scannable(sql, time, partial(_floored, period, width), pa.timestamp("us"))
+
+
+def _floored(period: int, width: int, times: pa.Array) -> pa.Array:
+    times = pc.cast(times, pa.timestamp("us"), safe=False)
+    ticks = numbers(times, np.int64)
+    return column(ticks - ticks % period % width, times.type, times)

@@ -133,8 +133,8 @@ class Engines:
         text = self.session.query(query, "TabSeparatedWithNamesAndTypes").bytes().decode()  # type: ignore[attr-defined]
         return parsed(text)
 
-    def pando(self, query: str) -> tuple[list[str], list[str], list[list[str]]]:
-        result = self.engine.select(query, catalog=self.catalog, constants={"timezone": self.zone})
+    def pando(self, query: str, catalog: MemoryCatalog | None = None) -> tuple[list[str], list[str], list[list[str]]]:
+        result = self.engine.select(query, catalog=catalog or self.catalog, constants={"timezone": self.zone})
         columns: list[tuple[str, DataType]] = list(result.columns)
         text = b"".join(write_blocks("TabSeparatedWithNamesAndTypes", columns, result.batches)).decode()
         return parsed(text)

@@ -21,3 +21,5 @@ SELECT upper(k) AS u, n FROM words ORDER BY u DESC, id LIMIT 2 BY u
 SELECT upper(s), n FROM nothing
 SELECT toHour(dt, 'Asia/Tokyo'), toYear(dt, 'America/New_York'), toStartOfDay(dt, 'Europe/Berlin'), toMinute(dt64, 'Asia/Kolkata'), toString(dt, 'Asia/Tokyo'), toDayOfWeek(dtm), toStartOfHour(dtm), toDate(dtm) FROM types ORDER BY id
 SELECT toStartOfMonth(dtm) AS month, toHour(dtm) AS hour, count() FROM types GROUP BY month, hour ORDER BY month, hour
+-- Dates and times that texts spell: usual and odd ones in one column, of whole columns and in places
+SELECT toDateOrNull(w), toDateOrZero(lower(k)), toDateTimeOrNull(nk), toDate32OrNull(lk) FROM words ORDER BY id LIMIT 20

@@ -1,0 +1,62 @@
+"""What scans read of texts is what ClickHouse reads: usual and odd ones in one column, and usual ones alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sql.relation import ArrowRelation
+from tests.sql_select.dataset import Engines, MemoryCatalog, MemoryRelation, same_cell, schema_of
+
+_DAYS = ["2020-01-01", "1970-01-01", "2149-06-06", "2020-02-29", "1999-12-31 10:20:30", "2106-02-07 00:00:00"]
+_TIMES = [
+    *_DAYS, "2020-02-30", "2020-13-01", "2020.01.02", "2020/01/05 10:00:00", "2020-01-01T10:20:30", "2149-06-07",
+    "2020-01-01 25:61:61", "2020-01-01 10:20:30.5", "2020-01-01 10:20:30.123456789", "2020-01-01 10:20:30.", "20200102",
+    "12345", "99999999999", "18446744073709551616", "1e5", "1", "2020-1-2", "1969-12-31",
+    "1969-12-31 23:59:59", "2106-02-07 06:28:16", "2020-01-01x", "1577836800.5", "\0",
+    "2020-01-01 10:20", "9999-12-31", "2020-00-10", "2020-01-00", "1600-05-05", "20201301", "12-12",
+    "2020-03-29 02:30:00", "2020-10-25 02:30:00", "2020-01-01 10:20:30Z", "x2020-01-01",
+]  # fmt: skip
+_READERS = {
+    "times": (_TIMES, "toDateOrNull(x) toDateOrZero(x) toDate32OrNull(x) toDateTimeOrNull(x) toDateTimeOrZero(x) "
+              "toDateTime64OrNull(x,6) toDateTime64OrNull(x,3,'Asia/Tokyo') "
+              "toDateTime64OrNull(x,0)"),
+    "days": (_DAYS, "toDate(x) toDate32(x) toDateOrNull(x) "
+             "toDateTime(x,'Europe/Berlin') toDateTime64OrNull(x,9) toStartOfHour(toDateTime(x))"),
+}  # fmt: skip
+_CALLS = [(name, call) for name, (_, calls) in _READERS.items() for call in calls.split()]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> MemoryCatalog:
+    """A table of each kind of texts, with every text three times, and in two types."""
+    schema = schema_of("x String, n Nullable(String)")
+    tables: dict[str, Any] = {}
+    for name, (texts, _) in _READERS.items():
+        column = pa.array(texts * 3)
+        some = pa.array([text if number % 5 else None for number, text in enumerate(texts * 3)])
+        table: ArrowRelation = MemoryRelation(schema, pa.table([column, some], schema=schema.arrow))
+        tables[name] = table
+    return MemoryCatalog(tables)
+
+
+@pytest.mark.parametrize("column", ["x", "n"])
+@pytest.mark.parametrize(("name", "call"), _CALLS, ids=[f"{name}-{call}" for name, call in _CALLS])
+def test_same_values(engines: Engines, catalog: MemoryCatalog, name: str, call: str, column: str) -> None:
+    call = call.replace("x", column, 1) if column == "n" else call
+    table = catalog.tables[name]
+    assert isinstance(table, MemoryRelation)
+    values = ", ".join("NULL" if value is None else f"'{_written(value)}'" for value in table.table[column].to_pylist())
+    type_ = "String" if column == "x" else "Nullable(String)"
+    rows = f"(SELECT arrayJoin([{values}]::Array({type_})) AS {column})"
+    _, (type_name,), expected = engines.clickhouse(f"SELECT {call} AS r FROM {rows}")
+    for source in (name, f"(SELECT * FROM {name})"):
+        _, _, own = engines.pando(f"SELECT {call} AS r FROM {source}", catalog)
+        for value, (cell,), (ours,) in zip(table.table[column].to_pylist(), expected, own, strict=True):
+            assert same_cell(cell, ours, type_name), f"{value!r}: ClickHouse {cell!r}, Pando {ours!r}, {source}"
+
+
+def _written(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'").replace("\0", "\\0")
