@@ -125,7 +125,7 @@ def few_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions
         rows = [_DECODER.decode(line) for line in text.removesuffix("\n").split("\n")]
     except (ValueError, RecursionError):
         return None
-    if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
+    if not all(isinstance(row, tuple) and len(row) == len(columns) for row in rows):
         return None
     objects = [dict(row) for row in rows]
     arrays = []
@@ -143,7 +143,8 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=list, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
+"""An object is a tuple of pairs: a list is an array."""
 
 
 def _json_values(values: Sequence[Any], type_: DataType, options: FormatOptions) -> pa.Array | None:

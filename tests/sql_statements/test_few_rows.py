@@ -100,6 +100,9 @@ def test_json_each_row(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         keys[-1] = data.draw(st.sampled_from(['"c0"', '"other"', '"c\\u0030"']))
     objects = ["{" + ",".join(f"{key}:{text}" for key, text in zip(keys, row, strict=True)) + "}" for row in rows]
+    if data.draw(st.integers(0, 9)) == 0:
+        pairs = [f'["c{index}",{text}]' for index, text in enumerate(rows[-1])]
+        objects[-1] = data.draw(st.sampled_from([f"[{','.join(rows[-1])}]", f"[{','.join(pairs)}]"]))
     check("JSONEachRow", ("\n".join(objects) + data.draw(st.sampled_from(["", "\n"]))).encode(), columns_of(types))
 
 
@@ -131,6 +134,12 @@ def test_not_utf8() -> None:
         b"\x01\x02\xc3\xa9",
     ):  # the second: half a character each
         check("RowBinary", text, columns_of(["UInt8", "String"]))
+
+
+@pytest.mark.parametrize("row", ['[1,"x"]', '[["c0",1],["c1","x"]]', "[]", "1", '"c0"', "null"])
+def test_a_row_that_is_no_object(row: str) -> None:
+    for text in (row, f'{{"c0":1,"c1":"x"}}\n{row}\n'):
+        check("JSONEachRow", text.encode(), columns_of(["UInt8", "String"]))
 
 
 def test_rejoined_gives_the_first_bytes_then_the_rest() -> None:
