@@ -6,6 +6,8 @@ around when narrowed, floats are truncated, text is parsed strictly, instants go
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
@@ -82,7 +84,20 @@ def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str
             field = Typed(fragment("struct_extract({}, {})", value.sql, text(name or str(position))), inner)
             parts.append(fragment("{} := {}", quoted(new or str(position)), convert(field, wanted, zone)))
         return fragment("struct_pack({})", joined(", ", parts))
-    return cast(value.sql, goal)
+    assert isinstance(source, MapType)
+    assert isinstance(goal, MapType)
+    return _map(value, source, goal, lambda element, wanted: convert(element, wanted, zone))
+
+
+def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Typed, DataType], Fragment]) -> Fragment:
+    pairs = ((source.key, goal.key), (source.value, goal.value))
+    if all(old == new or (is_number(old) and is_number(new)) for old, new in pairs):
+        return cast(value.sql, goal)
+    lists = [
+        fragment("list_transform({}({}), lambda x: {})", side, value.sql, converted(Typed(fragment("x"), old), new))
+        for side, (old, new) in zip(("map_keys", "map_values"), pairs, strict=True)
+    ]
+    return fragment("map({}, {})", *lists)
 
 
 def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:
@@ -138,6 +153,8 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
             field = Typed(fragment("struct_extract({}, {})", value.sql, text(name or str(position))), inner)
             parts.append(fragment("{} := {}", quoted(new or str(position)), cast_to(field, wanted, zone)))
         return fragment("struct_pack({})", joined(", ", parts))
+    if isinstance(source, MapType) and isinstance(goal, MapType):
+        return _map(value, source, goal, lambda element, wanted: cast_checked(element, wanted, zone))
     return cast(value.sql, goal)
 
 
