@@ -15,6 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from parts.part_name import PartName
 
 START_BASE = 5.0
@@ -36,11 +38,10 @@ class PartFacts:
     rows: int = 0
 
 
-def balance_base(age_seconds: float, parts_in_partition: int) -> float:
+def balance_bases(ages: np.ndarray, parts_in_partition: int) -> np.ndarray:
     """What sum / largest must reach: less for old windows and for partitions of many parts."""
-    age = min(1.0, math.log1p(max(age_seconds, 0.0)) / math.log1p(_FULL_AGE_SECONDS))
-    crowd = min(1.0, parts_in_partition / _CROWDED_PARTS)
-    ease = max(age, crowd)
+    age = np.log1p(np.maximum(ages, 0.0)) / math.log1p(_FULL_AGE_SECONDS)
+    ease = np.minimum(1.0, np.maximum(age, parts_in_partition / _CROWDED_PARTS))
     return START_BASE + (LEAST_BASE - START_BASE) * ease
 
 
@@ -71,29 +72,30 @@ def select_merge(
 def _best_window(
     facts: Sequence[PartFacts], crowd: int, max_bytes: int, max_parts: int
 ) -> tuple[tuple[int, int] | None, float]:
-    """Every window is looked at once: parts × ``max_parts`` steps of plain arithmetic."""
-    best: tuple[int, int] | None = None
-    best_cost = math.inf
-    for begin in range(len(facts) - 1):
-        total, largest, youngest = facts[begin].size_bytes, facts[begin].size_bytes, facts[begin].age_seconds
-        oldest = youngest
-        for end in range(begin + 1, min(begin + max_parts, len(facts))):
-            fact = facts[end]
-            total += fact.size_bytes
-            if total > max_bytes:
-                break
-            largest = max(largest, fact.size_bytes)
-            youngest, oldest = min(youngest, fact.age_seconds), max(oldest, fact.age_seconds)
-            count = end - begin + 1
-            if total < PART_OVERHEAD_BYTES and count < SMALL_PARTS and oldest < SMALL_PARTS_SECONDS:
-                continue
-            if total + PART_OVERHEAD_BYTES < balance_base(youngest, crowd) * largest:
-                continue
-            # The exponent prefers longer windows among equal parts: one merge of 100 rather than 50 of two.
-            cost = (total + count * PART_OVERHEAD_BYTES) / (count - 1) ** 1.1
-            if cost < best_cost:
-                best, best_cost = (begin, end + 1), cost
-    return best, best_cost
+    """Every window is looked at once: all of one length together, from two parts to ``max_parts``."""
+    sizes = np.array([fact.size_bytes for fact in facts], np.float64)
+    ages = np.array([fact.age_seconds for fact in facts])
+    totals = largest = sizes
+    youngest = oldest = ages
+    best: tuple[float, int, int] = (math.inf, 0, 0)
+    for count in range(2, min(max_parts, len(facts)) + 1):
+        last = slice(count - 1, None)
+        totals = totals[:-1] + sizes[last]
+        largest = np.maximum(largest[:-1], sizes[last])
+        youngest = np.minimum(youngest[:-1], ages[last])
+        oldest = np.maximum(oldest[:-1], ages[last])
+        is_fit = totals <= max_bytes
+        if not is_fit.any():
+            break
+        is_fit &= totals + PART_OVERHEAD_BYTES >= balance_bases(youngest, crowd) * largest
+        if count < SMALL_PARTS:
+            is_fit &= (totals >= PART_OVERHEAD_BYTES) | (oldest >= SMALL_PARTS_SECONDS)
+        # The exponent prefers longer windows among equal parts: one merge of 100 rather than 50 of two.
+        costs = np.where(is_fit, (totals + count * PART_OVERHEAD_BYTES) / (count - 1) ** 1.1, math.inf)
+        begin = int(costs.argmin())
+        best = min(best, (float(costs[begin]), begin, begin + count))
+    cost, begin, end = best
+    return ((begin, end) if end else None), cost
 
 
 def max_merge_bytes(free_slots: int, total_slots: int, *, at_most: int = 150 * 1024 * MIB, at_least: int = MIB) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
@@ -22,7 +23,15 @@ from coordination.part_set import PartSet
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum import QuorumStatus, format_last_parts, parse_last_parts
-from parts.merge.select import SMALL_PARTS, SMALL_PARTS_SECONDS, PartFacts, max_merge_bytes, select_merge
+from parts.merge.select import (
+    PART_OVERHEAD_BYTES,
+    SMALL_PARTS,
+    SMALL_PARTS_SECONDS,
+    PartFacts,
+    balance_bases,
+    max_merge_bytes,
+    select_merge,
+)
 from parts.part_name import PartName, merged_name
 
 
@@ -296,6 +305,27 @@ def test_selector_keeps_its_limits(sizes: list[int], age: int, max_bytes: int) -
         first = chosen[0].min_block
         assert chosen == run[first : first + len(chosen)]
         assert sum(sizes[p.min_block] for p in chosen) <= max_bytes
+
+
+facts = st.builds(PartFacts, st.integers(1, 4000) | st.integers(1, 1 << 24), st.floats(0, 2) | st.floats(0, 1e5))
+
+
+@given(st.lists(facts, min_size=2, max_size=50), st.integers(1, 1 << 26), st.integers(2, 40))
+def test_selector_finds_the_best_of_all_windows(parts: list[PartFacts], max_bytes: int, max_parts: int) -> None:
+    def cost(window: list[PartFacts]) -> float:
+        total, largest = sum(part.size_bytes for part in window), max(part.size_bytes for part in window)
+        youngest = min(part.age_seconds for part in window)
+        is_soon = total < PART_OVERHEAD_BYTES and all(part.age_seconds < SMALL_PARTS_SECONDS for part in window)
+        (base,) = balance_bases(np.array([youngest]), len(parts))
+        if total > max_bytes or total + PART_OVERHEAD_BYTES < base * largest or (is_soon and len(window) < SMALL_PARTS):
+            return math.inf
+        return (total + len(window) * PART_OVERHEAD_BYTES) / (len(window) - 1) ** 1.1
+
+    run = [PartName("p", i, i, 0) for i in range(len(parts))]
+    chosen = select_merge([run], lambda p: parts[p.min_block], max_bytes=max_bytes, max_parts=max_parts)
+    windows = [parts[a : a + n] for n in range(2, max_parts + 1) for a in range(len(parts) - n + 1)]
+    least = min(map(cost, windows))
+    assert (cost([parts[p.min_block] for p in chosen]) if chosen else math.inf) == least
 
 
 def test_selector_prefers_many_equal_neighbours_over_a_large_one() -> None:
