@@ -81,11 +81,8 @@ def binary(call: Call) -> Typed:
         return Typed(fragment("bin({})", value.sql), STRING)
     if (number := _as_unsigned(call)) is None:
         raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
-    digits = fragment("to_binary({})", number)
-    return Typed(
-        fragment("lpad({digits}, CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER), '0')", digits=digits),
-        STRING,
-    )
+    whole = "lpad({0}, CAST((greatest(strlen({0}), 1) + 7) // 8 * 8 AS INTEGER), '0')"
+    return Typed(bound(fragment("to_binary({})", number), "digits", lambda v: fragment(whole, v)), STRING)
 
 
 MACROS = macros(

@@ -8,12 +8,15 @@ reach the macros, where the text is bound once.
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from parts.types import IntegerType
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
+from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scanned_numbers import fitting_integers, integers
 from sql.typing.typed import INT64, UINT64
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
@@ -34,7 +37,8 @@ def constant_integer(text: str, goal: IntegerType) -> int | None:
 
 def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     """NULL where a VARCHAR spells no integer of ``goal``."""
-    return _spelled(sql, goal, goal)
+    compute = partial(fitting_integers, goal=goal)
+    return read_by_scan(_spelled(sql, goal, goal), sql, compute, goal.arrow, lambda odd: _spelled(odd, goal, goal))
 
 
 def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
@@ -44,7 +48,8 @@ def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
 
 def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
     """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
-    tiers = [integer_or_null(sql, goal)]
+    plain = _spelled(sql, goal, goal)
+    tiers: list[Fragment] = [Scannable(plain, sql, partial(integers, goal=goal), goal.arrow)]
     if goal.bits < INT64.bits:
         low = wrap_integer(fragment("low"), INT64, goal)
         tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _spelled(sql, goal, INT64), low))

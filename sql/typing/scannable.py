@@ -56,7 +56,9 @@ def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Dat
 
 
 def known_and_odd(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:
-    odd = pc.if_else(pa.array(is_odd), texts, pa.scalar(None, texts.type))
+    odd = pa.nulls(len(texts), pa.string())
+    if is_odd.any():
+        odd = pc.if_else(pa.array(is_odd), texts, pa.scalar(None, pa.string()))
     return pa.StructArray.from_arrays([known, odd], ["known", "odd"])
 
 

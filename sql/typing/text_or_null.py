@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pyarrow as pa
+
 from parts.types import (
     DataType,
     Date32Type,
@@ -23,6 +27,8 @@ from sql.typing.fragments import Fragment, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.typing.integer_texts import integer_or_null
 from sql.typing.mapping import engine_type
+from sql.typing.scannable import read_by_scan
+from sql.typing.scanned_numbers import decimals, floats
 from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text
 from sql.typing.typed import STRING, Typed
 
@@ -48,11 +54,14 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():
-            spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
-            return fragment("TRY_CAST({} AS {})", spelled, engine_type(target))
+            compute = partial(floats, bits=target.bits)
+            return read_by_scan(_float(sql, target), sql, compute, target.arrow, lambda odd: _float(odd, target))
         case DecimalType():
-            spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
-            return decimal_of_text(spelled, target, "TRY_CAST")
+            if target.precision > 18:
+                return _decimal(sql, target)
+            known = pa.decimal128(target.precision, target.scale)
+            compute = partial(decimals, goal=target)
+            return read_by_scan(_decimal(sql, target), sql, compute, known, lambda odd: _decimal(odd, target))
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
@@ -70,6 +79,18 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case StringType():
             return sql
     return from_text(Typed(sql, STRING), target, zone)
+
+
+def _float(sql: Fragment, target: FloatType) -> Fragment:
+    return fragment("TRY_CAST({} AS {})", _float_spelling(sql), engine_type(target))
+
+
+def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
+    return decimal_of_text(_float_spelling(sql), target, "TRY_CAST")
+
+
+def _float_spelling(sql: Fragment) -> Fragment:
+    return bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
 
 
 def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:

@@ -41,6 +41,29 @@ class Texts:
         some.rows, some.begins, some.sizes = self.rows[which], self.begins[which], self.sizes[which]
         return some
 
+    def that_begin(self, is_first: np.ndarray) -> Texts:
+        """The texts whose first byte is such a one: nearly all of a column are chosen, or few."""
+        which = is_first[self.bytes_at(0)] & (self.sizes > 0)
+        return self if which.all() else self.chosen(which)
+
+    def part(self, begin: np.ndarray, end: np.ndarray) -> Texts:
+        """The texts between two places; empty where they are the wrong way round."""
+        some = object.__new__(Texts)
+        some.count, some._data, some._words, some.rows = self.count, self._data, self._words, self.rows
+        some.begins, some.sizes = self.begins + begin, np.maximum(end - begin, 0)
+        return some
+
+    def places_of(self, byte: int) -> np.ndarray:
+        """Where a byte is, as ``begins`` count."""
+        return np.flatnonzero(self._data == byte)
+
+    def row_of(self, places: np.ndarray) -> np.ndarray:
+        """In which of the texts places are, -1 for none."""
+        if not len(self.begins):
+            return np.full(len(places), -1)
+        row = np.searchsorted(self.begins, places, side="right") - 1
+        return np.where((row >= 0) & (places < self.begins[row] + self.sizes[row]), row, -1)
+
     def words(self, place: int) -> np.ndarray:
         """From the character at ``place`` on; of a text that is shorter anything."""
         return self._words[self.begins + place]  # half of what ``take`` costs, which copies what is not aligned

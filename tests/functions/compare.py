@@ -17,9 +17,11 @@ from parts.errors import PandoError
 from parts.query_status import QueryStatus
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
+from sql.compile.passes.pipeline import rewrite
 from sql.formats.native_read import read_native
 from sql.formats.options import FormatOptions
 from sql.formats.registry import write_blocks
+from sql.grammar.queries import parse_query
 from sql.run.executor import QueryEngine
 from sql.settings.session import DEFAULT_SETTINGS
 from tests.functions import rows
@@ -143,7 +145,7 @@ class Engines:
         """Whether a part of it, in Pando (``sql.compile.scan_values``)."""
         settings = replace(DEFAULT_SETTINGS, session_timezone=self.zone)
         try:
-            _, plan = self._pando.plan(query, self._catalog, settings, "default")
+            plan = self._pando.plan(rewrite(parse_query(query), {}), self._catalog, settings, "default")
         except PandoError:
             return False
         return any(planned.scan.computed for planned in plan.scans)

@@ -19,7 +19,23 @@ _TIMES = [
     "2020-01-01 10:20", "9999-12-31", "2020-00-10", "2020-01-00", "1600-05-05", "20201301", "12-12",
     "2020-03-29 02:30:00", "2020-10-25 02:30:00", "2020-01-01 10:20:30Z", "x2020-01-01",
 ]  # fmt: skip
+_NUMBERS = [
+    "0", "1", "-1", "+1", "127", "128", "-128", "-129", "255", "256", "65535", "65536", "-32768", "2147483647", "-0",
+    "2147483648", "-2147483648", "4294967295", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
+    "-9223372036854775809", "18446744073709551615", "18446744073709551616", "99999999999999999999", "1.5", ".5", "5.",
+    "000000000000000000000000007", "12345678", "123456789", "1234567812345678", "1e3", "1E-3", "inf", "-inf", "nan",
+    "", " ", " 1", "1 ", "abc", "12abc", "0x10", "1,5", "--1", "+-1", "-", "+", ".", "-.5", "1.2.3", "0.1", "é1", "1é",
+    "123456789.987654321", "0.30000000000000004", "1234567.125", "99999.999", "-7.005", "16777217", "0.1e1",
+]  # fmt: skip
+_NO_DECIMALS = (".5", "-", "+", ".", "-.5", "1.2.3", "0.1e1")
+"""Read otherwise than in ClickHouse."""
 _READERS = {
+    "numbers": (_NUMBERS, "toUInt8OrNull(x) toInt8OrZero(x) toUInt16OrNull(x) toInt32OrNull(x) toUInt32OrZero(x) "
+                "toInt64OrNull(x) toUInt64OrNull(x) toFloat64OrNull(x) toFloat32OrNull(x) toFloat64OrZero(x)"),
+    "decimals": ([text for text in _NUMBERS if text not in _NO_DECIMALS],
+                 "toDecimal32OrNull(x,2) toDecimal64OrZero(x,3) toDecimal64OrNull(x,0)"),
+    "integers": (["0", "7", "255", "256", "65536", "4294967296", "18446744073709551615", "+5", "12345678", "123456789"],
+                 "toUInt8(x) toInt8(x) toUInt32(x) toInt64(x) toUInt64(x) toInt16(x)"),
     "times": (_TIMES, "toDateOrNull(x) toDateOrZero(x) toDate32OrNull(x) toDateTimeOrNull(x) toDateTimeOrZero(x) "
               "toDateTime64OrNull(x,6) toDateTime64OrNull(x,3,'Asia/Tokyo') "
               "toDateTime64OrNull(x,0)"),
