@@ -355,8 +355,9 @@ def array_exists(call: Call) -> Typed:
 
 @function("arrayAll", (1, None), nulls=False)
 def array_all(call: Call) -> Typed:
+    kept = _kept(call)  # refuses a lambda without an array
     array = call.args[0] if call.args[0].apply is None else call.args[1]
-    return Typed(fragment("(len({}) = len({}))", _kept(call), array.sql), UINT8, is_condition=True)
+    return Typed(fragment("(len({}) = len({}))", kept, array.sql), UINT8, is_condition=True)
 
 
 @function("arrayCount", (1, None), nulls=False)

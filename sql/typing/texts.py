@@ -78,7 +78,7 @@ def to_text(value: Typed, zone: str) -> Fragment:
             return fragment("pando_fixed_text({})", sql)
         case IPv4Type():
             octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
-            return fragment("concat_ws('.', {})", joined(", ", octets))
+            return fragment("({})", joined(" || '.' || ", octets))
         case IPv6Type():
             return bound(sql, "address", lambda v: fragment("pando_ipv6_text({})", v))
         case ArrayType() | TupleType() | MapType():

@@ -21,3 +21,4 @@ SELECT arrayZip(ai, at) AS su8 FROM t PREWHERE sd >= '2001-01-01' FORMAT Parquet
 SELECT multiIf(nu8, 1, NULL) AS x FROM numbers(true) ARRAY JOIN aa AS j
 SELECT toLowCardinality(id) AS s, s, ip6, id AS x FROM t FORMAT JSONCompactStrings
 SELECT now64(-2147483649)
+SELECT arrayAll(x -> x)
