@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from spark_connector.options import Options
-    from spark_connector.reader import PandoReader
     from spark_connector.stream import PandoStreamWriter
     from spark_connector.writer import PandoWriter
 
@@ -26,6 +25,7 @@ class PandoDataSource(DataSource):
     def schema(self) -> StructType:
         """Of the columns asked for, or of ``SELECT *``."""
         from spark_connector.options import is_of_catalog, refuse_secrets
+        from spark_connector.query import describe_query
         from spark_connector.schema import describe_table, readable_schema, with_options
         from spark_connector.transport import Transport
 
@@ -33,13 +33,16 @@ class PandoDataSource(DataSource):
         if is_of_catalog(self.options):
             refuse_secrets(self.options)
         with Transport(options) as transport:
-            schema = readable_schema(describe_table(transport), options.columns, options.full_name)
+            columns = describe_query(transport) if options.query else describe_table(transport)
+            schema = readable_schema(columns, options.columns, options.full_name)
         return with_options(schema, self.options) if is_of_catalog(self.options) else schema
 
-    def reader(self, schema: StructType) -> PandoReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from spark_connector.query import QueryReader
         from spark_connector.reader import PandoReader
 
-        return PandoReader(self._options(schema), schema)
+        options = self._options(schema)
+        return QueryReader(options, schema) if options.query else PandoReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from spark_connector.stream import RefusedStreamReader
@@ -50,7 +53,7 @@ class PandoDataSource(DataSource):
         """``overwrite`` empties the table first; that and the writing are not one atomic step."""
         from spark_connector.writer import PandoWriter
 
-        return PandoWriter(self._options(schema), schema, overwrite)
+        return PandoWriter(self._table_options(schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PandoStreamWriter:  # noqa: N802
         from parts.errors import UserError
@@ -58,7 +61,15 @@ class PandoDataSource(DataSource):
 
         if overwrite:
             raise UserError("NOT_IMPLEMENTED", "Format pando: streams are written with outputMode append only")
-        return PandoStreamWriter(self._options(schema), schema)
+        return PandoStreamWriter(self._table_options(schema), schema)
+
+    def _table_options(self, schema: StructType) -> Options:
+        from parts.errors import UserError
+
+        options = self._options(schema)
+        if options.query:
+            raise UserError("BAD_ARGUMENTS", "Format pando: the option 'query' is for reading; write to a 'table'")
+        return options
 
     def _options(self, schema: StructType | None = None) -> Options:
         """Of this use, completed by those of the catalog's table."""

@@ -24,7 +24,9 @@ class Options:
     """The options of one read or write. Times are in seconds."""
 
     urls: tuple[str, ...]
-    table: str
+    table: str = ""
+    query: str = ""
+    """A SELECT to read instead of a table."""
     database: str = "default"
     user: str = ""
     password: str = field(default="", repr=False)
@@ -88,9 +90,13 @@ def parse_options(given: Mapping[str, str]) -> Options:
     for name in values:
         if name not in _NAMES:
             raise _bad(f"unknown option {name!r}{_nearest(name)}")
-    for name in ("url", "table"):
+    query = values.get("query", "").strip().rstrip(";").rstrip()
+    for name in ("url",) if query else ("url", "table"):
         if not values.get(name):
             raise _bad(f"the option {name!r} is missing; {_EXAMPLE}")
+    for name in _OF_TABLES if query else ():
+        if values.get(name):
+            raise _bad(f"the option {name!r} does nothing beside 'query': say it in the SELECT")
     for name in settings:
         if name.startswith("insert_deduplication_token"):
             raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
@@ -100,10 +106,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
             "Format pando: the option 'push_filters' is not offered: Spark 4.3 keeps the filters of a frame's first "
             "query for its later ones, and counts were wrong. Give a ClickHouse condition in the option 'filter'",
         )
-    database, table = _table(values["table"], values.get("database", ""))
+    database, table = _table(values.get("table", ""), values.get("database", ""))
     return Options(
         urls=_urls(values["url"]),
         table=table,
+        query=query,
         database=database,
         user=values.get("user", ""),
         password=_password(values),
@@ -145,10 +152,11 @@ def _table(text: str, database: str) -> tuple[str, str]:
 
 
 _EXAMPLE = "for example .option('url', 'http://127.0.0.1:8123').option('table', 'hits')"
+_OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task")
 _NAMES = frozenset(
     {
-        "url", "table", "database", "user", "password", "password_env", "connect_timeout", "timeout", "retries",
-        "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "lease_seconds",
+        "url", "table", "query", "database", "user", "password", "password_env", "connect_timeout", "timeout",
+        "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "lease_seconds",
         "select_sequential_consistency",
         "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
     }

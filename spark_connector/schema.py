@@ -58,9 +58,13 @@ class TableColumn:
 
 def describe_table(transport: Transport) -> list[TableColumn]:
     """The columns as the first server that answers knows them."""
-    options = transport.options
-    sql = f"DESCRIBE TABLE {options.quoted_name} FORMAT JSONEachRow"
-    answer = transport.try_servers(options.urls, lambda url: transport.query(url, sql)[0])
+    return describe(transport, f"TABLE {transport.options.quoted_name}")
+
+
+def describe(transport: Transport, what: str) -> list[TableColumn]:
+    """``TABLE name`` or ``(SELECT …)``."""
+    sql = f"DESCRIBE {what} FORMAT JSONEachRow"
+    answer = transport.try_servers(transport.options.urls, lambda url: transport.query(url, sql)[0])
     rows = [json.loads(line) for line in answer.splitlines() if line]
     return [TableColumn(row["name"], parse_type(row["type"]), row["default_type"]) for row in rows]
 

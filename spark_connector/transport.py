@@ -52,6 +52,14 @@ class Transport:
             return json.loads(answer.read())
 
     @contextmanager
+    def select(self, url: str, sql: str, settings: Mapping[str, str]) -> Iterator[AnswerFile]:
+        """The rows of one statement, streamed."""
+        from engine.client.http.connections import AnswerFile
+
+        with self._connections.post(url, "/", sql.encode(), settings) as answer:
+            yield AnswerFile(answer)
+
+    @contextmanager
     def stream(self, url: str, path: str, body: object) -> Iterator[AnswerFile]:
         """A request in JSON, answered by a stream."""
         from engine.client.http.connections import AnswerFile
