@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 LONGEST_TEXT = 2_000
 _MOST_LITERALS = 32
-_LITERAL = re.compile(r"((?<![\w.])(?:0|[1-9][0-9]{0,17})(?![\w.])|'[^']*')")
+_SIGN = r"(?:(?<=[=<>(,])-|(?<=[=<>(,] )-|(?<= AND )-)?"
+"""After a number or a name it would be a minus."""
+_NUMBER = r"(?<![\w.])(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?![\w.])"
+_LITERAL = re.compile(rf"({_SIGN}{_NUMBER}|'[^']*')")
 _UNSURE = re.compile(r"""[\\"`$#{@\0]|--|/\*|''""")
 
 
@@ -23,10 +26,11 @@ class Shape(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Equal for texts of one shape alone: a number stands for numbers only, a string for strings."""
+        """Equal for texts of one shape alone: an integer stands for integers only, a fraction for fractions, a string
+        for strings."""
         key = self.pieces[0]
         for literal, piece in zip(self.literals, self.pieces[1:], strict=True):
-            key += ("\0s" if literal[0] == "'" else "\0n") + piece
+            key += ("\0s" if literal[0] == "'" else "\0f" if "." in literal else "\0n") + piece
         return key
 
     def with_literals(self, literals: list[str]) -> str:
@@ -43,12 +47,17 @@ def shape_of(text: str) -> Shape | None:
     return Shape(tuple(pieces[::2]), tuple(pieces[1::2]))
 
 
-def value_of(literal: str) -> int | str:
+def value_of(literal: str) -> int | float | str:
     """The value of a literal of a shape."""
-    return literal[1:-1] if literal[0] == "'" else int(literal)
+    if literal[0] == "'":
+        return literal[1:-1]
+    return float(literal) if "." in literal else int(literal)
 
 
 def marked_literals(literals: tuple[str, ...]) -> list[str]:
     """Literals of the same kinds, each different from the others: they show where each of them stands in a tree."""
-    first = 10**16 + 1
-    return [f"'\x01{number}'" if text[0] == "'" else str(first + number) for number, text in enumerate(literals)]
+    first, fraction = 10**16 + 1, 10**9 + 0.5
+    return [
+        f"'\x01{number}'" if text[0] == "'" else str((fraction if "." in text else first) + number)
+        for number, text in enumerate(literals)
+    ]

@@ -80,10 +80,10 @@ class Analysis:
         columns: Mapping[int, tuple[str, DataType]],
     ) -> Analysis:
         """For other conditions, not used yet: what ``by_index`` and ``by_row`` say of ``columns`` is the whole filter,
-        the index tells of the one, only the rows of the other."""
+        the index tells of the one, only the rows of the other. They compare columns with values."""
         primary = Both(tuple(by_index)) if by_index else Constant(True)
         rows = Both((*by_index, *by_row))
-        row_filter = RowFilter(rows, columns, is_whole=True, interval=interval_of(rows))
+        row_filter = RowFilter(rows, columns, is_whole=True, interval=interval_of(rows), is_of_values=True)
         return Analysis(
             Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.primary_keys,
             frozenset({"PrimaryKey"}), row_filter, interval_of(primary), needs_rows=bool(by_row),

@@ -34,6 +34,8 @@ class RowFilter:
     """Whether that is all of the condition: there is no conjunct on other columns."""
     interval: Interval | None = None
     """What the condition is, where it is an interval of the first key: its rows are then a run."""
+    is_of_values: bool = False
+    """Whether it is false where a column is NULL or NaN: a conjunction of comparisons with values."""
 
     @property
     def names(self) -> list[str]:
@@ -74,6 +76,9 @@ class RowFilter:
                 }
                 count = len(arrays[0])
                 true, false = self.condition.evaluate(bounds, count)
+                if self.is_of_values:
+                    for one in bounds.values():
+                        true, false = true & ~one.low_infinite, false | one.low_infinite
                 rows.append(np.flatnonzero(true) + first)
                 is_sure = is_sure and not (true & false).any()
                 first += count

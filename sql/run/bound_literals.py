@@ -16,16 +16,17 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from parts.schema import TableDescription, TableSchema
+from parts.schema import TableDescription
 from parts.types import (
     DataType,
     Date32Type,
     DateTimeType,
     DateType,
+    EnumType,
     FloatType,
     IntegerType,
-    LowCardinalityType,
     StringType,
+    strip_nullable,
 )
 from sql.grammar.shapes import value_of
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Literal, NamedTable, Node, Select, conjuncts, walk
@@ -39,7 +40,7 @@ _FIRST_DAY, _LAST_DAY = datetime.date(1970, 1, 1), datetime.date(2149, 6, 6)
 _LAST_SECONDS = datetime.date(2106, 2, 7)
 """Not all of that day has a number of 32 bits."""
 _CONVERSIONS: dict[type[DataType], str] = {DateType: "toDate", DateTimeType: "toDateTime"}
-_BOUND_TYPES = (IntegerType, DateType, Date32Type)
+_BOUND_TYPES = (IntegerType, StringType, DateType, Date32Type)
 _EXACT_BITS = {32: 24, 64: 53}
 """Integers of so many bits are floats exactly."""
 
@@ -55,7 +56,7 @@ class Term:
 
     def values(self, literals: Sequence[str]) -> tuple[pa.Scalar, ...] | None:
         """Its literals as values of the column's type; ``None``: one of them is none."""
-        type_ = self.type.inner if isinstance(self.type, LowCardinalityType) else self.type
+        type_ = strip_nullable(self.type)
         values = [_value(literals[slot], type_) for slot in self.slots]
         known = tuple(value for value in values if value is not None)
         return known if len(known) == len(values) else None
@@ -124,11 +125,16 @@ class BoundLiterals:
 
 
 def split_query(
-    marked: Select, marks: Sequence[str], tree: Select, table: NamedTable, description: TableDescription, zone: str
+    marked: Select,
+    marks: Sequence[str],
+    tree: Select,
+    literals: Sequence[str],
+    table: NamedTable,
+    description: TableDescription,
+    zone: str,
 ) -> Split | None:
-    """``marked`` is ``tree`` with each literal replaced by one of ``marks``."""
-    keys = description.sorting_key.expressions
-    reading = _Reading(marks, marked, table, description.schema, zone)
+    """``marked`` is ``tree`` with each of ``literals`` replaced by one of ``marks``."""
+    reading = _Reading(marks, marked, table, description, zone)
     named = [node for filter in (marked.prewhere, marked.where) if filter is not None for node in walk(filter)]
     if any(isinstance(node, Alias) for node in named):
         return None
@@ -143,7 +149,7 @@ def split_query(
         others = []
         for node, conjunct in zip(known, given, strict=True):
             term = reading.term(node)
-            if term is None or term.column in shadowed or keys.count(term.column) > 1:
+            if term is None or term.column in shadowed or term.values(literals) is None:
                 others.append(conjunct)
             else:
                 terms.append(term)
@@ -168,11 +174,14 @@ def _conjunction(terms: Sequence[Node]) -> Node | None:
 class _Reading:
     """Terms of one marked query over one table."""
 
-    def __init__(self, marks: Sequence[str], marked: Select, table: NamedTable, schema: TableSchema, zone: str) -> None:
+    def __init__(
+        self, marks: Sequence[str], marked: Select, table: NamedTable, description: TableDescription, zone: str
+    ) -> None:
         counts = Counter(node.value for node in walk(marked) if isinstance(node, Literal))
         self._slots = {value_of(mark): slot for slot, mark in enumerate(marks) if counts[value_of(mark)] == 1}
         self._qualifier = table.alias or table.table
-        self._schema = schema
+        self._schema = description.schema
+        self._keys = description.sorting_key.expressions
         self._zone = zone
 
     def term(self, node: Node) -> Term | None:
@@ -192,9 +201,11 @@ class _Reading:
         if column is None:
             return None
         type_ = self._schema.column(column).type
-        bare = type_.inner if isinstance(type_, LowCardinalityType) else type_
+        bare = strip_nullable(type_)
         slots = tuple(slot for slot in (self._slot(value, bare) for value in values) if slot is not None)
-        if len(slots) < len(values) or not self._is_bound(type_, bare, name):
+        if len(slots) < len(values) or not self._is_bound(bare, name):
+            return None
+        if self._keys.count(column) > (0 if type_.is_nullable else 1):
             return None
         return Term(column, name, slots, type_)
 
@@ -206,12 +217,15 @@ class _Reading:
                 return column if column in self._schema else None
         return None
 
-    def _is_bound(self, type_: DataType, bare: DataType, name: str) -> bool:
-        if isinstance(bare, DateTimeType):
-            return (bare.timezone or self._zone) == "UTC" and type_ is bare
-        if isinstance(bare, FloatType):
-            return name != "in" and type_ is bare
-        return isinstance(bare, StringType) or (isinstance(bare, _BOUND_TYPES) and type_ is bare)
+    def _is_bound(self, bare: DataType, name: str) -> bool:
+        match bare:
+            case DateTimeType(zone):
+                return (zone or self._zone) == "UTC"
+            case FloatType():
+                return name != "in"
+            case EnumType():
+                return name in ("in", "equals")
+        return isinstance(bare, _BOUND_TYPES)
 
     def _slot(self, node: Node, bare: DataType) -> int | None:
         """The number of a literal, perhaps in the conversion to the column's type."""
@@ -231,6 +245,10 @@ def _value(literal: str, type_: DataType) -> pa.Scalar | None:
                 return pa.scalar(value, type_.arrow)
             case FloatType(bits) if isinstance(value, int) and value.bit_length() <= _EXACT_BITS[bits]:
                 return pa.scalar(float(value), type_.arrow)
+            case FloatType(64) if isinstance(value, float):
+                return pa.scalar(value, type_.arrow)
+            case EnumType(_, names) if isinstance(value, str):
+                return next((pa.scalar(number, type_.arrow) for name, number in names if name == value), None)
             case StringType() if isinstance(value, str):
                 return pa.scalar(value, pa.string())
             case DateType() | Date32Type() if isinstance(value, str) and _ISO_DATE.fullmatch(value):

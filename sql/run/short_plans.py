@@ -188,7 +188,7 @@ def short_plan(
     description = planned.description
     if not isinstance(tree.source, NamedTable) or tree.source.final:
         return direct
-    split = split_query(marked, marks, tree, tree.source, description, settings.timezone)
+    split = split_query(marked, marks, tree, shape.literals, tree.source, description, settings.timezone)
     if split is None:
         return direct
     (finding,) = engine.plan(split.finding, catalog, settings, database).scans

@@ -142,7 +142,7 @@ class ShortQueries:
         bound = known.plan.bound.slots
         fixed = tuple(slot for slot in range(len(shape.literals)) if slot not in bound)
         if of_shape.fixed != fixed:
-            of_shape = known.shape = _KnownShape(fixed)
+            of_shape = known.shape = _KnownShape(fixed, looks=of_shape.looks)
             self._shapes.keep(shape_key, of_shape)
         of_shape.plans.keep(tuple(shape.literals[slot] for slot in fixed), known)
 
