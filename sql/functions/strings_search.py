@@ -259,7 +259,7 @@ def _json_element(call: Call, document: Fragment) -> Fragment:
             path += '."' + value.replace('"', '\\"') + '"'
         elif isinstance(value, int):
             holder = fragment("json_extract({}, {})", document, text(path))
-            document, path = fragment("pando_json_member({}, {})", holder, value), "$"
+            document, path = fragment("pando_json_member({}, {})", holder, int(value)), "$"
         else:
             raise call.wrong_type(position, "a constant key or index")
     return fragment("json_extract({}, {})", document, text(path))

@@ -22,3 +22,4 @@ SELECT multiIf(nu8, 1, NULL) AS x FROM numbers(true) ARRAY JOIN aa AS j
 SELECT toLowCardinality(id) AS s, s, ip6, id AS x FROM t FORMAT JSONCompactStrings
 SELECT now64(-2147483649)
 SELECT arrayAll(x -> x)
+SELECT JSONLength(s, true) FROM t
