@@ -175,7 +175,7 @@ class StatementRunner(ABC):
         try:
             on_start(process)
             result = self._carry_out(parsed, text, context)
-            self._consider(parsed, text, context, is_short_allowed=not (own or body or parameters))
+            self._consider(parsed, text, context, is_short_allowed=not (own or body))
         except PandoError as error:
             end()
             raise process.translate(error) from error
@@ -200,7 +200,9 @@ class StatementRunner(ABC):
 
     # -- short queries --------------------------------------------------------------------------------------------
 
-    def answer_short(self, text: str, session: Session) -> QueryResult | None:
+    def answer_short(
+        self, text: str, session: Session, parameters: Mapping[str, str] | None = None
+    ) -> QueryResult | None:
         """The whole result of a SELECT, at once; ``None``: it is not known to be short, run it. From any thread, the
         event loop's too: nothing is waited for."""
         settings = self._settings_of(session)
@@ -209,7 +211,7 @@ class StatementRunner(ABC):
         if session.query_id and not self._processes.is_free(session.query_id):
             return None
         relations = CatalogRelations(self.catalog, session.database)
-        found = self._short_queries.answer(text.strip(), settings, session.database, relations)
+        found = self._short_queries.answer(text.strip(), settings, session.database, relations, parameters)
         if found is None:
             return None
         read = found.statistics
@@ -231,7 +233,8 @@ class StatementRunner(ABC):
         if is_query and is_short_allowed and self._may_be_short(settings, context.session):
             database = context.session.database
             relations = CatalogRelations(self.catalog, database)
-            self._short_queries.consider(text.strip(), parsed, settings, database, relations)
+            given = context.parameters
+            self._short_queries.consider(text.strip(), parsed, settings, database, relations, given)
 
     def _settings_of(self, session: Session) -> Settings:
         defaults = {"max_memory_usage": self.config.default_max_memory_usage}

@@ -90,7 +90,7 @@ class ShortAnswers:
         monotonic = self._engine.services.monotonic
         started = monotonic()
         session = Session(request.database or "default", asker.settings, request.credentials.user, request.query_id)
-        result = self._engine.answer_short(text, session)
+        result = self._engine.answer_short(text, session, request.parameters)
         if result is None:
             return None
         counts = result.statistics
@@ -151,7 +151,6 @@ def _is_simple(request: QueryRequest) -> bool:
         or request.session_id
         or request.origin
         or request.completed is not None
-        or request.parameters
         or request.content_encoding not in ("", "identity")
         or request.compresses_blocks
         or request.decompresses_blocks

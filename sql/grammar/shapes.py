@@ -1,12 +1,14 @@
 """The shape of a statement: its text without its literals.
 
 Texts of one shape are the same tokens but for the values of literals. Only plain texts have one: what may hide a
-literal, or make one of what looks like none (comments, quoted names, escapes, parameters), has none.
+literal, or make one of what looks like none (comments, quoted names, escapes), has none. A parameter of a simple type
+(``{name:UInt64}``) stands for a literal, if its value can be written as one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 LONGEST_TEXT = 2_000
@@ -14,8 +16,16 @@ _MOST_LITERALS = 32
 _SIGN = r"(?:(?<=[=<>(,])-|(?<=[=<>(,] )-|(?<= AND )-)?"
 """After a number or a name it would be a minus."""
 _NUMBER = r"(?<![\w.])(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?![\w.])"
-_LITERAL = re.compile(rf"({_SIGN}{_NUMBER}|'[^']*')")
-_UNSURE = re.compile(r"""[\\"`$#{@\0]|--|/\*|''""")
+_LITERAL = re.compile(rf"({_SIGN}{_NUMBER}|'[^']*'|{{\w+:\w+}})")
+_UNSURE = re.compile(r"""[\\"`$#@\0]|--|/\*|''""")
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
+_FRACTION = re.compile(_WHOLE.pattern + r"(?:\.[0-9]{1,17})?", re.ASCII)
+_TEXT = re.compile(r"[^'\\]+")
+_PARAMETERS = {
+    **{f"{sign}Int{bits}": _WHOLE for sign in ("", "U") for bits in (8, 16, 32, 64)},
+    "Float64": _FRACTION, "String": _TEXT, "Date": _TEXT, "DateTime": _TEXT,
+}  # fmt: skip
+"""What values of parameters are literals as they are written."""
 
 
 class Shape(NamedTuple):
@@ -23,6 +33,8 @@ class Shape(NamedTuple):
 
     pieces: tuple[str, ...]
     literals: tuple[str, ...]
+    parameters: tuple[tuple[int, str], ...] = ()
+    """Which of the literals are values of parameters, and of which types."""
 
     @property
     def key(self) -> str:
@@ -31,20 +43,48 @@ class Shape(NamedTuple):
         key = self.pieces[0]
         for literal, piece in zip(self.literals, self.pieces[1:], strict=True):
             key += ("\0s" if literal[0] == "'" else "\0f" if "." in literal else "\0n") + piece
-        return key
+        return key + str(self.parameters) if self.parameters else key
 
     def with_literals(self, literals: list[str]) -> str:
         """The text of this shape with these literals."""
         return "".join(piece + literal for piece, literal in zip(self.pieces, [*literals, ""], strict=True))
 
 
-def shape_of(text: str) -> Shape | None:
+def shape_of(text: str, given: Mapping[str, str] | None = None) -> Shape | None:
+    """``given`` are the values of parameters."""
     if len(text) > LONGEST_TEXT or _UNSURE.search(text):
         return None
     pieces = _LITERAL.split(text)
     if not 3 <= len(pieces) <= 2 * _MOST_LITERALS + 1:
         return None
-    return Shape(tuple(pieces[::2]), tuple(pieces[1::2]))
+    if "{" not in text:
+        return Shape(tuple(pieces[::2]), tuple(pieces[1::2]))
+    if any("{" in piece for piece in pieces[::2]):
+        return None
+    parameters = []
+    for number, piece in enumerate(pieces[1::2]):
+        if piece[0] == "{":
+            name, _, type_ = piece[1:-1].partition(":")
+            literal = _literal_of((given or {}).get(name, ""), type_)
+            if literal is None or pieces[2 * number].endswith("-"):
+                return None
+            pieces[2 * number + 1] = literal
+            parameters.append((number, type_))
+    return Shape(tuple(pieces[::2]), tuple(pieces[1::2]), tuple(parameters))
+
+
+def _literal_of(value: str, type_: str) -> str | None:
+    """The literal that is this value of a type; ``None``: there is none, or not surely."""
+    pattern = _PARAMETERS.get(type_)
+    if pattern is None or not pattern.fullmatch(value) or not value.isprintable():
+        return None
+    if pattern is _TEXT:
+        return f"'{value}'"
+    if pattern is _WHOLE:
+        bits = int(type_.lstrip("UInt"))
+        least = 0 if type_[0] == "U" else -(1 << bits - 1)
+        return value if least <= int(value) < least + (1 << bits) else None
+    return value
 
 
 def value_of(literal: str) -> int | float | str:

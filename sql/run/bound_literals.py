@@ -41,6 +41,10 @@ _LAST_SECONDS = datetime.date(2106, 2, 7)
 """Not all of that day has a number of 32 bits."""
 _CONVERSIONS: dict[type[DataType], str] = {DateType: "toDate", DateTimeType: "toDateTime"}
 _BOUND_TYPES = (IntegerType, StringType, DateType, Date32Type)
+_OF_PARAMETER: dict[str, tuple[type[DataType], ...]] = {
+    "String": (DataType,), "Float64": (FloatType,), "Date": (DateType, Date32Type), "DateTime": (DateTimeType,)
+}  # fmt: skip
+"""With which columns parameters are compared as literals are; others are integers. A string is a literal itself."""
 _EXACT_BITS = {32: 24, 64: 53}
 """Integers of so many bits are floats exactly."""
 
@@ -97,6 +101,13 @@ class BoundLiterals:
     def slots(self) -> frozenset[int]:
         others = {slot for slot in (self.limit, self.offset) if slot is not None}
         return frozenset(others.union(*(term.slots for term in self.terms)))
+
+    def takes(self, slot: int, type_: str) -> bool:
+        """Whether a literal means the same as a parameter of a type would."""
+        if slot in (self.limit, self.offset):
+            return "Int" in type_
+        allowed = _OF_PARAMETER.get(type_, (IntegerType, FloatType))
+        return any(slot in term.slots and isinstance(strip_nullable(term.type), allowed) for term in self.terms)
 
     def analysis_of(self, literals: Sequence[str]) -> Analysis | None:
         """The analysis with these literals; ``None``: one of them is no value of its column's type."""

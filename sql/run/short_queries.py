@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from parts.errors import PandoError
 from sql.compile.passes.pipeline import rewrite
 from sql.grammar.limits import Guard
+from sql.grammar.parser import parse_statement
 from sql.grammar.queries import parse_query
 from sql.grammar.shapes import LONGEST_TEXT, Shape, shape_of
 from sql.grammar.statements import ParsedStatement, SelectQuery
@@ -90,14 +92,21 @@ class ShortQueries:
         self._texts: _Recent[_Known] = _Recent(_MOST_TEXTS)
         self._shapes: _Recent[_KnownShape] = _Recent(_MOST_TEXTS)
 
-    def answer(self, text: str, settings: Settings, database: str, catalog: RelationCatalog) -> ShortResult | None:
+    def answer(
+        self,
+        text: str,
+        settings: Settings,
+        database: str,
+        catalog: RelationCatalog,
+        parameters: Mapping[str, str] | None = None,
+    ) -> ShortResult | None:
         """The whole answer to a statement; ``None``: it is not known to be short, or it is not."""
         if len(text) > LONGEST_TEXT:
             return None
         literals: tuple[str, ...] = ()
         known = self._texts.find((text, database, id(settings)))
         if known is None:
-            shape = shape_of(text)
+            shape = shape_of(text, parameters)
             of_shape = None if shape is None else self._shapes.find((shape.key, database, id(settings)))
             if shape is None or of_shape is None:
                 return None
@@ -113,14 +122,20 @@ class ShortQueries:
             return None  # whoever runs it again tells what is wrong
 
     def consider(
-        self, text: str, parsed: ParsedStatement, settings: Settings, database: str, catalog: RelationCatalog
+        self,
+        text: str,
+        parsed: ParsedStatement,
+        settings: Settings,
+        database: str,
+        catalog: RelationCatalog,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         """Told of a SELECT that ran, with nothing but these: the second of its text or shape is looked at. Takes as
         long as compiling it, but not often in vain."""
         key = (text, database, id(settings))
         if len(text) > LONGEST_TEXT or self._texts.find(key) is not None:
             return
-        shape = shape_of(text)
+        shape = shape_of(text, parameters)
         shape_key = (shape.key if shape else text, database, id(settings))
         of_shape = self._shapes.find(shape_key)
         if of_shape is None:
@@ -131,10 +146,14 @@ class ShortQueries:
             return
         known = _Known(settings, of_shape)
         try:
+            if shape is not None and shape.parameters:
+                parsed = parse_statement(shape.with_literals(list(shape.literals)))
             self._look_at(known, shape, parsed, database, catalog)
         except PandoError:
             return
         if known.plan is None and known.answer is None:
+            return
+        if shape is not None and not _takes(known, shape.parameters):
             return
         if shape is None or known.plan is None or known.plan.bound is None:
             self._texts.keep(key, known)
@@ -180,3 +199,9 @@ class ShortQueries:
         finally:
             result.close()
         return ShortResult(result.columns, tuple(batches), result.statistics, parsed.format)
+
+
+def _takes(known: _Known, parameters: Sequence[tuple[int, str]]) -> bool:
+    """Whether the values of parameters may stand where the plan has literals."""
+    bound = None if known.plan is None else known.plan.bound
+    return not parameters or (bound is not None and all(bound.takes(slot, type_) for slot, type_ in parameters))

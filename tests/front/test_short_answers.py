@@ -84,6 +84,17 @@ def test_the_same_answer_as_before(http: httpx.Client, table: str, answers: _Ans
     assert answers.short == short + 1
 
 
+def test_parameters_find_rows(http: httpx.Client, table: str, answers: _Answers) -> None:
+    query = f"SELECT s FROM {table} WHERE k = {{key:UInt64}}"
+    for key in (*range(5), 19999):
+        assert http.get("/", params={"query": query, "param_key": str(key)}).text == f"v{key}\n"
+    assert answers.short >= 3
+    refused = http.get("/", params={"query": query, "param_key": "x"})
+    assert (refused.status_code, refused.headers["x-clickhouse-exception-code"]) == (400, "457")
+    refused = http.get("/", params={"query": query})
+    assert refused.headers["x-clickhouse-exception-code"] == "456"
+
+
 def test_what_is_written_is_read_at_once(http: httpx.Client, table: str, answers: _Answers) -> None:
     for number in range(30_000, 30_010):
         http.post("/", content=f"INSERT INTO {table} VALUES ({number}, 'new')").raise_for_status()

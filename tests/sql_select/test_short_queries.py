@@ -222,6 +222,51 @@ def test_what_is_short_is_answered(tables: MemoryCatalog, short: ShortQueries, t
     assert (_answer(short, other, tables) is not None) == is_bound
 
 
+@pytest.mark.parametrize(
+    ("text", "parameters", "is_short"),
+    [
+        ("SELECT s FROM t WHERE k = {a:UInt64}", {"a": "17"}, True),
+        ("SELECT s FROM t WHERE k = {a:UInt64}", {"a": "99999"}, True),
+        ("SELECT s FROM t WHERE k > {a:Int8} AND k<{b:Int64} LIMIT {c:UInt8}", {"a": "-5", "b": "9", "c": "99"}, True),
+        ("SELECT s, {a:UInt64} FROM t WHERE k = {a:UInt64}", {"a": "17"}, False),
+        ("SELECT k FROM t WHERE s = {a:String} AND d >= {b:Date} ORDER BY k", {"a": "s7", "b": "2019-04-20"}, True),
+        ("SELECT k FROM t WHERE s = {a:String}", {"a": "it's"}, False),
+        ("SELECT k FROM t WHERE s = {a:String}", {"a": "a\\tb"}, False),
+        ("SELECT k FROM t WHERE e = {a:String} AND k < {b:Int32}", {"a": "y", "b": "9"}, True),
+        ("SELECT k FROM t WHERE q >= {a:Float64} AND k < 9", {"a": "-1.5"}, True),
+        ("SELECT k FROM t WHERE k >= {a:Float64} AND k < 9", {"a": "5"}, False),
+        ("SELECT k FROM t WHERE at = {a:DateTime} ORDER BY k", {"a": "2020-09-13 12:26:45"}, True),
+        ("SELECT k FROM t WHERE at = {a:Date}", {"a": "2020-09-13"}, False),
+        ("SELECT k FROM t WHERE k IN ({a:UInt8}, 5)", {"a": "7"}, True),
+        ("SELECT k FROM t WHERE k IN {a:Array(UInt8)}", {"a": "[7]"}, False),
+        ("SELECT k FROM {a:Identifier} WHERE k = {b:UInt8}", {"a": "t", "b": "7"}, False),
+        ("SELECT k FROM t WHERE k = 9 -{a:Int8}", {"a": "-7"}, False),
+    ],
+)  # fmt: skip
+def test_parameters_are_literals_where_they_mean_the_same(
+    tables: MemoryCatalog, short: ShortQueries, text: str, parameters: dict[str, str], is_short: bool
+) -> None:
+    statement = parse_statement(text)
+    for _ in range(2):
+        short.consider(text, statement, DEFAULT_SETTINGS, "default", tables, parameters)
+    found = short.answer(text, DEFAULT_SETTINGS, "default", tables, parameters)
+    assert (found is not None) == is_short
+    if found is not None:
+        assert isinstance(statement.statement, SelectQuery)
+        expected = QueryEngine().select(statement.statement.query, catalog=tables, parameters=parameters).read_all()
+        assert _rows(found) == expected.to_pylist()
+        assert all(batch.schema == expected.schema for batch in found.batches)
+    for wrong in ("", "x", "1e3", "300000000000000000000", "99999999999999999", "0x10"):
+        given = dict.fromkeys(parameters, wrong)
+        found = short.answer(text, DEFAULT_SETTINGS, "default", tables, given)
+        if found is not None:
+            assert isinstance(statement.statement, SelectQuery)
+            expected = QueryEngine().select(statement.statement.query, catalog=tables, parameters=given).read_all()
+            assert _rows(found) == expected.to_pylist()
+    assert short.answer(text, DEFAULT_SETTINGS, "default", tables) is None
+    assert short.answer(text, DEFAULT_SETTINGS, "default", tables, {"z": "1"}) is None
+
+
 def test_a_query_without_tables_is_computed_once(tables: MemoryCatalog, short: ShortQueries) -> None:
     for text in ("SELECT 1", "SELECT 1 + 1 AS two, 'x' FORMAT CSV"):
         for _ in range(2):
