@@ -21,6 +21,11 @@ import pyarrow as pa
 _YOUNG = 1
 """The generation of what was made lately. The oldest one grows with every part of every table."""
 _KEPT_PAGES_MS = 10_000
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MAPPED_BYTES = 8 << 20
+"""A larger allocation is mapped, and given back as soon as it is freed."""
+_KEPT_BYTES = 64 << 20
+"""Of what is freed so much is kept, in each of the system's arenas."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -71,11 +76,17 @@ def use_returning_allocator() -> None:
     """Arrow's memory comes from an allocator that gives back what other threads freed: mimalloc keeps that.
 
     It keeps pages for some seconds, where its default gives back every page at once and asks for it again: an INSERT of
-    a million rows takes 3 % longer so, and a merge 5 % more of the processors. :func:`release_memory` gives back all.
+    a million rows takes 3 % longer so, and a merge 5 % more of the processors. NumPy's arrays come from the system's,
+    which would map those of a frame, and give them back, one by one: their pages cost as much as what fills them.
+    :func:`release_memory` gives back all.
     """
     if "jemalloc" in pa.supported_memory_backends():
         pa.jemalloc_set_decay_ms(_KEPT_PAGES_MS)
         pa.set_memory_pool(pa.jemalloc_memory_pool())
+    option = _of_glibc("mallopt")
+    if option is not None:
+        option(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        option(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def freeze_heap() -> None:
@@ -92,14 +103,14 @@ def release_memory() -> None:
     still hold: those are young. Takes some milliseconds."""
     gc.collect(_YOUNG)
     pa.default_memory_pool().release_unused()
-    trim = _malloc_trim()
+    trim = _of_glibc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 @cache
-def _malloc_trim() -> Callable[[int], int] | None:
+def _of_glibc(name: str) -> Callable[..., int] | None:
     try:
-        return cast(Callable[[int], int], ctypes.CDLL(None).malloc_trim)
+        return cast(Callable[..., int], getattr(ctypes.CDLL(None), name))
     except (OSError, AttributeError):  # not glibc
         return None
