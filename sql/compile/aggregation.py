@@ -31,7 +31,7 @@ class AfterAggregation(ExpressionCompiler):
         super().__init__(rows.scope, rows.environment, rows.query)
         self.rows = rows
         self.number = number
-        self._grouped = grouped
+        self.is_grouped = grouped
         self._rollup = rollup
         self.keys: dict[Fragment, Typed] = {}
         self.key_columns: list[tuple[Fragment, Fragment]] = []
@@ -121,11 +121,14 @@ class AfterAggregation(ExpressionCompiler):
             f"wrap it in any()",
         )
 
+    def name_of_aggregate(self, position: int) -> Fragment:
+        return leaf(f'"a{self.number}_{position}"')
+
     def aggregate(self, node: Function) -> Typed:
-        value = compile_aggregate(self.rows, node, empty_possible=not self._grouped)
+        value = compile_aggregate(self.rows, node, empty_possible=not self.is_grouped)
         known = self.aggregates.get(value.sql)
         if known is None:
-            name = leaf(f'"a{self.number}_{len(self.aggregate_sql)}"')
+            name = self.name_of_aggregate(len(self.aggregate_sql))
             self.aggregate_sql.append(fragment("{} AS {}", value.number, name))
             self.calls.append((node, value))
             known = Typed(name, value.type)

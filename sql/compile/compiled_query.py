@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from parts.schema import Column
 from parts.types import DataType
 from sql.compile.scope import Source, Surroundings
@@ -24,6 +26,16 @@ class CompiledQuery:
     """Those that it is ordered by, where it is ordered by nothing else."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowPart:
+    """What an aggregate needs of a group of rows: their ``count``, or ``sum``, ``min`` or ``max`` of a column (without
+    one: the number of all rows), without NULL."""
+
+    function: str
+    column: str
+    type: pa.DataType
+
+
 @dataclass(slots=True)
 class Scan:
     """A table read by the query. ``conditions`` are conjuncts that may prune it, each with what is known around it."""
@@ -36,6 +48,8 @@ class Scan:
     """The columns whose codes the query reads (``sql.compile.short_strings``)."""
     computed: dict[str, Computed] = field(default_factory=dict)
     """By name the columns that the scan computes (``sql.compile.scan_values``)."""
+    parts: dict[str, RowPart] = field(default_factory=dict)
+    """By name the parts of aggregates; with any, the scan gives groups of rows (``sql.compile.scan_groups``)."""
 
     def __post_init__(self) -> None:
         columns = self.source.columns.values()

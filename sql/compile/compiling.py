@@ -51,6 +51,9 @@ class Statement(Protocol):
     @property
     def outermost(self) -> Select | None: ...
 
+    @property
+    def grouped_in_scan(self) -> Select | None: ...
+
     def next_number(self) -> int:
         """Unique in the statement."""
 

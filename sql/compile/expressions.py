@@ -73,6 +73,12 @@ _RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
 """Another value in every row, but equal calls have one value in a row."""
 
 
+def is_random(name: str) -> bool:
+    """Whether a function has another value in every row."""
+    rule = find_rule(name)
+    return rule is not None and rule.name in _RANDOM
+
+
 class ExpressionCompiler:
     """Compiles expressions of one SELECT. ``query`` compiles subqueries; keys and defaults have none."""
 

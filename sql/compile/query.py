@@ -49,6 +49,8 @@ class QueryCompiler:
         self.short_strings = ShortStrings()
         self.outermost: Select | None = None
         """The SELECT that may use codes of short strings."""
+        self.grouped_in_scan: Select | None = None
+        """The SELECT that may ask its scan for groups of rows."""
         self._number = 0
 
     def next_number(self) -> int:

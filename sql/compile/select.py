@@ -16,6 +16,7 @@ from sql.compile.from_clause import FromClause
 from sql.compile.layers import Layers
 from sql.compile.naming import column_name
 from sql.compile.ordering import order_terms
+from sql.compile.scan_groups import group_in_scan
 from sql.compile.scope import Scope, Surroundings, collect_aliases
 from sql.compile.stars import expand_stars
 from sql.compile.two_steps import two_steps
@@ -172,12 +173,18 @@ class SelectCompiler:
         assert current.layers is not None
         return fragment(" FROM {}", current.layers.over(fragment("({})", self._groups(current, rows_sql))))
 
+    @property
+    def _may_group_in_scan(self) -> bool:
+        layers = (self.before_where, self.after_where)
+        return self.select is self.query.grouped_in_scan and not any(layer.has_columns for layer in layers)
+
     def _groups(self, current: AfterAggregation, rows_sql: Fragment) -> Fragment:
+        in_scan = group_in_scan(self.select, current, self.query.scans) if self._may_group_in_scan else None
         in_two = two_steps(current, rows_sql) if self.select.grouping not in ("ROLLUP", "CUBE") else None
-        if in_two is not None:
+        if in_two is not None and in_scan is None:
             return in_two
         named = [fragment("{} AS {}", key, name) for key, name in current.key_columns]
-        columns = joined(", ", [*named, *current.aggregate_sql]) or fragment("1 AS one")
+        columns = joined(", ", [*named, *(in_scan or current.aggregate_sql)]) or fragment("1 AS one")
         grouping = self.select.grouping if self.select.grouping in ("ROLLUP", "CUBE") else ""
         group = EMPTY
         if named:

@@ -93,16 +93,16 @@ class QueryEngine:
         """
         key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), parameters)
 
-        def new_plan(with_codes: bool) -> Plan:
+        def new_plan(with_codes: bool, with_groups: bool) -> Plan:
             tree, compiler, compiled = self._compile(
-                query, catalog, settings, database, parameters, constants, status, with_codes
+                query, catalog, settings, database, parameters, constants, status, with_codes, with_groups
             )
             plan = make_plan(tree, compiler.scans, compiled)
             self._plans.keep(key, tree, plan)
             return plan
 
-        plan = self._plans.find(key, catalog) or new_plan(True)
-        run = _Run(plan, settings.max_threads, lambda: new_plan(False), status or QueryStatus())
+        plan = self._plans.find(key, catalog) or new_plan(True, True)
+        run = _Run(plan, settings.max_threads, new_plan, status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
@@ -157,11 +157,14 @@ class QueryEngine:
         constants: Mapping[str, str] | None,
         status: QueryStatus | None,
         with_codes: bool = False,
+        with_groups: bool = False,
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         guard = Guard(QueryLimits.of(settings), status, query)
         try:
             tree = rewrite(parse_query(query, guard), parameters or {})
-            return tree, *_compiled(tree, catalog, settings, database, dict(constants or {}), guard, with_codes)
+            return tree, *_compiled(
+                tree, catalog, settings, database, dict(constants or {}), guard, with_codes, with_groups
+            )
         except RecursionError:
             raise too_deep_recursion(MOST_LEVELS) from None
 
@@ -174,10 +177,12 @@ def _compiled(
     constants: dict[str, str],
     guard: Guard,
     with_codes: bool = False,
+    with_groups: bool = False,
 ) -> tuple[QueryCompiler, CompiledQuery]:
     environment = Environment(constants.get("timezone", "UTC"), constants, time.time(), settings)
     compiler = QueryCompiler(catalog, environment, database, settings, guard, constant=fold_constant)
     compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
+    compiler.grouped_in_scan = tree if with_groups and isinstance(tree, Select) else None
     compiled = compiler.compile(tree)
     guard.check_size(compiled.sql.size)
     return compiler, compiled
@@ -187,10 +192,11 @@ class _Run:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
     def __init__(
-        self, plan: Plan, max_threads: int, plan_without_codes: Callable[[], Plan], status: QueryStatus
+        self, plan: Plan, max_threads: int, new_plan: Callable[[bool, bool], Plan], status: QueryStatus
     ) -> None:
         self.plan = plan
-        self._plan_without_codes = plan_without_codes
+        self._new_plan = new_plan
+        self._with_codes = self._with_groups = True
         self._status = status
         self.state = ScanState(status=status)
         self._max_threads = max_threads
@@ -203,7 +209,7 @@ class _Run:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._result_of_any_strings()
+            yield from self._result_of_any_rows()
         except GeneratorExit:
             raise
         except Exception as error:
@@ -211,19 +217,20 @@ class _Run:
         finally:
             self.close()
 
-    def _result_of_any_strings(self) -> Iterator[pa.RecordBatch]:
-        """Begins anew without codes when a string is too long for one (``sql.compile.short_strings``)."""
-        is_begun = False
-        try:
-            for batch in self._result():
-                is_begun = True
-                yield batch
-            return
-        except Exception:
-            if not self.state.met_long_string or is_begun:
-                raise
-        self._forget_run()
-        yield from self._result()
+    def _result_of_any_rows(self) -> Iterator[pa.RecordBatch]:
+        """Begins anew without groups when rows make none (``sql.compile.scan_groups``), and without codes when a string
+        is too long for one (``sql.compile.short_strings``)."""
+        for may_begin_anew in (True, True, False):
+            is_begun = False
+            try:
+                for batch in self._result():
+                    is_begun = True
+                    yield batch
+                return
+            except Exception:
+                if not (self.state.met_few_alike or self.state.met_long_string) or is_begun or not may_begin_anew:
+                    raise
+            self._forget_run()
 
     def _forget_run(self) -> None:
         with self._lock:
@@ -234,7 +241,10 @@ class _Run:
             lease.close()
         statistics = self.state.statistics
         statistics.read_rows = statistics.read_bytes = statistics.parts = statistics.marks = 0
-        columns, self.plan = self.plan.columns, self._plan_without_codes()
+        self._with_codes &= not self.state.met_long_string
+        self._with_groups &= not self.state.met_few_alike
+        self.state.met_few_alike = self.state.met_long_string = False
+        columns, self.plan = self.plan.columns, self._new_plan(self._with_codes, self._with_groups)
         if self.plan.columns != columns:
             raise ConflictError("ABORTED", "The table was replaced while the query read it: try again")
 
@@ -290,7 +300,7 @@ class _Run:
         for planned, chosen in zip(self.plan.scans, parts, strict=True):
             name = f"s{planned.scan.source.number}"
             streams[name] = ScanStream(planned.scan, chosen, self.state, self._max_threads, self.plan.first_rows)
-            if planned.scan.coded:
+            if planned.scan.coded or planned.scan.parts:
                 streams[name].begin()
         self._status.check()
         text = self.plan.sql

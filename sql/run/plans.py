@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from parts.schema import TableDescription
 from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
 from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.scan_groups import leave_out_columns
 from sql.compile.scan_values import move_to_scans
 from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
 from sql.functions import guards
@@ -105,6 +106,7 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
     planned = []
     for scan in scans:
         leave_out_strings(scan, sql)
+        leave_out_columns(scan, sql)
         relation = scan.source.relation
         if is_parts_relation(relation):
             description = relation.description
@@ -112,7 +114,8 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
         else:
             planned.append(ScanPlan(scan))
     sql = move_to_scans(sql, scans)
-    first_rows = FIRST_ROWS if any(scan.coded for scan in scans) else _first_rows(tree)
+    is_coded = any(scan.coded and not scan.parts for scan in scans)
+    first_rows = FIRST_ROWS if is_coded else _first_rows(tree)
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
     counts_rows = is_row_count(tree, scans)
     return Plan(

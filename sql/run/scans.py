@@ -35,6 +35,7 @@ from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
+from sql.run.row_groups import group_rows
 from sql.run.string_runs import comes_repeated
 from sql.typing.mapping import engine_type
 from sql.typing.scannable import Computed
@@ -44,6 +45,12 @@ _NO_COLUMN = "#"
 _Make = Callable[[pa.Array], pa.Array]
 _MOST_FIRST_ROWS = 16_384
 _GUESSED_ROWS = 1000
+_ROWS_WORTH_A_PLAN = 300_000
+"""Of fewer it costs less to hand on rows as groups than to compile the statement again."""
+
+
+class FewAlikeError(Exception):
+    """Rows that should make groups are too different."""
 
 
 @dataclass(slots=True)
@@ -66,6 +73,8 @@ class ScanState:
     cancelled: bool = False
     met_long_string: bool = False
     """A scan ended because a string has no code."""
+    met_few_alike: bool = False
+    """A scan ended because its rows make no groups."""
     status: QueryStatus = field(default_factory=QueryStatus)
 
 
@@ -112,7 +121,7 @@ def scan_sql(scan: Scan) -> str:
         else:
             columns.append(label)
     columns += [quoted(code_label(number, name)) for name in scan.coded]
-    columns += [quoted(label) for label in scan.computed]
+    columns += [quoted(label) for label in (*scan.computed, *scan.parts)]
     return f"(SELECT {', '.join(columns)} FROM s{number})" if casts else f"s{number}"
 
 
@@ -137,19 +146,26 @@ class ScanStream:
         self._parts = parts
         self._state = state
         types = _types_of(scan)
-        for name, type_ in types.items():
-            if parts and pa.types.is_string(type_) and comes_repeated(name, parts):
-                types[name] = TEXTS
+        self._repeating = {
+            name
+            for name in (*types, *(scan.coded if scan.parts else ()))
+            if parts and pa.types.is_string(scan.definitions[name].type.arrow) and comes_repeated(name, parts)
+        }
+        types.update((name, TEXTS) for name in self._repeating if name in types)
         columns = _columns_of(scan, types)
         columns += [
             (pa.field(code_label(scan.source.number, name), pa.uint64()), name, self._codes) for name in scan.coded
         ]
-        self.schema = pa.schema([field for field, _, _ in columns] or [_no_column(scan)])
         self._columns = [(name, make) for _, name, make in columns]
+        fields = [field for field, _, _ in columns]
+        fields += [pa.field(label, part.type) for label, part in scan.parts.items()]
+        self._row_parts = list(scan.parts.values())
+        self.schema = pa.schema(fields or [_no_column(scan)])
         self._begun: Iterator[pa.RecordBatch] | None = None
 
     def begin(self) -> None:
-        """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code."""
+        """Reads the first rows ahead of DuckDB. Raises ``LongStringError`` if one of them has no code, and
+        ``FewAlikeError`` if they make no groups."""
         batches = self._record_batches(range(len(self.schema)))
         self._begun = itertools.chain(list(itertools.islice(batches, 1)), batches)
 
@@ -169,13 +185,39 @@ class ScanStream:
 
     def _record_batches(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         schema = self._fields(columns)
-        chosen = [self._columns[position] for position in columns if self._columns]
+        chosen = [self._columns[position] for position in columns if position < len(self._columns)]
+        if self._row_parts:
+            yield from self._groups(chosen, columns[len(chosen) :], schema)
+            return
         names = list(dict.fromkeys(name for name, _ in chosen))
         for arrays in counted(self._batches(names), self._state):
             if chosen:
                 found = dict(zip(names, arrays, strict=True))
                 arrays = [make(found[name]) for name, make in chosen]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _groups(
+        self, chosen: Sequence[tuple[str, _Make]], others: Sequence[int], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """Groups of rows: the columns ``chosen`` for keys, then ``others``, which are parts of aggregates."""
+        parts = [self._row_parts[position - len(self._columns)] for position in others]
+        keys = list(dict.fromkeys(name for name, _ in chosen))
+        names = list(dict.fromkeys([*keys, *(part.column for part in parts if part.column)]))
+        must_pay = self.expected_rows > _ROWS_WORTH_A_PLAN
+        for arrays in counted(self._batches(names), self._state):
+            found = {name: self._repeated(name, array) for name, array in zip(names, arrays, strict=False)}
+            groups = group_rows([found[name] for name in keys], len(arrays[0]))
+            if must_pay and not groups.is_worth_it:
+                self._state.met_few_alike = True
+                raise FewAlikeError
+            must_pay = False
+            values = {name: groups.key(found[name]) for name in keys}
+            made = [make(values[name]) for name, make in chosen]
+            made += [groups.part(part, found[part.column] if part.column else None) for part in parts]
+            yield pa.RecordBatch.from_arrays(made, schema=schema)
+
+    def _repeated(self, name: str, array: pa.Array) -> pa.Array:
+        return _of_type(array, TEXTS) if name in self._repeating else array
 
     def _codes(self, array: pa.Array) -> pa.Array:
         try:

@@ -85,7 +85,7 @@ def test_codes_come_with_the_columns_that_are_asked_for(tmp_path: Path, monkeypa
     table = describe("k String, a UInt32", "k", granularity=16)
     block = pa.table({"k": ["x", "y", "y"], "a": pa.array([1, 2, 3], pa.uint32())})
     table.insert(tmp_path, block.cast(table.description.schema.arrow))
-    query = "SELECT k, sum(a) FROM t GROUP BY k ORDER BY k"
+    query = "SELECT k, sumIf(a, a > 0) FROM t GROUP BY k ORDER BY k"
     found = QueryEngine().select(query, catalog=MemoryCatalog({"t": table})).read_all()
     assert [list(row.values()) for row in found.to_pylist()] == [["x", 1], ["y", 5]]
     assert [sorted(names) for names in asked] == [["1#k", "1.a"]]
