@@ -23,6 +23,7 @@ from parts.layout import DATA_FILE, META_FILE
 
 _MAGIC = b"PANDOMT1"
 _NAME_BYTES = 32
+_FEW_BYTES = 4096
 _HEAD = struct.Struct("<8sII")
 _ENTRY = struct.Struct("<QQ32s")
 
@@ -81,6 +82,7 @@ class MetaFiles:
     def __init__(self, directory: Path, part: str, written: bytes = b"") -> None:
         self.directory = directory
         self._part = part
+        self._is_written = bool(written)
         self._held = written or _read_if_there(directory / META_FILE)
         self.is_packed = bool(self._held) or (directory / META_FILE).exists()
         self._packed = _places(self._held, part) if self.is_packed else {}
@@ -92,15 +94,18 @@ class MetaFiles:
         return self._packed.keys()
 
     def forget_data(self) -> None:
-        """Data at the end of ``meta.bin`` are mapped when they are wanted, and not held."""
-        if DATA_FILE in self._packed:
+        """Data at the end of ``meta.bin`` are mapped when they are wanted, and not held, unless they are few and were
+        read: who reads a part opens it shortly before, and a mapping takes longer than all that is in it."""
+        if DATA_FILE in self._packed and (self._is_written or self._bytes > _FEW_BYTES):
             offset = self._packed[DATA_FILE][0]
             if all(place[0] <= offset for place in self._packed.values()):
                 self._held = self._held[:offset]
 
     def map_data(self) -> pa.Buffer:
         """The data in ``meta.bin``."""
-        return map_file(self.directory / META_FILE, self._bytes, self._part).slice(*self._packed[DATA_FILE])
+        is_held = len(self._held) == self._bytes
+        whole = pa.py_buffer(self._held) if is_held else map_file(self.directory / META_FILE, self._bytes, self._part)
+        return whole.slice(*self._packed[DATA_FILE])
 
     def read(self, name: str) -> bytes:
         if not self.is_packed:

@@ -109,7 +109,7 @@ class OpenedPart:
     def __repr__(self) -> str:
         return f"Part({self.path.name}, {self.rows} rows)"
 
-    @property
+    @cached_property
     def _label(self) -> str:
         return self.path.name if self.name is TEMPORARY_NAME else str(self.name)
 

@@ -51,12 +51,16 @@ def _head(entries: tuple[tuple[str, DataType], ...]) -> bytes:
     return head + bytes(-len(head) % 8)
 
 
+@functools.lru_cache(maxsize=1024)
+def _types(header: bytes) -> tuple[tuple[str, DataType], ...]:
+    return tuple((str(name), parse_type(text)) for name, text in json.loads(header))
+
+
 def decode_values(data: bytes, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
     """The entries back. Raises ``CorruptionError``."""
     try:
         (size,) = struct.unpack_from("<I", data)
-        header = json.loads(data[4 : 4 + size])
-        types = [(str(name), parse_type(text)) for name, text in header]
+        types = _types(data[4 : 4 + size])
     except (struct.error, ValueError, TypeError, PandoError) as error:
         raise CorruptionError(f"Bad header ({error})", part=part, file=file, offset=0, name="CORRUPTED_DATA") from error
     offset = (4 + size + 7) // 8 * 8

@@ -64,6 +64,16 @@ def test_a_packed_part_is_read_where_it_was_moved(tmp_path: pathlib.Path) -> Non
     assert sum(batch.num_rows for batch in part.read(["s"])) == LONG
 
 
+def test_few_data_that_were_read_are_not_read_again(tmp_path: pathlib.Path) -> None:
+    made = written(tmp_path / "7_1_1_0", SHORT)
+    part, wrong = open_part(made.path), open_part(made.path)
+    (made.path / META_FILE).write_bytes(made.meta[:-1] + b"?")
+    with pytest.raises(CorruptionError):
+        wrong.verify()
+    (made.path / META_FILE).unlink()
+    assert sum(batch.num_rows for batch in part.read(["k", "s"])) == SHORT
+
+
 def test_a_wrong_byte_of_the_data_is_met_by_a_read(tmp_path: pathlib.Path) -> None:
     made = written(tmp_path / "7_1_1_0", SHORT)
     part = open_part(made.path, written=made.meta)
