@@ -148,8 +148,8 @@ def map_array(type_: MapType, offsets: np.ndarray, keys: pa.Array, values: pa.Ar
 
 def _offsets(source: ByteSource, rows: int) -> np.ndarray:
     """From 0, as Arrow has them. An element takes at least a byte, so what they announce is bounded by the data."""
-    offsets = np.zeros(rows + 1, np.int64)
-    offsets[1:] = np.frombuffer(source.take(8 * rows), "<i8")
+    ends = np.frombuffer(source.take(8 * rows), "<i8")  # before anything is made for so many as are announced
+    offsets = np.concatenate([np.zeros(1, np.int64), ends])
     if offsets[-1] >= 1 << 31 or (offsets[1:] < offsets[:-1]).any():
         raise source.malformed("the offsets of an Array or Map do not grow, or are 2**31 or more")
     return offsets.astype(np.int32)

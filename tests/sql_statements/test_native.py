@@ -192,6 +192,16 @@ def test_what_is_malformed_is_refused(data: bytes) -> None:
     assert memory.used_bytes == 0
 
 
+def test_nothing_is_allocated_for_elements_that_are_only_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    zeros = np.zeros
+    monkeypatch.setattr(np, "zeros", lambda shape, *more: made.append(shape) or zeros(shape, *more))
+    data = b"\x01\x01\x01a\x13Array(Array(UInt8))" + (2**31 - 1).to_bytes(8, "little")
+    with pytest.raises(UserError, match="cut off"):
+        list(read_blocks("Native", io.BytesIO(data), [Column("a", parse_type("Array(Array(UInt8))"))]))
+    assert max(made, default=0) < 1000
+
+
 # Any type, any values -------------------------------------------------------------------------------------------------
 
 
