@@ -93,7 +93,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     query = values.get("query", "").strip().rstrip(";").rstrip()
     for name in ("url",) if query else ("url", "table"):
         if not values.get(name):
-            raise _bad(f"the option {name!r} is missing; {_EXAMPLE}")
+            raise _bad(f"the option {name!r} is missing; {_EXAMPLE}{'' if values else _LOST}")
     for name in _OF_TABLES if query else ():
         if values.get(name):
             raise _bad(f"the option {name!r} does nothing beside 'query': say it in the SELECT")
@@ -152,6 +152,10 @@ def _table(text: str, database: str) -> tuple[str, str]:
 
 
 _EXAMPLE = "for example .option('url', 'http://127.0.0.1:8123').option('table', 'hits')"
+_LOST = (
+    ". If this is a table of Spark's catalog that was created with a list of columns, or AS SELECT: Spark does not "
+    "hand over its options then; create it with USING pando OPTIONS (…) alone, and insert afterwards"
+)
 _OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task")
 _NAMES = frozenset(
     {

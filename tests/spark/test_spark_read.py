@@ -235,6 +235,16 @@ def test_no_secret_of_a_catalog_table_reaches_a_file(
         spark.sql("DROP TABLE with_name")
 
 
+def test_a_catalog_table_that_lost_its_options_says_so(pando: Pando, spark: SparkSession, numbers: str) -> None:
+    url = pando.urls["r1"]
+    spark.sql(f"CREATE TABLE with_columns (k BIGINT) USING pando OPTIONS (url '{url}', table '{numbers}')")
+    try:
+        with pytest.raises(Exception, match=r"'url' is missing.*list of columns, or AS SELECT"):
+            spark.sql("SELECT count(*) FROM with_columns").collect()
+    finally:
+        spark.sql("DROP TABLE with_columns")
+
+
 def test_sql_over_a_catalog_table(pando: Pando, spark: SparkSession, numbers: str) -> None:
     url = pando.urls["r1"]
     spark.sql(f"CREATE TABLE numbers_of_pando USING pando OPTIONS (url '{url}', table '{numbers}')")
