@@ -1,4 +1,4 @@
-"""The option ``query``: the servers compute a SELECT, Spark reads its result."""
+"""The option ``query``: the servers compute a SELECT, Spark reads its result. Views of all tables of a database."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import pytest
 from pyspark.sql import SparkSession
 
+from parts.errors import UserError
+from spark_connector.views import register
 from tests.spark.conftest import Pando, load, save
 from tests.spark.test_spark_read import EVERY_TYPE, ROW
 from tests.spark.test_spark_scans import free_port
@@ -99,3 +101,24 @@ def test_an_error_in_the_middle_is_no_shorter_answer(pando: Pando, spark: SparkS
     frame = load(spark, query(pando, sql, **{"setting.max_block_size": "10000", "setting.max_threads": "1"}))
     with pytest.raises(Exception, match=re.escape("far behind")):
         frame.collect()
+
+
+def test_every_table_of_a_database_as_a_view(pando: Pando, spark: SparkSession) -> None:
+    for client in pando.clients.values():
+        client.execute("CREATE DATABASE shop")
+        tables = {"orders": "id UInt32, item UInt32, m UInt8 MATERIALIZED 1", "items": "id UInt32, s String"}
+        for name, columns in tables.items():
+            path = f"'/tables/shop_{name}', '{{replica}}'"
+            client.execute(f"CREATE TABLE shop.{name} ({columns}) ENGINE = ReplicatedMergeTree({path}) ORDER BY id")
+    pando["r1"].execute("INSERT INTO shop.orders SELECT number, number % 3 FROM numbers(30)")
+    urls = ",".join(pando.urls.values())
+    assert register(spark, urls, "shop", prefix="shop_") == ["shop_items", "shop_orders"]
+    pando["r1"].execute("INSERT INTO shop.items VALUES (0, 'zero'), (2, 'two')")
+    for client in pando.clients.values():
+        for name in ("orders", "items"):
+            client.execute(f"SYSTEM SYNC REPLICA shop.{name}")
+    joined = "SELECT s, count(*) FROM shop_orders o JOIN shop_items i ON o.item = i.id GROUP BY s ORDER BY s"
+    assert spark.sql(joined).collect() == [("two", 10), ("zero", 10)]
+    assert spark.table("shop_orders").columns == ["id", "item"]
+    with pytest.raises(UserError, match="no MergeTree tables in a database 'nothing'"):
+        register(spark, urls, "nothing")
