@@ -36,11 +36,11 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.formats.ipv6_texts import write_plain
 from sql.formats.options import FormatOptions
 from sql.formats.wire import enum_names, list_parts
 from sql.formats.zones import wall_clock
 from sql.grammar.escapes import escape, unchecked_text
+from sql.typing.ipv6_texts import write_plain
 
 QUOTED_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",

@@ -37,9 +37,9 @@ from parts.types import (
     UUIDType,
 )
 from sql.formats import text_times
-from sql.formats.ipv6_texts import read_plain
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse, out_of_range
 from sql.grammar.escapes import contains, shorten, unchecked_text
+from sql.typing.ipv6_texts import read_plain
 
 _TRUE = ("1", "true", "True", "TRUE", "t", "T", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON", "enable", "enabled")
 _FALSE = (

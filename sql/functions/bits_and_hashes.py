@@ -155,25 +155,36 @@ def int_hash64_numpy(values: np.ndarray) -> np.ndarray:
 # Digests and others ---------------------------------------------------------------------------------------------------
 
 
+class Digest(Fragment):
+    """The bytes that hexadecimal ``digits`` spell."""
+
+    __slots__ = ("digits",)
+
+    def __init__(self, digits: Fragment) -> None:
+        sql = fragment("unhex({})", digits)
+        super().__init__(sql.texts, sql.parts, sql.size, sql.traits, sql.own_traits, sql.weight, sql.depth)
+        self.digits = digits
+
+
 @function("MD5", 1, any_case=True)
 def md5(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(fragment("unhex(md5({}))", string(call, 0)), FixedStringType(16))
+    return Typed(Digest(fragment("md5({})", string(call, 0))), FixedStringType(16))
 
 
 @function("SHA1", 1, any_case=True)
 def sha1(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(fragment("unhex(sha1({}))", string(call, 0)), FixedStringType(20))
+    return Typed(Digest(fragment("sha1({})", string(call, 0))), FixedStringType(20))
 
 
 @function("SHA256", 1, any_case=True)
 def sha256(call: Call) -> Typed:
     from parts.types import FixedStringType
 
-    return Typed(fragment("unhex(sha256({}))", string(call, 0)), FixedStringType(32))
+    return Typed(Digest(fragment("sha256({})", string(call, 0))), FixedStringType(32))
 
 
 @function("rand rand32", (0, 1), any_case=True, nulls=False)

@@ -8,6 +8,7 @@ from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
 from sql.settings.session import HONOURED, canonical_name, default_value
 from sql.typing.fragments import fragment, joined
+from sql.typing.texts import uuid_of_text
 from sql.typing.typed import UINT32, UINT64, Typed, cast, literal, text
 
 
@@ -72,4 +73,4 @@ define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64),
 @function("serverUUID", 0)
 def _server_uuid(call: Call) -> Typed:
     given = call.environment.constants.get("serverUUID", "00000000-0000-0000-0000-000000000000")
-    return Typed(fragment("pando_uuid({})", text(given)), UUIDType())
+    return Typed(uuid_of_text(text(given)), UUIDType())

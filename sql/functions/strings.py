@@ -18,11 +18,13 @@ from parts.types import (
 from sql.functions import guards
 from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
+from sql.functions.scanned_strings import trimmed
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment, joined
 from sql.typing.inference import is_string
 from sql.typing.macros import macros
-from sql.typing.scannable import Scannable
+from sql.typing.scannable import Compute, Scannable
+from sql.typing.text_kernels import initcap
 from sql.typing.texts import to_text
 from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
 
@@ -71,12 +73,19 @@ def _ascii_case(case: str) -> Callable[[Call], Typed]:
     return build
 
 
+def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
+    """A function of one text that a scan may compute."""
+    return lambda call: Typed(
+        Scannable(fragment(template, string(call, 0)), string(call, 0), compute, pa.string()), STRING
+    )
+
+
 define("lower lcase", _ascii_case("lower"), 1, any_case=True)
 define("upper ucase", _ascii_case("upper"), 1, any_case=True)
 define("lowerUTF8", _simple("lower({0})", 1), 1)
 define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
 define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _simple("pando_initcap(encode({0}))", 1), 1, any_case=True)
+define("initcap", _of_column("pando_initcap(encode({}))", initcap), 1, any_case=True)
 define("leftUTF8", _simple("left({0}, {1})", 1), 2)
 define("rightUTF8", _simple("right({0}, {1})", 1), 2)
 define("left", _simple("pando_byte_left({0}, {1})", 1), 2, any_case=True)
@@ -209,7 +218,10 @@ _SPACES = {
 def _trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         if len(call.args) > 1:
-            return Typed(called(name, string(call, 0), string(call, 1)), STRING)
+            sql, known = called(name, string(call, 0), string(call, 1)), call.args[1].value
+            if isinstance(known, str) and known:
+                sql = Scannable(sql, string(call, 0), trimmed(name, known), pa.string())
+            return Typed(sql, STRING)
         return Typed(bound(string(call, 0), "padded", lambda v: fragment(_SPACES[name], v)), STRING)
 
     return build

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from parts.errors import UserError
 from parts.types import (
     BoolType,
@@ -14,7 +16,9 @@ from parts.types import (
     StringType,
     strip_nullable,
 )
+from sql.functions.bits_and_hashes import Digest
 from sql.functions.registry import Call, function
+from sql.functions.scanned_strings import digits_of, first_bytes
 from sql.functions.strings import string
 from sql.typing.bound import bound
 from sql.typing.casts import cast_to
@@ -22,6 +26,7 @@ from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_number
 from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
+from sql.typing.scannable import Scannable
 from sql.typing.typed import INT32, STRING, UINT64, Typed
 
 
@@ -45,20 +50,22 @@ def char(call: Call) -> Typed:
 def ascii_code(call: Call) -> Typed:
     template = """(CASE WHEN {0} = '' THEN 0 WHEN {0} < chr(128) THEN ascii({0})
         ELSE CAST('0x' || left(hex(encode(left({0}, 1))), 2) AS INTEGER) END)"""
-    return Typed(bound(string(call, 0), "whole", lambda v: fragment(template, v)), INT32)
+    sql = bound(string(call, 0), "whole", lambda v: fragment(template, v))
+    return Typed(Scannable(sql, string(call, 0), first_bytes, pa.int32()), INT32)
 
 
 @function("hex", 1, any_case=True)
 def hexadecimal(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
+        if isinstance(value.sql, Digest):
+            return Typed(fragment("upper({})", value.sql.digits), STRING)
         return Typed(
             fragment("hex({})" if isinstance(value.type, FixedStringType) else "hex(encode({}))", value.sql), STRING
         )
     if (number := _as_unsigned(call)) is not None:
-        return Typed(
-            bound(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v)), STRING
-        )
+        digits = bound(fragment("to_hex({})", number), "digits", lambda v: fragment("pando_even_hex({})", v))
+        return Typed(_digits(value, digits, is_binary=False), STRING)
     raise UserError("NOT_IMPLEMENTED", f"hex of {value.type} is not supported")
 
 
@@ -81,8 +88,15 @@ def binary(call: Call) -> Typed:
         return Typed(fragment("bin({})", value.sql), STRING)
     if (number := _as_unsigned(call)) is None:
         raise UserError("NOT_IMPLEMENTED", f"bin of {value.type} is not supported")
-    whole = "lpad({0}, CAST((greatest(strlen({0}), 1) + 7) // 8 * 8 AS INTEGER), '0')"
-    return Typed(bound(fragment("to_binary({})", number), "digits", lambda v: fragment(whole, v)), STRING)
+    digits = fragment("to_binary({})", number)
+    width = fragment("CAST(greatest(8, ceil(length({digits}) / 8.0) * 8) AS INTEGER)", digits=digits)
+    return Typed(_digits(value, fragment("lpad({}, {}, '0')", digits, width), is_binary=True), STRING)
+
+
+def _digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
+    if not isinstance(value.type, IntegerType):
+        return sql
+    return Scannable(sql, value.sql, digits_of(value.type.bits, is_binary=is_binary), pa.string())
 
 
 MACROS = macros(

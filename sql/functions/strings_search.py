@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+
+import pyarrow as pa
 
 from parts.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
+from sql.functions.scanned_strings import count_of, place_of, token_test
 from sql.functions.strings import ascii_case, number, string
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
+from sql.typing.scannable import Scannable
 from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 
@@ -27,8 +32,10 @@ def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
 def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         haystack, needle = (fold(string(call, i)) if fold else string(call, i) for i in (0, 1))
-        if fold and isinstance(call.args[1].value, str) and call.args[1].value.isascii():
-            needle = text(call.args[1].value.lower())
+        known = call.args[1].value
+        if fold and isinstance(known, str) and (length == "bytes" or known.isascii()):
+            known = known.encode().lower().decode()  # bytes: the letters of ASCII alone
+            needle = text(known)
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
             found = called(macro, haystack, needle, fragment("greatest({}, 1)", number(call, 2)))
@@ -37,6 +44,8 @@ def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Calla
             found = _first_byte(haystack, needle)
             if needle == text(""):
                 found = fragment("1")
+            elif isinstance(known, str):
+                return Typed(Scannable(cast(found, UINT64), haystack, place_of(known), pa.uint64()), UINT64)
         else:
             found = fragment("instr({}, {})", haystack, needle)
         return Typed(cast(found, UINT64), UINT64)
@@ -71,15 +80,21 @@ define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
 define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
 define("hasSubstr_string", _test("contains({0}, {1})"), 2)
 define("match REGEXP_MATCHES", _test("regexp_matches({0}, {1}, 's')"), 2)
-_TOKENS = (
-    r"({1} <> '' AND contains({0}, {1}) AND list_contains(regexp_split_to_array({0}, '[^a-zA-Z0-9\x80-\xff]+'), {1}))"
-)
+_NO_TOKEN = r"[^a-zA-Z0-9\x{80}-\x{10FFFF}]"
+_TOKENS = rf"({{1}} <> '' AND list_contains(regexp_split_to_array({{0}}, '{_NO_TOKEN}+'), {{1}}))"
+_TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
 
 
 @function("hasToken", 2)
 def has_token(call: Call) -> Typed:
-    token = string(call, 1)
-    return Typed(bound(string(call, 0), "whole", lambda v: fragment(_TOKENS, v, token)), UINT8, is_condition=True)
+    whole, token, known = string(call, 0), string(call, 1), call.args[1].value
+    if isinstance(known, str) and _TOKEN.fullmatch(known):
+        pattern = text(f"(?:^|{_NO_TOKEN}){known}(?:$|{_NO_TOKEN})")
+        template = "(contains({0}, {1}) AND regexp_matches({0}, {2}))"
+        sql = bound(whole, "whole", lambda v: fragment(template, v, token, pattern))
+        return Typed(Scannable(sql, whole, token_test(known), pa.bool_()), UINT8, is_condition=True)
+    template = _TOKENS.replace("{80}", "{{80}}").replace("{10FFFF}", "{{10FFFF}}")
+    return Typed(bound(whole, "whole", lambda v: fragment(template, v, token)), UINT8, is_condition=True)
 
 
 def _like(operator: str) -> Callable[[Call], Typed]:
@@ -117,8 +132,6 @@ def extract(call: Call) -> Typed:
 
 
 def _groups(pattern: str) -> int:
-    import re
-
     try:
         return re.compile(pattern).groups
     except re.error:
@@ -135,8 +148,6 @@ def extract_all(call: Call) -> Typed:
 
 
 def _matches_nothing(pattern: str) -> bool:
-    import re
-
     try:
         return re.compile(pattern).match("") is not None
     except re.error:
@@ -173,13 +184,16 @@ define("replaceRegexpOne", _replace_regexp("s"), 3)
 
 @function("countSubstrings", 2)
 def count_substrings(call: Call) -> Typed:
-    value, needle = string(call, 0), string(call, 1)
+    value, needle, known = string(call, 0), string(call, 1), call.args[1].value
     found = fragment(
         "((strlen({value}) - strlen(replace({value}, {needle}, ''))) // greatest(strlen({needle}), 1))",
         value=value,
         needle=needle,
     )
-    return Typed(cast(found, UINT64), UINT64)
+    count = cast(found, UINT64)
+    if isinstance(known, str) and known:
+        count = Scannable(count, value, count_of(known), pa.uint64())
+    return Typed(count, UINT64)
 
 
 @function("countMatches", 2)

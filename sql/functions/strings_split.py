@@ -7,13 +7,15 @@ from dataclasses import replace
 from parts.errors import UserError
 from parts.types import ArrayType, StringType
 from sql.functions.registry import Call, function
+from sql.functions.scanned_strings import WORDS, alpha_words, words_between
 from sql.functions.strings import string
 from sql.typing.fragments import Fragment, fragment
+from sql.typing.scannable import Scannable
 from sql.typing.texts import to_text
 from sql.typing.typed import STRING, Typed, text
 
 
-def _split(call: Call, separator: Fragment, value: Fragment, limit: int) -> Typed:
+def _split(separator: Fragment, value: Fragment, limit: int) -> Typed:
     words = fragment("string_split({}, {})", value, separator)
     if limit > 0:
         words = fragment("{}[1:{}]", words, limit)
@@ -27,9 +29,12 @@ def split_by(call: Call) -> Typed:
     if call.args[0].value == "" and call.node is not None and call.node.name == "splitByChar":
         raise UserError("BAD_ARGUMENTS", "Illegal separator for function splitByChar. Must be exactly one byte")
     if call.args[0].value == "":
-        letters = _split(call, text(""), value, limit)
+        letters = _split(text(""), value, limit)
         return replace(letters, sql=fragment("(CASE WHEN {} = '' THEN [] ELSE {} END)", value, letters.sql))
-    return _split(call, string(call, 0), value, limit)
+    words, known = _split(string(call, 0), value, limit), call.args[0].value
+    if isinstance(known, str):
+        words = replace(words, sql=Scannable(words.sql, value, words_between(known, limit), WORDS))
+    return words
 
 
 @function("splitByWhitespace", (1, 2))
@@ -57,7 +62,9 @@ def _limited(call: Call, words: Fragment, position: int) -> Typed:
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
-    return _limited(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string(call, 0)), 1)
+    words = _limited(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string(call, 0)), 1)
+    compute = alpha_words(call.constant_int(1, 0))
+    return replace(words, sql=Scannable(words.sql, string(call, 0), compute, WORDS))
 
 
 @function("arrayStringConcat", (1, 2))

@@ -21,7 +21,7 @@ _DASHES = np.array([8, 13, 18, 23])
 _UUID_DIGITS = np.delete(np.arange(_UUID_SIZE), _DASHES)
 
 
-def _uuids(texts: pa.Array) -> pa.Array:
+def uuids(texts: pa.Array) -> pa.Array:
     """The 16 bytes."""
     rows, spelled = of_size(texts, _UUID_SIZE)
     halves = _DIGITS[spelled[:, _UUID_DIGITS]]
@@ -35,9 +35,11 @@ def _uuids(texts: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(texts), parts)
 
 
-def _ipv4(texts: pa.Array) -> pa.Array:
+def ipv4_numbers(texts: pa.Array) -> pa.Array:
     """Four numbers up to 255 of one to three digits."""
-    offsets, data = text_offsets(texts).astype(np.int64), text_bytes(texts)
+    offsets = text_offsets(texts).astype(np.int64)
+    data = text_bytes(texts)[offsets[0] : offsets[-1]]
+    offsets -= offsets[0]
     dots = np.flatnonzero(data == _DOT)
     first = np.searchsorted(dots, offsets)
     rows = np.flatnonzero(np.diff(first) == 3)
@@ -58,6 +60,6 @@ def _ipv4(texts: pa.Array) -> pa.Array:
 
 
 KERNELS = (
-    Kernel("pando_plain_uuid", ("BLOB",), "BLOB", _uuids),
-    Kernel("pando_plain_ipv4", ("BLOB",), "UINTEGER", _ipv4),
+    Kernel("pando_plain_uuid", ("BLOB",), "BLOB", uuids),
+    Kernel("pando_plain_ipv4", ("BLOB",), "UINTEGER", ipv4_numbers),
 )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.bound import Bound
-from sql.typing.fragments import HIDES_NULL, SCANNABLE, Fragment, fragment
+from sql.typing.fragments import SCANNABLE, Fragment, fragment
 
 _ROWS_AT_ONCE = 16_384
 """What NumPy computes of so many stays in the processor's cache: half the time."""
@@ -27,14 +27,14 @@ class Scannable(Fragment):
     """``sql`` is a function of ``value`` alone; ``compute`` is the same of a column in its storage type, and gives
     ``result``.
 
-    Both are NULL for NULL; ``compute`` never fails, and has no effects. A dictionary is no concern of it.
+    ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it.
     """
 
     __slots__ = ("compute", "result", "value")
 
     def __init__(self, sql: Fragment, value: Fragment, compute: Compute, result: pa.DataType) -> None:
-        traits = (sql.traits | SCANNABLE) & ~HIDES_NULL | value.traits
-        super().__init__(sql.texts, sql.parts, sql.size, traits, sql.own_traits & ~HIDES_NULL, sql.weight, sql.depth)
+        traits = sql.traits | value.traits | SCANNABLE
+        super().__init__(sql.texts, sql.parts, sql.size, traits, sql.own_traits, sql.weight, sql.depth)
         self.value = value
         self.compute = compute
         self.result = result

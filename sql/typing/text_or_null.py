@@ -27,9 +27,10 @@ from sql.typing.fragments import Fragment, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.typing.integer_texts import integer_or_null
 from sql.typing.mapping import engine_type
-from sql.typing.scannable import read_by_scan
+from sql.typing.plain_texts import ipv4_numbers
+from sql.typing.scannable import Scannable, read_by_scan
 from sql.typing.scanned_numbers import decimals, floats
-from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text
+from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text, ipv6_or_null
 from sql.typing.typed import STRING, Typed
 
 SPELLED = (
@@ -67,9 +68,9 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case UUIDType():
             return bound(sql, "spelled", lambda v: fragment("pando_try_uuid({})", v))
         case IPv4Type():
-            return fragment("pando_try_ipv4({})", sql)
+            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32())
         case IPv6Type():
-            return bound(sql, "spelled", lambda v: fragment("pando_try_ipv6({})", v))
+            return ipv6_or_null(sql)
         case FixedStringType(length):
             return fragment(
                 "pando_to_fixed(CASE WHEN octet_length(encode({sql})) <= {length} THEN {sql} END, {length})",

@@ -40,8 +40,10 @@ from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.typing.integer_texts import constant_integer, integer_of_text
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
+from sql.typing.plain_texts import ipv4_numbers, uuids
 from sql.typing.ranges import clamped_date
 from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, ipv6_values, uuid_texts
 from sql.typing.scanned_times import days, days_and_odd
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
@@ -70,7 +72,7 @@ def to_text(value: Typed, zone: str) -> Fragment:
         case DateTimeType() | DateTime64Type():
             return _instant_text(value, type_, zone)
         case UUIDType():
-            return fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql)
+            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, uuid_texts, pa.string())
         case EnumType():
             arms = joined(" ", [fragment("WHEN {} THEN {}", number, text(name)) for name, number in type_.values])
             return fragment("(CASE {} {} END)", sql, arms)
@@ -78,9 +80,10 @@ def to_text(value: Typed, zone: str) -> Fragment:
             return fragment("pando_fixed_text({})", sql)
         case IPv4Type():
             octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
-            return fragment("({})", joined(" || '.' || ", octets))
+            return Scannable(fragment("({})", joined(" || '.' || ", octets)), sql, ipv4_texts, pa.string())
         case IPv6Type():
-            return bound(sql, "address", lambda v: fragment("pando_ipv6_text({})", v))
+            spelled = bound(sql, "address", lambda v: fragment("pando_ipv6_text({})", v))
+            return Scannable(spelled, sql, ipv6_texts, pa.string())
         case ArrayType() | TupleType() | MapType():
             return _composite_text(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
@@ -170,9 +173,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
         case EnumType():
             return _enum_number(sql, goal)
         case IPv4Type():
-            return bound(
-                sql, "given", lambda v: fragment("coalesce(pando_plain_ipv4(encode({0})), pando_ipv4({0}))", v)
-            )
+            return ipv4_of_text(sql)
         case IPv6Type():
             return ipv6_of_text(sql)
     raise _unsupported(value, target)
@@ -186,17 +187,33 @@ def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Frag
 
 def uuid_of_text(sql: Fragment) -> Fragment:
     """The 16 bytes of a UUID's text. A wrong one fails when it is met."""
-    return bound(sql, "spelled", lambda v: fragment("pando_uuid({})", v))
+
+    def read(value: Fragment) -> Fragment:
+        plain = Scannable(fragment("pando_plain_uuid(encode({}))", value), value, uuids, pa.binary())
+        return fragment("coalesce({}, CAST(CAST({} AS UUID) AS BLOB))", plain, value)  # some more spellings, but slowly
+
+    return bound(sql, "spelled", read)
 
 
 def ipv4_of_text(sql: Fragment) -> Fragment:
     """The UINTEGER of an address. A wrong one fails when it is met."""
-    return bound(sql, "spelled", lambda v: fragment("pando_ipv4({})", v))
+
+    def read(value: Fragment) -> Fragment:
+        plain = Scannable(fragment("pando_plain_ipv4(encode({}))", value), value, ipv4_numbers, pa.uint32())
+        return fragment("coalesce({}, pando_ipv4({}))", plain, value)
+
+    return bound(sql, "spelled", read)
 
 
 def ipv6_of_text(sql: Fragment) -> Fragment:
     """The 16 bytes of an address. A wrong one fails when it is met."""
-    return bound(sql, "spelled", lambda v: fragment("pando_ipv6({})", v))
+    return bound(sql, "spelled", lambda v: fragment("coalesce({}, pando_no_ipv6({}))", ipv6_or_null(v), v))
+
+
+def ipv6_or_null(text: Fragment) -> Fragment:
+    """The 16 bytes of an address, NULL where there is none."""
+    whole = bound(text, "spelled", lambda v: fragment("pando_try_ipv6({})", v))
+    return read_by_scan(whole, text, ipv6_values, pa.binary(), lambda odd: fragment("pando_try_ipv6({})", odd))
 
 
 def date_of_text(sql: Fragment, rest: str, *, fails: bool) -> Fragment:
@@ -302,8 +319,8 @@ MACROS = macros(
         list_transform([pando_ipv6_all(n)], lambda g: pando_ipv6_packed(n, g))[1])[1])[1]""",
     r"""pando_try_ipv6(t) AS CASE WHEN NOT contains(t, ':') THEN pando_mapped_ipv6(t)
         WHEN regexp_full_match(t, '[0-9a-fA-F:.]+') THEN pando_colon_ipv6(t) END""",
-    r"""pando_ipv6(t) AS coalesce(pando_try_ipv6(t), CASE WHEN t IS NOT NULL
-        THEN CAST(error('pando:676:Cannot parse IPv6 from ''' || t || '''') AS BLOB) END)""",
+    r"""pando_no_ipv6(t) AS CASE WHEN t IS NOT NULL
+        THEN CAST(error('pando:676:Cannot parse IPv6 from ''' || t || '''') AS BLOB) END""",
     r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
     r"""pando_exponent(t) AS
         regexp_replace(regexp_replace(regexp_replace(t, '\.0e', 'e'), 'e\+0*', 'e'), 'e-0+', 'e-')""",
@@ -338,7 +355,6 @@ MACROS = macros(
         || replace(replace(split_part(t, 'e', 1), '.', ''), '-', '')""",
     r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
     # DuckDB reads some more spellings, but slowly.
-    r"pando_uuid(t) AS coalesce(pando_plain_uuid(encode(t)), CAST(CAST(t AS UUID) AS BLOB))",
     r"""pando_try_uuid(t) AS CASE WHEN strlen(t) >= 32
         THEN coalesce(pando_plain_uuid(encode(t)), CAST(TRY_CAST(t AS UUID) AS BLOB)) END""",
     r"""pando_fixed_text(b) AS CASE WHEN ends_with(decode(b), chr(0)) THEN rtrim(decode(b), chr(0))

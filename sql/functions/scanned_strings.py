@@ -1,0 +1,124 @@
+"""What scans compute of strings, a batch at a time: places, counts, words. Bytes are counted, as in ClickHouse."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.kernels import column, numbers, text_bytes, text_offsets, validity
+from sql.typing.scannable import Compute
+
+WORDS = pa.list_(pa.string())
+_HEXADECIMAL = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+_ALPHA = np.zeros(256, bool)
+_ALPHA[ord("A") : ord("Z") + 1] = _ALPHA[ord("a") : ord("z") + 1] = True
+
+
+def place_of(needle: str) -> Compute:
+    """Where the needle begins, from 1; 0 if nowhere."""
+    return partial(_place_of, needle)
+
+
+def _place_of(needle: str, texts: pa.Array) -> pa.Array:
+    return pc.cast(pc.add(pc.find_substring(texts, needle), 1), pa.uint64())
+
+
+def count_of(needle: str) -> Compute:
+    return lambda texts: pc.cast(pc.count_substring(texts, needle), pa.uint64())
+
+
+def token_test(token: str) -> Compute:
+    """Whether the token stands between characters that no token has; few texts hold it at all."""
+    return partial(_has_token, token)
+
+
+def _has_token(token: str, texts: pa.Array) -> pa.Array:
+    held = pc.match_substring(texts, token)
+    rows = np.flatnonzero(np.asarray(pc.fill_null(held, False)))
+    if not len(rows):
+        return held
+    found = np.zeros(len(texts), bool)
+    pattern = rf"(?:^|[^a-zA-Z0-9\x80-\xff]){re.escape(token)}(?:$|[^a-zA-Z0-9\x80-\xff])"
+    some = texts.take(pa.array(rows)).cast(pa.binary())
+    found[rows] = np.asarray(pc.match_substring_regex(some, pattern))
+    return pc.if_else(pc.is_valid(texts), pa.array(found), pa.scalar(None, pa.bool_()))
+
+
+def trimmed(side: str, characters: str) -> Compute:
+    name = {"trim": "utf8_trim", "ltrim": "utf8_ltrim", "rtrim": "utf8_rtrim"}[side]
+    if characters.isascii():
+        name = name.replace("utf8", "ascii")
+    trim = getattr(pc, name)
+    return lambda texts: trim(texts, characters=characters)
+
+
+def first_bytes(texts: pa.Array) -> pa.Array:
+    """The number of the first byte, 0 of nothing."""
+    offsets, data = text_offsets(texts), np.append(text_bytes(texts), np.uint8(0))
+    values = np.where(np.diff(offsets) > 0, data[offsets[:-1]], 0).astype(np.int32)
+    return column(values, pa.int32(), texts)
+
+
+def words_between(separator: str, limit: int) -> Compute:
+    """At most ``limit`` of them, all if it is 0."""
+    most = limit or None
+    return lambda texts: _cut(limit, pc.split_pattern(texts, separator, max_splits=most))
+
+
+def alpha_words(limit: int) -> Compute:
+    """Runs of letters of ASCII."""
+    return lambda texts: _cut(limit, _alpha_words(texts))
+
+
+def _cut(limit: int, words: pa.Array) -> pa.Array:
+    return pc.list_slice(words, 0, limit) if limit > 0 else words
+
+
+def digits_of(number_bits: int, *, is_binary: bool) -> Compute:
+    """The bytes of integers without those before the first that is not zero, but for the last one, as digits."""
+    return partial(_digits_of, number_bits // 8, is_binary)
+
+
+def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
+    given = numbers(values, np.dtype(f"u{width}").type)
+    spelled = given.astype(f">u{width}").view(np.uint8).reshape(-1, width)
+    is_kept = np.logical_or.accumulate(spelled != 0, axis=1)
+    is_kept[:, -1] = True
+    kept = spelled[is_kept]
+    digits = (
+        np.unpackbits(kept) + np.uint8(ord("0")) if is_binary else _HEXADECIMAL[np.column_stack([kept >> 4, kept & 15])]
+    )
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(is_kept.sum(axis=1) * (8 if is_binary else 2), out=offsets[1:])
+    nulls = validity(np.asarray(pc.is_valid(values))) if values.null_count else None
+    return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
+
+
+def _alpha_words(texts: pa.Array) -> pa.Array:
+    offsets, data = text_offsets(texts), text_bytes(texts)
+    first, last = int(offsets[0]) if len(texts) else 0, int(offsets[-1]) if len(texts) else 0
+    is_in = np.zeros(last - first + 2, bool)
+    is_in[1:-1] = _ALPHA[data[first:last]]
+    borders = np.zeros(last - first + 1, bool)  # a text ends its last word
+    borders[offsets - first] = True
+    begins = np.flatnonzero(is_in[1:] & (~is_in[:-1] | borders))
+    ends = np.flatnonzero(is_in[:-1] & (~is_in[1:] | borders))
+    lists = np.searchsorted(begins, offsets - first).astype(np.int32)
+    words = _pieces(data[first:last], begins, ends)
+    nulls = validity(np.asarray(pc.is_valid(texts))) if texts.null_count else None
+    return pa.Array.from_buffers(WORDS, len(texts), [nulls, pa.py_buffer(lists)], children=[words])
+
+
+def _pieces(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+    """The texts between pairs of places."""
+    changes = np.zeros(len(data) + 1, np.int8)
+    changes[begins] += 1
+    changes[ends] -= 1
+    kept = data[np.cumsum(changes[:-1]).astype(bool)] if len(data) else data
+    offsets = np.zeros(len(begins) + 1, np.int32)
+    np.cumsum(ends - begins, out=offsets[1:])
+    return pa.Array.from_buffers(pa.string(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(kept)])
