@@ -31,13 +31,13 @@ from parts.types import (
 )
 from sql.functions.registry import Call, define, function
 from sql.grammar.syntax_tree import Literal
+from sql.typing.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
 from sql.typing.casts import cast_checked, cast_to, type_argument, zoned_as
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import fragment
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integer_texts import constant_integer
 from sql.typing.text_or_null import text_or_null
-from sql.typing.texts import ipv4_of_text, ipv6_of_text, uuid_of_text
 from sql.typing.typed import BOOL, STRING, UINT32, IntervalType, Typed, cast, literal, text
 
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]

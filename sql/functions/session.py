@@ -7,8 +7,8 @@ from collections.abc import Callable
 from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
 from sql.settings.session import HONOURED, canonical_name, default_value
+from sql.typing.address_texts import uuid_of_text
 from sql.typing.fragments import fragment, joined
-from sql.typing.texts import uuid_of_text
 from sql.typing.typed import UINT32, UINT64, Typed, cast, literal, text
 
 

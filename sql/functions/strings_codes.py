@@ -7,6 +7,7 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.types import (
     BoolType,
+    DataType,
     DateTimeType,
     DateType,
     DecimalType,
@@ -28,6 +29,9 @@ from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
 from sql.typing.scannable import Scannable
 from sql.typing.typed import INT32, STRING, UINT64, Typed
+
+_STORED_BITS: dict[type[DataType], int] = {DateType: 32, DateTimeType: 64}
+"""What Arrow takes for a day or second, which is never below zero."""
 
 
 @function("char", (1, None), any_case=True)
@@ -94,9 +98,8 @@ def binary(call: Call) -> Typed:
 
 
 def _digits(value: Typed, sql: Fragment, *, is_binary: bool) -> Fragment:
-    if not isinstance(value.type, IntegerType):
-        return sql
-    return Scannable(sql, value.sql, digits_of(value.type.bits, is_binary=is_binary), pa.string())
+    bits = value.type.bits if isinstance(value.type, IntegerType) else _STORED_BITS.get(type(value.type))
+    return sql if bits is None else Scannable(sql, value.sql, digits_of(bits, is_binary=is_binary), pa.string())
 
 
 MACROS = macros(

@@ -59,6 +59,23 @@ def ipv4_numbers(texts: pa.Array) -> pa.Array:
     return masked(result, known, pa.uint32())
 
 
+def padded(length: int, texts: pa.Array) -> pa.Array:
+    """With zeros to the length; NULL where that is too short."""
+    offsets = text_offsets(texts)
+    sizes = np.diff(offsets)
+    known = sizes <= length
+    if texts.null_count:
+        known &= np.asarray(pc.is_valid(texts))
+    data = text_bytes(texts)[offsets[0] : offsets[-1]]
+    if not known.all():
+        data, sizes = data[np.repeat(known, sizes)], np.where(known, sizes, 0)
+    fixed = np.zeros((len(texts), length), np.uint8)
+    fixed[np.arange(length) < sizes[:, None]] = data
+    places = np.arange(0, fixed.size + 1, length, dtype=np.int32)
+    parts = [validity(known), pa.py_buffer(places), pa.py_buffer(fixed)]
+    return pa.Array.from_buffers(pa.binary(), len(texts), parts)
+
+
 KERNELS = (
     Kernel("pando_plain_uuid", ("BLOB",), "BLOB", uuids),
     Kernel("pando_plain_ipv4", ("BLOB",), "UINTEGER", ipv4_numbers),

@@ -7,17 +7,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.ipv6_texts import read_plain, write_plain
-from sql.typing.kernels import numbers, of_size, validity
+from sql.typing.kernels import numbers, of_size, text_bytes, text_offsets, validity
 from sql.typing.plain_texts import ipv4_numbers
 from sql.typing.scannable import known_and_odd
 
 _HEXADECIMAL = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DASHES = np.array([8, 13, 18, 23])
-_OCTETS = np.zeros((256, 4), np.uint8)
-"""The digits of each number, and a point."""
-for _number in range(256):
-    _spelled = f"{_number}.".encode()
-    _OCTETS[_number, : len(_spelled)] = list(_spelled)
+_OCTETS = np.array([int.from_bytes(f"{number}.".encode(), "little") for number in range(256)], "<u4")
+"""The digits of each number and a point."""
+_IN_IPV6 = np.zeros(256, np.int32)
+_IN_IPV6[list(b"0123456789abcdefABCDEF:.")] = 1
 _MAPPED = np.array([0] * 10 + [255] * 2, np.uint8)
 """Begins an IPv6 address that stands for an IPv4 one."""
 
@@ -29,7 +28,7 @@ def ipv4_texts(addresses: pa.Array) -> pa.Array:
 
 
 def _ipv4_texts(octets: np.ndarray) -> pa.Array:
-    spelled = _OCTETS[octets].reshape(-1, 16)
+    spelled = _OCTETS[octets].view(np.uint8)
     is_kept = spelled != 0
     last_points = is_kept[:, 12:].sum(axis=1) + 11
     is_kept[np.arange(len(octets)), last_points] = False
@@ -75,10 +74,20 @@ def uuid_texts(values: pa.Array) -> pa.Array:
     return _with_nulls(texts, values)
 
 
+def _may_be_ipv6(texts: pa.Array) -> np.ndarray:
+    """Whether all characters are such as addresses have."""
+    offsets = text_offsets(texts)
+    data = text_bytes(texts)[offsets[0] : offsets[-1]]
+    counts = np.zeros(len(data) + 1, np.int32)
+    np.cumsum(_IN_IPV6[data], out=counts[1:])
+    return np.diff(counts[offsets - offsets[0]]) == np.diff(offsets)
+
+
 def ipv6_values(texts: pa.Array) -> pa.Array:
     """The 16 bytes of addresses that are all of colons, or IPv4's; a text with colons and points is odd."""
     given = pc.fill_null(texts, "")
-    has_colon, has_point = (np.asarray(pc.match_substring(given, mark)) for mark in (":", "."))
+    may_be = _may_be_ipv6(given)
+    has_colon, has_point = (np.asarray(pc.match_substring(given, mark)) & may_be for mark in (":", "."))
     values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
     rows = np.flatnonzero(has_colon & ~has_point)
     if len(rows):

@@ -22,6 +22,7 @@ from parts.types import (
     StringType,
     UUIDType,
 )
+from sql.typing.address_texts import ipv6_or_null
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
@@ -30,7 +31,7 @@ from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import ipv4_numbers
 from sql.typing.scannable import Scannable, read_by_scan
 from sql.typing.scanned_numbers import decimals, floats
-from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text, ipv6_or_null
+from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text
 from sql.typing.typed import STRING, Typed
 
 SPELLED = (

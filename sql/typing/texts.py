@@ -34,16 +34,17 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from sql.typing.bound import bound
+from sql.typing.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
+from sql.typing.bound import Bound, bound
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.typing.integer_texts import constant_integer, integer_of_text
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
-from sql.typing.plain_texts import ipv4_numbers, uuids
+from sql.typing.plain_texts import padded
 from sql.typing.ranges import clamped_date
 from sql.typing.scannable import Scannable, read_by_scan
-from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, ipv6_values, uuid_texts
+from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
 from sql.typing.scanned_times import days, days_and_odd
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
@@ -167,7 +168,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
             instant = instant_of_text(sql, own or zone, fine=True)
             return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
         case FixedStringType(length):
-            return bound(sql, "short", lambda v: fragment("pando_to_fixed({}, {})", v, length))
+            return fixed_of_text(sql, length)
         case UUIDType():
             return uuid_of_text(sql)
         case EnumType():
@@ -179,41 +180,21 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
     raise _unsupported(value, target)
 
 
+def fixed_of_text(sql: Fragment, length: int) -> Fragment:
+    """The text with zeros behind it. One that is too long fails when it is met."""
+
+    def padded_text(value: Fragment) -> Fragment:
+        fixed = fragment("pando_to_fixed({}, {})", value, length)
+        known = Scannable(fixed, value, partial(padded, length), pa.binary())
+        return Bound(fixed, known, lambda column: fragment("coalesce({}, {})", column, fixed))
+
+    return bound(sql, "short", padded_text)
+
+
 def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Fragment:
     """Further digits are cut off, not rounded."""
     kept = r"'\.\d*', ''" if goal.scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", goal.scale)
     return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, engine_type(goal))
-
-
-def uuid_of_text(sql: Fragment) -> Fragment:
-    """The 16 bytes of a UUID's text. A wrong one fails when it is met."""
-
-    def read(value: Fragment) -> Fragment:
-        plain = Scannable(fragment("pando_plain_uuid(encode({}))", value), value, uuids, pa.binary())
-        return fragment("coalesce({}, CAST(CAST({} AS UUID) AS BLOB))", plain, value)  # some more spellings, but slowly
-
-    return bound(sql, "spelled", read)
-
-
-def ipv4_of_text(sql: Fragment) -> Fragment:
-    """The UINTEGER of an address. A wrong one fails when it is met."""
-
-    def read(value: Fragment) -> Fragment:
-        plain = Scannable(fragment("pando_plain_ipv4(encode({}))", value), value, ipv4_numbers, pa.uint32())
-        return fragment("coalesce({}, pando_ipv4({}))", plain, value)
-
-    return bound(sql, "spelled", read)
-
-
-def ipv6_of_text(sql: Fragment) -> Fragment:
-    """The 16 bytes of an address. A wrong one fails when it is met."""
-    return bound(sql, "spelled", lambda v: fragment("coalesce({}, pando_no_ipv6({}))", ipv6_or_null(v), v))
-
-
-def ipv6_or_null(text: Fragment) -> Fragment:
-    """The 16 bytes of an address, NULL where there is none."""
-    whole = bound(text, "spelled", lambda v: fragment("pando_try_ipv6({})", v))
-    return read_by_scan(whole, text, ipv6_values, pa.binary(), lambda odd: fragment("pando_try_ipv6({})", odd))
 
 
 def date_of_text(sql: Fragment, rest: str, *, fails: bool) -> Fragment:

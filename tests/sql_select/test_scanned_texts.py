@@ -32,7 +32,8 @@ _NO_DECIMALS = (".5", "-", "+", ".", "-.5", "1.2.3", "0.1e1")
 _ADDRESSES = [
     "1.2.3.4", "255.255.255.255", "0.0.0.0", "256.1.1.1", "1.2.3", "1.2.3.4.5", "", "::", "::1", "1::",
     "2001:db8::7334", "2001:0DB8:0:0:0:8a2e:370:7334", "::ffff:1.2.3.4", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::",
-    "1:2:3:4:5:6:7", ":1:2:3:4:5:6:7", "1::2::3", "12345::", "g::", "fe80::1%eth0", "abc", "é::", ".1.2.3", "1.2.3.", "::.",
+    "1:2:3:4:5:6:7", ":1:2:3:4:5:6:7", "1::2::3", "12345::", "g::", "fe80::1%eth0", "abc",
+    "é::", ".1.2.3", "1.2.3.", "::.",
 ]  # fmt: skip
 _READERS = {
     "addresses": (_ADDRESSES, "toIPv6OrNull(x) toIPv6OrZero(x) toIPv4OrNull(x) toIPv4OrZero(x)"),
@@ -40,7 +41,8 @@ _READERS = {
                  "\0a", "one two", "TWO one1", "-one-", " ", "a" * 70],
                 "position(x,'b') position(x,'日') positionCaseInsensitive(x,'É') positionCaseInsensitive(x,'O') "
                 "ascii(x) hasToken(x,'abc') hasToken(x,'one') hasToken(x,'é') countSubstrings(x,'a') "
-                "countSubstrings(x,'aa') trimBoth(x,'a') trimLeft(x,'-') initcap(x) splitByChar(',',x) splitByString('ab',x,2) "
+                "countSubstrings(x,'aa') trimBoth(x,'a') trimLeft(x,'-') initcap(x) "
+                "splitByChar(',',x) splitByString('ab',x,2) "
                 "alphaTokens(x) alphaTokens(x,1) lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
     "numbers": (_NUMBERS, "toUInt8OrNull(x) toInt8OrZero(x) toUInt16OrNull(x) toInt32OrNull(x) toUInt32OrZero(x) "
                 "toInt64OrNull(x) toUInt64OrNull(x) toFloat64OrNull(x) toFloat32OrNull(x) toFloat64OrZero(x)"),
