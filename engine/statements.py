@@ -174,8 +174,15 @@ class StatementRunner(ABC):
         process, end = self._begin(context.query_id, text, session, context.statistics, status)
         try:
             on_start(process)
-            result = self._carry_out(parsed, text, context)
-            self._consider(parsed, text, context, is_short_allowed=not (own or body))
+            may_be_short = isinstance(parsed.statement, SelectQuery) and not (parsed.outfile or own or body)
+            result = None
+            if may_be_short:
+                given = context.parameters
+                result = self._short_result(text, session, given, context.statistics, context.query_id)
+            if result is None:
+                result = self._carry_out(parsed, text, context)
+                if may_be_short:
+                    self._consider(parsed, text, context)
         except PandoError as error:
             end()
             raise process.translate(error) from error
@@ -205,32 +212,42 @@ class StatementRunner(ABC):
     ) -> QueryResult | None:
         """The whole result of a SELECT, at once; ``None``: it is not known to be short, run it. From any thread, the
         event loop's too: nothing is waited for."""
+        if session.query_id and not self._processes.is_free(session.query_id):
+            return None
+        return self._short_result(text, session, parameters or {}, QueryStatistics())
+
+    def _short_result(
+        self,
+        text: str,
+        session: Session,
+        parameters: Mapping[str, str],
+        statistics: QueryStatistics,
+        query_id: str = "",
+    ) -> QueryResult | None:
+        """``None``: the query is not known to be short. Counts in ``statistics``."""
         settings = self._settings_of(session)
         if not self._may_be_short(settings, session) or not self._is_current():
             return None
-        if session.query_id and not self._processes.is_free(session.query_id):
-            return None
+        started = self.services.monotonic()
         relations = CatalogRelations(self.catalog, session.database)
         found = self._short_queries.answer(text.strip(), settings, session.database, relations, parameters)
         if found is None:
             return None
-        read = found.statistics
-        statistics = QueryStatistics(
-            rows_read=read.read_rows, bytes_read=read.read_bytes, result_rows=sum(b.num_rows for b in found.batches)
-        )
-        return QueryResult(
-            found.columns, iter(found.batches), found.format, statistics=statistics, query_id=self._query_id(session)
-        )
+        statistics.rows_read = found.statistics.read_rows
+        statistics.bytes_read = found.statistics.read_bytes
+        statistics.result_rows = sum(batch.num_rows for batch in found.batches)
+        statistics.elapsed_seconds = self.services.monotonic() - started
+        query_id = query_id or self._query_id(session)
+        return QueryResult(found.columns, iter(found.batches), found.format, statistics=statistics, query_id=query_id)
 
     def _is_current(self) -> bool:
         """Whether the catalog and the parts are known here as every acknowledged statement left them."""
         return True
 
-    def _consider(self, parsed: ParsedStatement, text: str, context: Context, *, is_short_allowed: bool) -> None:
+    def _consider(self, parsed: ParsedStatement, text: str, context: Context) -> None:
         """Whether the statement, when it comes again, may be short."""
-        is_query = isinstance(parsed.statement, SelectQuery) and parsed.outfile is None
         settings = self._settings_of(context.session)
-        if is_query and is_short_allowed and self._may_be_short(settings, context.session):
+        if self._may_be_short(settings, context.session):
             database = context.session.database
             relations = CatalogRelations(self.catalog, database)
             given = context.parameters

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from engine.http.compression import choose_compressor
 from engine.http.metrics import Metrics
 from engine.http.request import QueryRequest, parse_request
 from engine.http.users import Users
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_KNOWN = 256
+_QUICK_ENCODINGS = ("", "zstd", "lz4", "gzip", "deflate")
+_HIGHEST_LEVEL = 6
+"""Of gzip: higher ones take longer than a short answer may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class _Asker:
 
     settings: dict[str, SettingValue]
     compresses: bool
+    compression_level: int
     default_format: str
     options: FormatOptions
 
@@ -79,7 +84,7 @@ class ShortAnswers:
             return None
         user = self._users.authenticate(request.credentials)
         asker = self._asker(request, user.profile, user.readonly)
-        if asker is None or (request.accept_encoding and asker.compresses):
+        if asker is None:
             return None
         text = request.query
         if body and not request.is_read_only:  # one text with the URL's, as in engine.http.exchange
@@ -99,6 +104,13 @@ class ShortAnswers:
         if format.writer is None:
             return None
         data = b"".join(format.writer(result.columns, result.batches, asker.options, counts))
+        encoding = ""
+        if request.accept_encoding and asker.compresses:
+            compressor = choose_compressor(request.accept_encoding, asker.compression_level)
+            encoding = compressor.encoding
+            if encoding not in _QUICK_ENCODINGS:
+                return None
+            data = compressor.compress(data) + compressor.finish()
         seconds = monotonic() - started
         self._metrics.answered(seconds, counts.rows_read)
         logger.debug("query %s of %s was answered at once", result.query_id, request.credentials.user)
@@ -109,9 +121,11 @@ class ShortAnswers:
         )
         head = (
             f"x-clickhouse-query-id: {result.query_id}\r\nx-clickhouse-summary: {summary}\r\n"
-            f"x-clickhouse-format: {format.name}\r\ncontent-type: {format.content_type}\r\n"
-            f"content-length: {len(data)}\r\n"
+            f"x-clickhouse-format: {format.name}\r\n"
         )
+        if encoding:
+            head += f"content-encoding: {encoding}\r\n"
+        head += f"content-type: {format.content_type}\r\ncontent-length: {len(data)}\r\n"
         return self._common_head + head.encode("latin-1", "replace"), data
 
     def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
@@ -142,7 +156,11 @@ class ShortAnswers:
         if output.send_progress_in_http_headers or output.max_block_size != DEFAULT_SETTINGS.max_block_size:
             return None
         options = replace(FormatOptions.of(output), client_protocol_version=request.client_protocol_version)
-        return _Asker(settings, output.enable_http_compression, output.default_format or "TabSeparated", options)
+        level = output.http_zlib_compression_level
+        compresses = output.enable_http_compression
+        if compresses and level > _HIGHEST_LEVEL:
+            return None
+        return _Asker(settings, compresses, level, output.default_format or "TabSeparated", options)
 
 
 def _is_simple(request: QueryRequest) -> bool:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from engine.http.short_answers import ShortAnswers
+from sql.run.short_queries import ShortQueries
 from tests.front.conftest import RunningServer
 from tests.worker_count import WORKERS
 
@@ -82,6 +83,47 @@ def test_the_same_answer_as_before(http: httpx.Client, table: str, answers: _Ans
     short = answers.short
     assert ask("k = 19999").text != first.text
     assert answers.short == short + 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "br", "gzip, br", "identity"])
+def test_answers_are_compressed(http: httpx.Client, table: str, answers: _Answers, encoding: str) -> None:
+    """The decoded bytes, and what they are encoded with, are the same whoever answers."""
+    query = f"SELECT * FROM {table} WHERE k < 300 ORDER BY k"
+    settings = {"query": query, "enable_http_compression": "1"}
+    first, *others = [http.get("/", params=settings, headers={"accept-encoding": encoding}) for _ in range(4)]
+    assert first.text == "".join(f"{key}\tv{key}\n" for key in range(300))
+    for other in others:
+        assert other.text == first.text
+        names = [name for name in other.headers if name not in ("content-length", "transfer-encoding")]
+        assert names == [name for name in first.headers if name not in ("content-length", "transfer-encoding")]
+        assert other.headers.get("content-encoding") == first.headers.get("content-encoding")
+    assert (answers.short > 0) == ("br" not in encoding)
+
+
+def test_a_session_with_an_id_is_answered_shortly_too(
+    http: httpx.Client, table: str, answers: _Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    real = ShortQueries.answer
+
+    def answer(own: ShortQueries, *given: object) -> object:
+        found.append(real(own, *given))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr(ShortQueries, "answer", answer)
+    session = {"session_id": f"of-{table}"}
+    for key in range(4):
+        params = {"query": f"SELECT s FROM {table} WHERE k = {key} FORMAT JSON", **session}
+        got = http.get("/", params=params)
+        assert got.json()["data"] == [{"s": f"v{key}"}]
+        assert json.loads(got.headers["x-clickhouse-summary"])["result_rows"] == "1"
+    assert answers.short == 0
+    assert found[0] is None
+    assert found[-1] is not None
+    http.post("/", params=session, content="SET output_format_json_quote_64bit_integers = 1").raise_for_status()
+    for key in range(4):
+        query = f"SELECT k FROM {table} WHERE k = {key} FORMAT JSONEachRow"
+        assert http.get("/", params={"query": query, **session}).json() == {"k": str(key)}
 
 
 def test_parameters_find_rows(http: httpx.Client, table: str, answers: _Answers) -> None:
