@@ -130,9 +130,13 @@ class BoundLiterals:
         return self.analysis.with_rows(by_extremes, by_index, by_row, dict(sorted(columns.items())))
 
     def agrees(self, literals: Sequence[str]) -> bool:
-        """Whether its conditions with the literals of the plan are the plan's."""
+        """Whether its conditions on the index, with the literals of the plan, are among the plan's: that has others
+        where a key is made of a column."""
         made = self.analysis_of(literals)
-        return made is not None and made.primary == self.analysis.primary
+        if made is None:
+            return False
+        known = self.analysis.primary.terms if isinstance(self.analysis.primary, Both) else ()
+        return all(term in known for term in (made.primary.terms if isinstance(made.primary, Both) else ()))
 
 
 def split_query(

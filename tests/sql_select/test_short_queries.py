@@ -56,7 +56,7 @@ def _table(directory: Path, order_by: str, granularity: int = 64, partition_by: 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> MemoryCatalog:
     keys = {"t": "k", "by_text": "(s, k)", "by_day": "(d, u, k)", "by_null": "(n, k)", "by_code": "(c, k)", "by_u": "u"}
-    keys |= {"by_word": "(w, k)", "by_time": "(at, k)", "unsorted": "tuple()"}
+    keys |= {"by_word": "(w, k)", "by_time": "(at, k)", "by_made": "(k, toYYYYMM(d), u % 5)", "unsorted": "tuple()"}
     tables = {name: _table(tmp_path_factory.mktemp(name), key) for name, key in keys.items()}
     by_month = _table(tmp_path_factory.mktemp("by_month"), "k", partition_by="toYYYYMM(d)")
     return MemoryCatalog({**tables, "by_month": by_month})
@@ -158,6 +158,8 @@ _SHAPES = [
     ("SELECT k, u FROM by_month WHERE d >= '{2}' AND k < {0}", True),
     ("SELECT k, u FROM by_month WHERE k = {0} ORDER BY u", True),
     ("SELECT k, u FROM unsorted WHERE k > {0} AND u = {1} ORDER BY k", True),
+    ("SELECT k, d FROM by_made WHERE k > {0} AND d >= '{2}' AND u = {1}", True),
+    ("SELECT count() FROM by_made WHERE d = '{2}' AND u < {1}", True),
     ("SELECT k, w FROM by_word WHERE w = 'w{0}' AND k = {1}", True),
     ("SELECT k, at FROM t WHERE at >= '{2} 12:26:40' AND at < '2020-09-13 12:27:1{3}' ORDER BY k LIMIT 20", True),
     ("SELECT k, at FROM by_time WHERE at = toDateTime('2020-09-13 12:27:1{3}') ORDER BY k", True),
