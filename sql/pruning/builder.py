@@ -5,6 +5,7 @@ make a condition narrower than the filter: a doubt gives ``Unknown``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,7 +35,7 @@ from sql.grammar.syntax_tree import (
     transform,
     walk,
 )
-from sql.pruning.condition import Both, Change, Condition, Constant, InRange, InSet, Negated, Unknown
+from sql.pruning.condition import Both, Change, Condition, Constant, Contains, InRange, InSet, Negated, Unknown
 from sql.pruning.constants import Constants, NotUnderstood
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.monotonic import growing_argument
@@ -42,6 +43,8 @@ from sql.pruning.ranges import Wanted
 
 FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
 RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
+_SHORTEST_NEEDLE = 3
+_WILDCARDS = re.compile(r"\\.|[%_\\]", re.DOTALL)
 _NEGATED = {"notEquals": "equals", "notIn": "in", "notLike": "like", "globalNotIn": "in"}
 
 
@@ -93,6 +96,21 @@ class ConditionBuilder:
         known = [term for term in terms if not isinstance(term, Unknown)]
         is_whole = len(known) == len(filters) and not may_be_null
         return Both(tuple(known)) if known else Constant(True), is_whole
+
+    def searches(self, filters: Sequence[tuple[Node, Surroundings]]) -> list[Contains]:
+        """What the keys that are strings must contain, by the filters that are LIKE and more than a beginning."""
+        normalized = [self._normalized(node, around.scope) for node, around in filters]
+        found = []
+        for node in normalized:
+            match node:
+                case Function("like", (Identifier() as text, Literal(str() as pattern))):
+                    needles = _needles(pattern)
+                    found += [
+                        Contains(number, needles)
+                        for number, key in enumerate(self._keys)
+                        if needles and key.node == text and isinstance(strip_nullable(key.type), StringType)
+                    ]
+        return found
 
     def _may_be_null(self, column: str) -> bool:
         return column not in self._schema or self._schema.column(column).type.is_nullable
@@ -341,3 +359,10 @@ def _successor(text: str) -> str | None:
             return text[:-1] + chr(following)
         text = text[:-1]
     return None
+
+
+def _needles(pattern: str) -> tuple[bytes, ...]:
+    """The longer texts that stand in whatever is LIKE the pattern, if it is not only a beginning."""
+    _, *others = _WILDCARDS.split(pattern)
+    encoded = [text.encode() for text in others]
+    return tuple(needle for needle in encoded if len(needle) >= _SHORTEST_NEEDLE)

@@ -84,6 +84,18 @@ class InRange(Condition):
 
 
 @dataclass(frozen=True)
+class Contains(Unknown):
+    """A text in which all ``needles`` stand: its range says nothing."""
+
+    key: int
+    needles: tuple[bytes, ...]
+
+    @property
+    def used(self) -> frozenset[int]:
+        return frozenset((self.key,))
+
+
+@dataclass(frozen=True)
 class InSet(Condition):
     """``exact``: the key, after ``change``, is the very expression that is looked for."""
 

@@ -1,8 +1,8 @@
 """Which rows of a batch can match, seen from a few of its columns before the others are decoded.
 
 Made of the conjuncts that compare columns outside the primary index with constants, where that is quick: numbers, dates
-and times, and equality of strings. Data come in some order, and often these columns follow it (orders are delivered
-some days after they are made), so that whole batches have no match.
+and times, equality of strings, and LIKE with something rare inside. Data come in some order, and often these columns
+follow it (orders are delivered some days after they are made), so that whole batches have no match.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from sql.compile.compiled_query import Scan
 from sql.functions.registry import Environment
 from sql.grammar.syntax_tree import Identifier, walk
 from sql.pruning.builder import ConditionBuilder, KeyExpression
-from sql.pruning.condition import Both, Condition, InRange, InSet
+from sql.pruning.condition import Both, Condition, Contains, InRange, InSet
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.ranges import point
+from sql.pruning.text_search import can_contain
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,14 @@ class _Term:
     columns: tuple[tuple[int, str], ...]
     text: pa.Scalar | None = None
     """The string that the one column must be equal to."""
+    needles: tuple[bytes, ...] = ()
+    """What it must contain."""
 
     def matching(self, read: Callable[[str], pa.Array], rows: int) -> np.ndarray:
         arrays = {number: read(name) for number, name in self.columns}
+        if self.needles:
+            (array,) = arrays.values()
+            return can_contain(array, self.needles)
         if self.text is not None:
             (array,) = arrays.values()
             same = pc.equal(array.dictionary, self.text).take(array.indices) if array.type == TEXTS else None
@@ -85,11 +91,15 @@ def row_test(
     builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation)
     condition, _ = builder.build(scan.conditions)
     terms = []
-    for conjunct in _conjuncts(condition):
+    for conjunct in [*_conjuncts(condition), *builder.searches(scan.conditions)]:
         term = _term(conjunct, names, types)
-        if term is not None and any(name not in indexed for _, name in term.columns):
+        if term is not None and (term.needles or any(name not in indexed for _, name in term.columns)):
             terms.append(term)
-    return RowTest(tuple(sorted(terms, key=lambda term: term.text is not None))) if terms else None
+    return RowTest(tuple(sorted(terms, key=_cost))) if terms else None
+
+
+def _cost(term: _Term) -> int:
+    return 2 if term.needles else int(term.text is not None)
 
 
 def _conjuncts(condition: Condition) -> list[Condition]:
@@ -100,6 +110,8 @@ def _conjuncts(condition: Condition) -> list[Condition]:
 
 def _term(condition: Condition, names: Sequence[str], types: Sequence[DataType]) -> _Term | None:
     used = tuple((number, names[number]) for number in sorted(condition.used))
+    if isinstance(condition, Contains):
+        return _Term(condition, used, needles=condition.needles)
     if not used or _changes(condition):
         return None
     kinds = [types[number].arrow for number, _ in used]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.merge.run import merge_parts
@@ -197,6 +197,7 @@ VALUES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(KEYS, max_size=3), VALUES, st.integers(1, 300), st.sampled_from([0, 3]))
 def test_parts_make_the_whole(keys: list[object], value: object, rows: int, offset: int) -> None:
     made = [make(rows + offset).slice(offset) for make in keys]  # type: ignore[operator]
