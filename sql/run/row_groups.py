@@ -7,7 +7,7 @@ by these numbers. Rows of anything else, or too different, are groups of one row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,12 +45,15 @@ class RowGroups:
         """The values of the groups."""
         return array if self.rows is None else array.take(pa.array(self.rows))
 
-    def part(self, part: RowPart, array: pa.Array | None) -> pa.Array:
-        """``array`` is the column of the part."""
-        counts = self._counts(array)
-        if part.function == "count" or array is None:
-            return pa.array(counts)
-        return self._reduced(part, array, counts)
+    def parts(self, wanted: Sequence[RowPart], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
+        """The parts of the groups; ``columns`` are those that they are of."""
+        counts = {name: self._counts(columns.get(name)) for name in dict.fromkeys(part.column for part in wanted)}
+        return [
+            pa.array(counts[part.column])
+            if part.function == "count"
+            else self._reduced(part, columns[part.column], counts[part.column])
+            for part in wanted
+        ]
 
     def _counts(self, array: pa.Array | None) -> np.ndarray:
         """How many rows of each group are not NULL."""

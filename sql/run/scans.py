@@ -213,7 +213,7 @@ class ScanStream:
             must_pay = False
             values = {name: groups.key(found[name]) for name in keys}
             made = [make(values[name]) for name, make in chosen]
-            made += [groups.part(part, found[part.column] if part.column else None) for part in parts]
+            made += groups.parts(parts, found)
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _repeated(self, name: str, array: pa.Array) -> pa.Array:

@@ -205,13 +205,14 @@ def test_parts_make_the_whole(keys: list[object], value: object, rows: int, offs
     groups = group_rows(made, rows)
     is_unsigned = pa.types.is_unsigned_integer(array.type)
     total = pa.uint64() if is_unsigned else pa.int64()
-    parts = {
-        "n": groups.part(RowPart("count", "", pa.int64()), None),
-        "c": groups.part(RowPart("count", "v", pa.int64()), array),
-        "s": groups.part(RowPart("sum", "v", total), array),
-        "l": groups.part(RowPart("min", "v", array.type), array),
-        "m": groups.part(RowPart("max", "v", array.type), array),
+    wanted = {
+        "n": RowPart("count", "", pa.int64()),
+        "c": RowPart("count", "v", pa.int64()),
+        "s": RowPart("sum", "v", total),
+        "l": RowPart("min", "v", array.type),
+        "m": RowPart("max", "v", array.type),
     }
+    parts = dict(zip(wanted, groups.parts(list(wanted.values()), {"v": array}), strict=True))
     names = [f"k{position}" for position in range(len(made))]
     values = [groups.key(key) for key in made]
     aggregates = [("n", "sum"), ("c", "sum"), ("s", "sum"), ("l", "min"), ("m", "max")]
