@@ -108,17 +108,18 @@ def _alpha_words(texts: pa.Array) -> pa.Array:
     begins = np.flatnonzero(is_in[1:] & (~is_in[:-1] | borders))
     ends = np.flatnonzero(is_in[:-1] & (~is_in[1:] | borders))
     lists = np.searchsorted(begins, offsets - first).astype(np.int32)
-    words = _pieces(data[first:last], begins, ends)
+    words = pieces(data[first:last], begins, ends)
     nulls = validity(np.asarray(pc.is_valid(texts))) if texts.null_count else None
     return pa.Array.from_buffers(WORDS, len(texts), [nulls, pa.py_buffer(lists)], children=[words])
 
 
-def _pieces(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+def pieces(data: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
     """The texts between pairs of places."""
+    some = ends > begins
     changes = np.zeros(len(data) + 1, np.int8)
-    changes[begins] += 1
-    changes[ends] -= 1
-    kept = data[np.cumsum(changes[:-1]).astype(bool)] if len(data) else data
+    changes[begins[some]] += 1
+    changes[ends[some]] -= 1
+    kept = data[np.cumsum(changes[:-1], dtype=np.int8).view(bool)] if len(data) else data
     offsets = np.zeros(len(begins) + 1, np.int32)
     np.cumsum(ends - begins, out=offsets[1:])
     return pa.Array.from_buffers(pa.string(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(kept)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from parts.errors import UserError
 from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_strings import count_of, place_of, token_test
+from sql.functions.scanned_urls import hosts
 from sql.functions.strings import ascii_case, number, string
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
@@ -245,8 +247,16 @@ define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://", "://"), 1)
 # A host has a dot and none of the letters that no host has; the scheme may be missing.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _SCHEME = rf"^(?:(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//)?(?:{_HOST}*@)?"
-define("domain", _url(rf"{_SCHEME}({_HOST}*\.{_HOST}+)(?:[:/?#]|$)", "."), 1)
-define("domainWithoutWWW", _url(rf"{_SCHEME}(?:www\.)?({_HOST}*\.{_HOST}+)(?:[:/?#]|$)", "."), 1)
+
+
+def _host(www: str) -> Callable[[Call], Typed]:
+    by_pattern = _url(rf"{_SCHEME}{www}({_HOST}*\.{_HOST}+)(?:[:/?#]|$)", ".")
+    compute = partial(hosts, without_www=bool(www))
+    return lambda call: Typed(Scannable(by_pattern(call).sql, string(call, 0), compute, pa.string()), STRING)
+
+
+define("domain", _host(""), 1)
+define("domainWithoutWWW", _host(r"(?:www\.)?"), 1)
 
 
 @function("path", 1)

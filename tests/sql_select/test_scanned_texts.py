@@ -35,7 +35,18 @@ _ADDRESSES = [
     "1:2:3:4:5:6:7", ":1:2:3:4:5:6:7", "1::2::3", "12345::", "g::", "fe80::1%eth0", "abc",
     "é::", ".1.2.3", "1.2.3.", "::.",
 ]  # fmt: skip
+_URLS = [
+    "http://example.com", "https://www.example.com/a?x=1#f", "ftp://user:pw@host.org:21/f", "//cdn.net/x.js", "", "/",
+    "http://", "example.com/path", "mailto:a@b.c", "http://a.b?q#", "HTTP://WWW.Example.COM/P", "http://127.0.0.1:80/",
+    "http://[::1]/x", "/just/path?q=1.2", "http://wwwx.org", "http://www.co.uk/?", "https://ünï.de/ä", "svn+ssh://h.x/p",
+    "http://a_b.com/", "http://me@a.b/", "me@a.b", "http://.a/", "http://a./", "http://.", "//", "://a.b", "a b.c",
+    "www.a.b", "//www.a.b:80", "http://a.b/\\0", "x" * 40, "http://a.b c/", "http://a.b@c.d/", "http:/a.b", "日本.jp",
+    "http:///a.b", "a.b:c", "http://www.", "wwwa.b.c",
+]  # fmt: skip
+_NO_URLS = ["a.b://c", "a.b://", "1a://b.c", "http://a.b.", "a.b@c", "http://www.org/", "www.a", "a.b://c@d"]
+"""Of these ClickHouse finds other hosts."""
 _READERS = {
+    "urls": (_URLS, "domain(x) domainWithoutWWW(x)"),
     "addresses": (_ADDRESSES, "toIPv6OrNull(x) toIPv6OrZero(x) toIPv4OrNull(x) toIPv4OrZero(x)"),
     "strings": (["", "a", "example.com/a-b", "Hello World", "ab ab", "日abc", "abc日", "é", "a,b,,c", "ÉA", "aaa",
                  "\0a", "one two", "TWO one1", "-one-", " ", "a" * 70],
@@ -89,6 +100,14 @@ def test_same_values(engines: Engines, catalog: MemoryCatalog, name: str, call: 
         _, _, own = engines.pando(f"SELECT {call} AS r FROM {source}", catalog)
         for value, (cell,), (ours,) in zip(table.table[column].to_pylist(), expected, own, strict=True):
             assert same_cell(cell, ours, type_name), f"{value!r}: ClickHouse {cell!r}, Pando {ours!r}, {source}"
+
+
+def test_scans_find_the_hosts_that_duckdb_finds(engines: Engines) -> None:
+    schema = schema_of("x String")
+    table = MemoryRelation(schema, pa.table([pa.array([*_NO_URLS, *_URLS])], schema=schema.arrow))
+    catalog = MemoryCatalog({"urls": table})
+    query = "SELECT domain(x), domainWithoutWWW(x) FROM "
+    assert engines.pando(f"{query}urls", catalog) == engines.pando(f"{query}(SELECT * FROM urls)", catalog)
 
 
 def _written(text: str) -> str:
