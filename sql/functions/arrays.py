@@ -193,10 +193,12 @@ def _guarded_range(first: Typed, numbers: list[Fragment]) -> list[Fragment]:
 def array_concat(call: Call) -> Typed:
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
     zone = call.environment.zone
-    text = convert(call.args[0], type_, zone)
-    for arg in call.args[1:]:
-        text = fragment("list_concat({}, {})", text, convert(arg, type_, zone))
-    return Typed(text, type_)
+    return Typed(_joined([convert(arg, type_, zone) for arg in call.args]), type_)
+
+
+def _joined(arrays: list[Fragment]) -> Fragment:
+    """DuckDB's functions for this take three times as long."""
+    return fragment("flatten([{}])", joined(", ", arrays)) if len(arrays) > 1 else arrays[0]
 
 
 def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
@@ -208,13 +210,13 @@ def _pushed(call: Call) -> tuple[Fragment, Fragment, ArrayType]:
 @function("arrayPushBack", 2, nulls=False)
 def push_back(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
-    return Typed(fragment("list_append({}, {})", array, value), type_)
+    return Typed(_joined([array, fragment("[{}]", value)]), type_)
 
 
 @function("arrayPushFront", 2, nulls=False)
 def push_front(call: Call) -> Typed:
     array, value, type_ = _pushed(call)
-    return Typed(fragment("list_prepend({}, {})", value, array), type_)
+    return Typed(_joined([fragment("[{}]", value), array]), type_)
 
 
 def _same(template: str) -> Callable[[Call], Typed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from functools import partial
 
 import numpy as np
@@ -14,8 +15,10 @@ from sql.typing.scannable import Compute
 
 WORDS = pa.list_(pa.string())
 _HEXADECIMAL = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-_ALPHA = np.zeros(256, bool)
-_ALPHA[ord("A") : ord("Z") + 1] = _ALPHA[ord("a") : ord("z") + 1] = True
+ALPHA, NO_SPACE, NO_PUNCTUATION = np.zeros(256, bool), np.ones(256, bool), np.ones(256, bool)
+ALPHA[list(string.ascii_letters.encode())] = True
+NO_SPACE[list(b" \t\n\f\r")] = False
+NO_PUNCTUATION[list(b" \t\n\f\r" + string.punctuation.encode())] = False
 
 
 def place_of(needle: str) -> Compute:
@@ -69,9 +72,14 @@ def words_between(separator: str, limit: int) -> Compute:
     return lambda texts: _cut(limit, pc.split_pattern(texts, separator, max_splits=most))
 
 
-def alpha_words(limit: int) -> Compute:
-    """Runs of letters of ASCII."""
-    return lambda texts: _cut(limit, _alpha_words(texts))
+def runs(kind: np.ndarray, limit: int) -> Compute:
+    """Runs of bytes of a kind (:data:`ALPHA`, :data:`NO_SPACE`, :data:`NO_PUNCTUATION`), at most ``limit``; 0: all."""
+    return lambda texts: _cut(limit, _runs(kind, texts))
+
+
+def before(delimiter: str, count: int) -> Compute:
+    """What stands before the ``count``-th delimiter."""
+    return lambda texts: pc.binary_join(words_between(delimiter, count)(texts), delimiter)
 
 
 def _cut(limit: int, words: pa.Array) -> pa.Array:
@@ -98,11 +106,11 @@ def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
 
 
-def _alpha_words(texts: pa.Array) -> pa.Array:
+def _runs(kind: np.ndarray, texts: pa.Array) -> pa.Array:
     offsets, data = text_offsets(texts), text_bytes(texts)
     first, last = int(offsets[0]) if len(texts) else 0, int(offsets[-1]) if len(texts) else 0
     is_in = np.zeros(last - first + 2, bool)
-    is_in[1:-1] = _ALPHA[data[first:last]]
+    is_in[1:-1] = kind[data[first:last]]
     borders = np.zeros(last - first + 1, bool)  # a text ends its last word
     borders[offsets - first] = True
     begins = np.flatnonzero(is_in[1:] & (~is_in[:-1] | borders))

@@ -12,7 +12,7 @@ from sql.typing.kernels import text_bytes, text_offsets, validity
 _BYTES = np.arange(256)
 _STOPS = np.isin(_BYTES, list(b" \t\n\v\f\r<>%{}|\\^~[];=&@:/?#"))
 _LETTERS = (ord("a") <= (_BYTES | 32)) & (ord("z") >= (_BYTES | 32))
-_NO_SCHEME = ~(_LETTERS | ((ord("0") <= _BYTES) & (ord("9") >= _BYTES)) | np.isin(_BYTES, list(b"+.-")))
+_NO_SCHEME = ~(_STOPS | _LETTERS | ((ord("0") <= _BYTES) & (ord("9") >= _BYTES)) | np.isin(_BYTES, list(b"+.-")))
 _BEHIND_HOST = np.isin(_BYTES, list(b":/?#"))
 _END = 0
 """Stands for what is behind a text, where a host may end."""
@@ -70,7 +70,8 @@ class _Urls:
     def _behind_slashes(self) -> np.ndarray:
         ends = self.scheme_ends
         is_scheme = self.have(ends, b"://") & _LETTERS[self._padded[self.begins]] & (ends > self.begins)
-        is_scheme &= self._next(self._no_scheme, self.begins) == ends
+        if len(self._no_scheme) > 1:
+            is_scheme &= self._next(self._no_scheme, self.begins) >= ends
         starts = np.where(self.have(self.begins, b"//"), self.begins + 2, self.begins)
         return np.where(is_scheme, ends + 3, starts)
 

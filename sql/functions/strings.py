@@ -18,7 +18,7 @@ from parts.types import (
 from sql.functions import guards
 from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
-from sql.functions.scanned_strings import trimmed
+from sql.functions.scanned_strings import before, trimmed
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment, joined
 from sql.typing.inference import is_string
@@ -201,7 +201,11 @@ def substring_index(call: Call) -> Typed:
     if count == 0:
         return Typed(fragment("''"), STRING)
     piece = fragment("{}[1:{}]", words, count) if count > 0 else fragment("{}[{}:]", words, count)
-    return Typed(fragment("array_to_string({}, {})", piece, delimiter), STRING)
+    sql = fragment("array_to_string({}, {})", piece, delimiter)
+    known = call.args[1].value
+    if isinstance(known, str) and known and count > 0:
+        sql = Scannable(sql, value, before(known, count), pa.string())
+    return Typed(sql, STRING)
 
 
 _SPACES = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from parts.errors import UserError
 from parts.types import ArrayType, StringType
 from sql.functions.registry import Call, function
-from sql.functions.scanned_strings import WORDS, alpha_words, words_between
+from sql.functions.scanned_strings import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, runs, words_between
 from sql.functions.strings import string
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.scannable import Scannable
@@ -40,13 +42,13 @@ def split_by(call: Call) -> Typed:
 @function("splitByWhitespace", (1, 2))
 def split_by_whitespace(call: Call) -> Typed:
     words = fragment("list_filter(regexp_split_to_array({}, '\\s+'), lambda w: w <> '')", string(call, 0))
-    return _limited(call, words, 1)
+    return _runs(call, words, NO_SPACE)
 
 
 @function("splitByNonAlpha", (1, 2))
 def split_by_non_alpha(call: Call) -> Typed:
     words = fragment("list_filter(regexp_split_to_array({}, '[\\s[:punct:]]+'), lambda w: w <> '')", string(call, 0))
-    return _limited(call, words, 1)
+    return _runs(call, words, NO_PUNCTUATION)
 
 
 @function("splitByRegexp", (2, 3))
@@ -62,9 +64,13 @@ def _limited(call: Call, words: Fragment, position: int) -> Typed:
 
 @function("alphaTokens", (1, 2))
 def alpha_tokens(call: Call) -> Typed:
-    words = _limited(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string(call, 0)), 1)
-    compute = alpha_words(call.constant_int(1, 0))
-    return replace(words, sql=Scannable(words.sql, string(call, 0), compute, WORDS))
+    return _runs(call, fragment("regexp_extract_all({}, '[a-zA-Z]+')", string(call, 0)), ALPHA)
+
+
+def _runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
+    limited = _limited(call, words, 1)
+    compute = runs(kind, call.constant_int(1, 0))
+    return replace(limited, sql=Scannable(limited.sql, string(call, 0), compute, WORDS))
 
 
 @function("arrayStringConcat", (1, 2))

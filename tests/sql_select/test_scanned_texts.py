@@ -54,7 +54,9 @@ _READERS = {
                 "ascii(x) hasToken(x,'abc') hasToken(x,'one') hasToken(x,'é') countSubstrings(x,'a') "
                 "countSubstrings(x,'aa') trimBoth(x,'a') trimLeft(x,'-') initcap(x) "
                 "splitByChar(',',x) splitByString('ab',x,2) "
-                "alphaTokens(x) alphaTokens(x,1) lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
+                "alphaTokens(x) alphaTokens(x,1) splitByWhitespace(x) "
+                "splitByNonAlpha(x) splitByNonAlpha(x,1) substringIndex(x,'a',1) substringIndex(x,',',2) "
+                "lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
     "numbers": (_NUMBERS, "toUInt8OrNull(x) toInt8OrZero(x) toUInt16OrNull(x) toInt32OrNull(x) toUInt32OrZero(x) "
                 "toInt64OrNull(x) toUInt64OrNull(x) toFloat64OrNull(x) toFloat32OrNull(x) toFloat64OrZero(x)"),
     "decimals": ([text for text in _NUMBERS if text not in _NO_DECIMALS],
