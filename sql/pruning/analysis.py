@@ -83,10 +83,12 @@ class Analysis:
         the index tells of the one, only the rows of the other. They compare columns with values."""
         primary = Both(tuple(by_index)) if by_index else Constant(True)
         rows = Both((*by_index, *by_row))
-        row_filter = RowFilter(rows, columns, is_whole=True, interval=interval_of(rows), is_of_values=True)
+        interval = interval_of(primary)
+        of_rows = interval_of(rows) if by_row else interval
+        row_filter = RowFilter(rows, columns, is_whole=True, interval=of_rows, is_of_values=True)
         return Analysis(
             Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.primary_keys,
-            frozenset({"PrimaryKey"}), row_filter, interval_of(primary), needs_rows=bool(by_row),
+            frozenset({"PrimaryKey"}), row_filter, interval, needs_rows=bool(by_row),
         )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:

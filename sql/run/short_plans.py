@@ -66,6 +66,7 @@ class ShortPlan:
     plan: Plan
     format: str | None
     most_rows: int
+    schema: pa.Schema
     bound: BoundLiterals | None = None
 
     def run(self, literals: Sequence[str], catalog: RelationCatalog) -> ShortResult | None:
@@ -119,7 +120,7 @@ class ShortPlan:
 
     def _stored(self, literals: Sequence[str]) -> StoredRows | None:
         stored, bound = self.plan.stored, self.bound
-        if stored is not None and bound is not None:
+        if stored is not None and bound is not None and (bound.limit is not None or bound.offset is not None):
             limit = stored.limit if bound.limit is None else int(literals[bound.limit])
             offset = stored.offset if bound.offset is None else int(literals[bound.offset])
             return replace(stored, limit=limit, offset=offset)
@@ -128,10 +129,9 @@ class ShortPlan:
     def _batches(self, stored: StoredRows | None, read: list[list[pa.Array]], rows: int) -> list[pa.RecordBatch]:
         plan = self.plan
         if stored is not None:
-            schema = storage_schema(plan.columns)
-            return [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in stored.arranged(read)]
+            return [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in stored.arranged(read)]
         if plan.totals:
-            return [total_row(plan.totals, rows, read, storage_schema(plan.columns))]
+            return [total_row(plan.totals, rows, read, self.schema)]
         scan = plan.scans[0].scan
         lease = None
         try:
@@ -179,7 +179,8 @@ def short_plan(
         return None
     is_direct = plan.stored is not None or bool(plan.totals)
     most_rows = _MOST_ROWS_READ if _makes_few(tree) else MOST_ROWS
-    direct = ShortPlan(plan.kept(), parsed.format, most_rows) if is_direct else None
+    schema = storage_schema(plan.columns)
+    direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema) if is_direct else None
     (planned,) = plan.scans
     marks = [] if shape is None else marked_literals(shape.literals)
     marked = None if shape is None else _marked(shape, marks, parsed)
@@ -206,7 +207,7 @@ def short_plan(
         return direct
     if not set(VIRTUAL_COLUMNS).isdisjoint(planned.scan.source.used):
         return direct
-    return ShortPlan(rest.kept(), parsed.format, most_rows, bound)
+    return ShortPlan(rest.kept(), parsed.format, most_rows, schema, bound)
 
 
 def _makes_few(tree: Select) -> bool:

@@ -71,11 +71,12 @@ class StoredRows:
 
     def arranged(self, batches: Iterable[Sequence[pa.Array]]) -> Iterator[list[pa.Array]]:
         """The result, of batches of ``names``."""
+        names = self.names
         if self.is_as_read:
-            places = [self.names.index(name) for name in self.columns]
+            places = [names.index(name) for name in self.columns]
             yield from ([arrays[place] for place in places] for arrays in batches)
             return
-        given = {name: pa.concat_arrays(pieces) for name, *pieces in zip(self.names, *batches, strict=True) if pieces}
+        given = {name: pa.concat_arrays(pieces) for name, *pieces in zip(names, *batches, strict=True) if pieces}
         if not given:
             return
         if self.order:
