@@ -140,7 +140,7 @@ def _sum(values: pa.Array) -> pa.Array:
 
 
 def _float_sum(values: pa.Array) -> np.float64:
-    return np.add.accumulate(values.to_numpy(), dtype=np.float64)[-1]
+    return np.add.accumulate(values.to_numpy(), dtype=np.float64)[-1] + 0.0  # of -0.0 alone it is 0.0
 
 
 def _avg(values: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parts.errors import CorruptionError
@@ -185,6 +185,7 @@ _digit = st.integers(0, 9)
 _day = st.dates().map(str) | st.sampled_from(["2019-04-14", "2019-05-01", "2019-13-01", "soon", "2019-4-14"])
 
 
+@example(("SELECT sum(f), avg(f), min(f), max(f) FROM t WHERE k = {0}", True), [(36, 0, "", 0)] * 3)  # -0.0
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(_SHAPES), st.lists(st.tuples(_number, _number, _day, _digit), min_size=3, max_size=4))
 def test_the_answer_is_that_of_the_engine(
