@@ -1,4 +1,4 @@
-"""Addresses and UUIDs and their texts, as scans compute them."""
+"""Addresses and their texts, as scans compute them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from sql.typing.ipv6_texts import read_plain, write_plain
 from sql.typing.kernels import numbers, of_size, text_bytes, text_offsets, validity
 from sql.typing.plain_texts import ipv4_numbers
 from sql.typing.scannable import known_and_odd
+from sql.typing.text_words import rows_that_begin
 
-_HEXADECIMAL = np.frombuffer(b"0123456789abcdef", np.uint8)
-_DASHES = np.array([8, 13, 18, 23])
 _OCTETS = np.array([int.from_bytes(f"{number}.".encode(), "little") for number in range(256)], "<u4")
 """The digits of each number and a point."""
 _IN_IPV6 = np.zeros(256, np.int32)
@@ -63,17 +62,6 @@ def _fixed(array: pa.Array, width: int) -> np.ndarray:
     return whole
 
 
-def uuid_texts(values: pa.Array) -> pa.Array:
-    given = _fixed(values, 16)
-    spelled = np.full((len(given), 36), ord("-"), np.uint8)
-    digits = np.setdiff1d(np.arange(36), _DASHES)
-    spelled[:, digits[::2]] = _HEXADECIMAL[given >> 4]
-    spelled[:, digits[1::2]] = _HEXADECIMAL[given & 15]
-    offsets = np.arange(0, spelled.size + 1, 36, dtype=np.int32)
-    texts = pa.Array.from_buffers(pa.string(), len(given), [None, pa.py_buffer(offsets), pa.py_buffer(spelled)])
-    return _with_nulls(texts, values)
-
-
 def _may_be_ipv6(texts: pa.Array) -> np.ndarray:
     """Whether all characters are such as addresses have."""
     offsets = text_offsets(texts)
@@ -85,10 +73,19 @@ def _may_be_ipv6(texts: pa.Array) -> np.ndarray:
 
 def ipv6_values(texts: pa.Array) -> pa.Array:
     """The 16 bytes of addresses that are all of colons, or IPv4's; a text with colons and points is odd."""
-    given = pc.fill_null(texts, "")
+    some = rows_that_begin(texts, _IN_IPV6 == 1)
+    if len(some) == len(texts):
+        return _ipv6_values(texts)
+    places = np.full(len(texts), -1)
+    places[some] = np.arange(len(some))
+    return _ipv6_values(texts.take(pa.array(some))).take(pa.array(places, mask=places < 0))
+
+
+def _ipv6_values(given: pa.Array) -> pa.Array:
+    """Of texts that are not NULL."""
     may_be = _may_be_ipv6(given)
     has_colon, has_point = (np.asarray(pc.match_substring(given, mark)) & may_be for mark in (":", "."))
-    values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
+    values, is_known = np.zeros((len(given), 16), np.uint8), np.zeros(len(given), bool)
     rows = np.flatnonzero(has_colon & ~has_point)
     if len(rows):
         values[rows], is_known[rows] = read_plain(given.take(pa.array(rows)))
@@ -100,4 +97,4 @@ def ipv6_values(texts: pa.Array) -> pa.Array:
         is_known[rows] = np.asarray(pc.is_valid(short))
     offsets = np.arange(0, values.size + 1, 16, dtype=np.int32)
     buffers = [validity(is_known), pa.py_buffer(offsets), pa.py_buffer(values)]
-    return known_and_odd(pa.Array.from_buffers(pa.binary(), len(texts), buffers), texts, has_colon & has_point)
+    return known_and_odd(pa.Array.from_buffers(pa.binary(), len(given), buffers), given, has_colon & has_point)

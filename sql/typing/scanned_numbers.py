@@ -35,7 +35,7 @@ def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
 
 def _integers(array: pa.Array, goal: IntegerType, *, is_exact: bool) -> tuple[pa.Array, np.ndarray]:
     """The values, and which rows have too many digits."""
-    texts = Texts(array).that_begin(_BEGINS_INTEGER)
+    texts = Texts.that_begin(array, _BEGINS_INTEGER)
     first = texts.bytes_at(0)
     is_negative = first == _MINUS
     has_sign = is_negative | (first == _PLUS)
@@ -100,7 +100,7 @@ class _Decimal:
     """What is spelled with a sign, digits, and perhaps a point: ``units`` of ten to the minus ``scale``."""
 
     def __init__(self, array: pa.Array) -> None:
-        self.texts = texts = Texts(array).that_begin(_BEGINS_FLOAT)
+        self.texts = texts = Texts.that_begin(array, _BEGINS_FLOAT)
         first = texts.bytes_at(0)
         self.is_negative = first == _MINUS
         has_sign = self.is_negative | (first == _PLUS)

@@ -30,6 +30,7 @@ _MONTHS = np.arange(-1970 * 12, 8030 * 12 + 1).astype("datetime64[M]").astype("d
 _LAST_DAY, _LAST_SECOND = 65535, 4294967295
 _WRONG_DAY = int(np.datetime64("1900-01-01").astype(np.int64))
 _MICROS = 1_000_000
+_BEGINS = np.isin(np.arange(256), list(b"0123456789-"))
 _DAY = 86400 * _MICROS
 _COLON = ord(":") ^ ord("0")
 
@@ -67,10 +68,8 @@ class _Read(NamedTuple):
 def _read(array: pa.Array) -> _Read:
     """Known are ``YYYY-MM-DD``, alone or with ``hh:mm:ss`` and up to eight digits of a fraction, and with any marks in
     the date. A wrong day flows into the next month, a wrong month is 1900-01-01."""
-    texts = Texts(array)
-    first = texts.bytes_at(0)
-    may_be = (texts.sizes >= 5) & (first >= ord("0")) & (first <= ord("9"))
-    may_be |= (texts.sizes >= 2) & (first == ord("-"))
+    texts = Texts.that_begin(array, _BEGINS)
+    may_be = (texts.sizes >= 5) | ((texts.sizes >= 2) & (texts.bytes_at(0) == ord("-")))
     if not may_be.all():
         texts = texts.chosen(may_be)
     usual = _usual(array if len(texts.rows) == len(array) else array.take(pa.array(texts.rows)), texts.sizes)

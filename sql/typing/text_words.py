@@ -34,17 +34,22 @@ class Texts:
         self.begins = offsets[:-1][self.rows].astype(np.int64) + (len(_PADDING) - first)
         self.sizes = np.diff(offsets)[self.rows].astype(np.int64)
 
+    @classmethod
+    def that_begin(cls, array: pa.Array, is_first: np.ndarray) -> Texts:
+        """The texts whose first byte is such a one: of most columns all, or few, which alone are looked at then."""
+        rows = rows_that_begin(array, is_first)
+        if len(rows) == len(array):
+            return cls(array)
+        some = cls(array.take(pa.array(rows)))
+        some.count, some.rows = len(array), rows
+        return some
+
     def chosen(self, which: np.ndarray) -> Texts:
         """Those of the texts for which ``which`` is true."""
         some = object.__new__(Texts)
         some.count, some._data, some._words = self.count, self._data, self._words
         some.rows, some.begins, some.sizes = self.rows[which], self.begins[which], self.sizes[which]
         return some
-
-    def that_begin(self, is_first: np.ndarray) -> Texts:
-        """The texts whose first byte is such a one: nearly all of a column are chosen, or few."""
-        which = is_first[self.bytes_at(0)] & (self.sizes > 0)
-        return self if which.all() else self.chosen(which)
 
     def part(self, begin: np.ndarray, end: np.ndarray) -> Texts:
         """The texts between two places; empty where they are the wrong way round."""
@@ -74,6 +79,17 @@ class Texts:
 
     def bytes_at(self, place: int) -> np.ndarray:
         return self._data[self.begins + place]
+
+
+def rows_that_begin(array: pa.Array, is_first: np.ndarray) -> np.ndarray:
+    """The rows of texts whose first byte is such a one."""
+    offsets, data = text_offsets(array), text_bytes(array)
+    if not len(data):
+        return np.empty(0, np.int64)
+    which = (offsets[1:] > offsets[:-1]) & is_first[data[np.minimum(offsets[:-1], len(data) - 1)]]
+    if array.null_count:
+        which &= np.asarray(pc.is_valid(array))
+    return np.flatnonzero(which)
 
 
 def low_bytes(words: np.ndarray, counts: np.ndarray | int) -> np.ndarray:

@@ -44,7 +44,7 @@ from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import padded
 from sql.typing.ranges import clamped_date
 from sql.typing.scannable import Scannable, read_by_scan
-from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
+from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts
 from sql.typing.scanned_times import days, days_and_odd
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
@@ -73,7 +73,7 @@ def to_text(value: Typed, zone: str) -> Fragment:
         case DateTimeType() | DateTime64Type():
             return _instant_text(value, type_, zone)
         case UUIDType():
-            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, uuid_texts, pa.string())
+            return fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql)
         case EnumType():
             arms = joined(" ", [fragment("WHEN {} THEN {}", number, text(name)) for name, number in type_.values])
             return fragment("(CASE {} {} END)", sql, arms)

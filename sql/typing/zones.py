@@ -55,6 +55,10 @@ def epoch_offset(zone: str) -> int:
 def start_of_clock(time: Fragment, width: int, period: int = DAY_MICROS) -> Fragment:
     """The time floored to a multiple of ``width`` within its ``period``, both in microseconds."""
     sql = fragment("pando_start_of_clock({}, {}, {})", time, period, width)
+    if width == period == DAY_MICROS:
+        sql = fragment("date_trunc('day', {})", time)
+    if not isinstance(time, Scannable):  # DuckDB is as fast as a scan
+        return sql
     return Scannable(sql, time, partial(_floored, period, width), pa.timestamp("us"))
 
 
