@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.types import DecimalType, IntegerType
 from sql.typing.kernels import masked, validity
@@ -28,9 +29,13 @@ def integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
 
 
 def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
-    """Those that fit the type, and texts of more digits."""
+    """Those that fit the type."""
     known, is_long = _integers(texts, goal, is_exact=True)
-    return known_and_odd(known, texts, is_long)
+    if is_long.any():  # zeros before it may make any number long
+        short = pc.if_else(pa.array(is_long), texts, pa.scalar(None, pa.string()))
+        short = pc.replace_substring_regex(short, r"^([+-]?)0+([0-9])", r"\1\2")
+        known = pc.coalesce(known, _integers(short, goal, is_exact=True)[0])
+    return known
 
 
 def _integers(array: pa.Array, goal: IntegerType, *, is_exact: bool) -> tuple[pa.Array, np.ndarray]:
