@@ -7,6 +7,7 @@ It knows nothing of the literals that say which rows are read, so it serves all 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -93,7 +94,9 @@ class ShortPlan:
             if not _is_short(pruned, names):
                 return None
             statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
-            found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, self.most_rows)
+            is_counted = bool(self.plan.totals) and not names
+            most_rows = sys.maxsize if is_counted else self.most_rows
+            found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, most_rows)
             if found is None:
                 return None
             for part, pieces in found if names else ():

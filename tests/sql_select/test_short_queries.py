@@ -343,6 +343,25 @@ def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueries) -> Non
     assert all(snapshot.released for snapshot in table.snapshots)
 
 
+def test_any_number_of_rows_is_counted(tmp_path: Path, short: ShortQueries) -> None:
+    table = describe("k Int32", "k", granularity=8192)
+    table.insert(tmp_path, pa.table({"k": pa.array(range(70_000), pa.int32())}).cast(table.description.schema.arrow))
+    catalog = MemoryCatalog({"t": table})
+    for text, rows in (("SELECT count() FROM t", 70_000), ("SELECT count() FROM t WHERE k >= 17", 69_983)):
+        for _ in range(2):
+            _consider(short, text, catalog)
+        found = _answer(short, text, catalog)
+        assert found is not None
+        assert _rows(found) == [{"count()": rows}]
+    text = "SELECT 1 FROM t WHERE k >= 17"
+    for _ in range(2):
+        _consider(short, text, catalog)
+    assert _answer(short, text, catalog) is None
+    found = _answer(short, text.replace("17", "69999"), catalog)
+    assert found is not None
+    assert len(_rows(found)) == 1
+
+
 def test_many_columns_are_not_short(tmp_path: Path, short: ShortQueries) -> None:
     table = describe("k Int32", "k")
     table.insert(tmp_path, pa.table({"k": [1]}).cast(table.description.schema.arrow))
