@@ -14,7 +14,7 @@ SELECT upper(a.region) AS r, count() FROM visits AS a JOIN visits AS b ON upper(
 SELECT upper(a.k) AS x, upper(b.k) AS y FROM words AS a JOIN words AS b USING (id) WHERE id < 12 ORDER BY id
 SELECT upper(k) FROM words WHERE id IN (SELECT id FROM words WHERE upper(k) = 'AB') ORDER BY id LIMIT 4
 SELECT id, (SELECT max(upper(w)) FROM words) AS m FROM words ORDER BY id LIMIT 2
-SELECT upper(k) FROM words WHERE id < 4 UNION ALL SELECT lower(w) FROM words WHERE id < 4 ORDER BY 1
+SELECT * FROM (SELECT upper(k) AS u FROM words WHERE id < 4 UNION ALL SELECT lower(w) FROM words WHERE id < 4) ORDER BY u
 SELECT id, upper(k), row_number() OVER (PARTITION BY upper(k) ORDER BY id) AS r FROM words ORDER BY id LIMIT 30
 SELECT DISTINCT upper(k), upper(lk) FROM words ORDER BY 1, 2 LIMIT 10
 SELECT upper(k) AS u, n FROM words ORDER BY u DESC, id LIMIT 2 BY u
