@@ -35,7 +35,7 @@ from sql.settings.session import Settings
 
 _MOST_TEXTS = 512
 _MOST_PLANS_OF_SHAPE = 64
-_MOST_LOOKS = 32
+_MOST_LOOKS = 4
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _KnownShape:
     fixed: tuple[int, ...] = ()
     plans: _Recent[_Known] = field(default_factory=lambda: _Recent(_MOST_PLANS_OF_SHAPE))
     looks: int = -1
-    """So often one of its texts was looked at since one was known. The first time it is only noted."""
+    """So often one of its texts was looked at since one was short. The first time it is only noted."""
 
 
 Value = TypeVar("Value")
@@ -114,12 +114,13 @@ class ShortQueries:
             known = of_shape.plans.find(tuple(literals[slot] for slot in of_shape.fixed))
         if known is None or known.settings is not settings:
             return None
-        if known.shape is not None:
-            known.shape.looks = 0
         try:
-            return known.answer if known.plan is None else known.plan.run(literals, catalog)
+            answer = known.answer if known.plan is None else known.plan.run(literals, catalog)
         except PandoError:
             return None  # whoever runs it again tells what is wrong
+        if answer is not None and known.shape is not None:
+            known.shape.looks = 0
+        return answer
 
     def consider(
         self,

@@ -343,6 +343,20 @@ def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueries) -> Non
     assert all(snapshot.released for snapshot in table.snapshots)
 
 
+def test_what_is_never_short_is_not_looked_at_for_ever(
+    tmp_path: Path, short: ShortQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = MemoryCatalog({"t": _table(tmp_path, "k", granularity=4)})
+    looks: list[int] = []
+    look_at = ShortQueries._look_at
+    monkeypatch.setattr(ShortQueries, "_look_at", lambda *given: looks.append(1) or look_at(*given))
+    for number in range(20):
+        text = f"SELECT k FROM t WHERE k > {number}"
+        assert _answer(short, text, catalog) is None
+        _consider(short, text, catalog)
+    assert 0 < len(looks) < 10
+
+
 def test_any_number_of_rows_is_counted(tmp_path: Path, short: ShortQueries) -> None:
     table = describe("k Int32", "k", granularity=8192)
     table.insert(tmp_path, pa.table({"k": pa.array(range(70_000), pa.int32())}).cast(table.description.schema.arrow))
