@@ -110,7 +110,10 @@ class BoundLiterals:
         return any(slot in term.slots and isinstance(strip_nullable(term.type), allowed) for term in self.terms)
 
     def analysis_of(self, literals: Sequence[str]) -> Analysis | None:
-        """The analysis with these literals; ``None``: one of them is no value of its column's type."""
+        """The analysis with these literals; ``None``: one of them is no value of its column's type, or no number of
+        rows."""
+        if not all(literals[slot].isdecimal() for slot in (self.limit, self.offset) if slot is not None):
+            return None
         keys, extremes = self.analysis.primary_keys, self.analysis.minmax_keys
         others = dict.fromkeys(term.column for term in self.terms if term.column not in keys)
         names = [*keys, "", *others]  # no other column gets number 0, that of the first key

@@ -35,7 +35,7 @@ from sql.settings.session import Settings
 
 _MOST_TEXTS = 512
 _MOST_PLANS_OF_SHAPE = 64
-_MOST_LOOKS = 4
+_MOST_LOOKS = 32
 
 
 @dataclass(slots=True)

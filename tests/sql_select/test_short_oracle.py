@@ -33,7 +33,7 @@ _QUERIES = [
     "SELECT sum(f64), sum(f32), avg(f64), avg(f32), avg(u8), avg(i32), sum(i64), sum(u64) FROM types WHERE id <= {1}",
     "SELECT min(f32), max(f64), min(s), max(s), max(dt), min(dt64), max(d), min(d32) FROM types WHERE id > {0}",
     "SELECT count(), avg(u8), sum(f32), min(s), max(dt), min(d32), max(f64), sum(i8) FROM types WHERE id = 9{0}",
-    "SELECT min(e), max(e), sum(dec), min(ns), sum(ni), any(ni), count(nf), avg(dec) FROM types WHERE id < {1}",
+    "SELECT min(e), max(e), sum(dec), min(ns), sum(ni), count(nf), avg(dec) FROM types WHERE id < {1}",
     "SELECT count() FROM types WHERE id > {0} AND id < {1}",
     # Whatever else
     "SELECT id + 1 AS x, u8 * {0}, f64 / 2, toString(d), upper(s), round(f64, 1), dt, -i32 FROM types WHERE id = {1}",
