@@ -19,6 +19,7 @@ Thread-safe. The caller runs :meth:`LeaseBook.expire` now and then.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -29,10 +30,12 @@ import xxhash
 import zstandard
 
 from engine.tables.table import Table
-from parts.errors import CorruptionError, UnavailableError, UserError
+from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.reader import Part
 from sql.relation import PartsSnapshot
+
+logger = logging.getLogger(__name__)
 
 MAX_LEASES = 256
 MAX_SECONDS = 24 * 3600.0
@@ -129,9 +132,7 @@ class LeaseBook:
         """
         lease = self._entered(table, opening) or self._made(table, opening)
         try:
-            if self.clock() - lease.touched > _TOUCH_SECONDS:
-                lease.touched = self.clock()
-                table.scan_records(is_alone=opening.is_alone).touch(opening.digest)
+            self._touch(lease)
             yield lease
         finally:
             self._leave(lease)
@@ -159,6 +160,15 @@ class LeaseBook:
             idle = [lease for lease in self._leases.values() if lease.readers == 0]
             self._remove(list(self._leases.values()))
         _release(idle)
+
+    def _touch(self, lease: Lease) -> None:
+        """The record is in use. Who reads has its parts, and does not fail when nobody can be told."""
+        if self.clock() - lease.touched > _TOUCH_SECONDS:
+            lease.touched = self.clock()
+            try:
+                lease.table.scan_records(is_alone=lease.opening.is_alone).touch(lease.opening.digest)
+            except (PandoError, OSError) as error:  # ZooKeeper is away, or another replica did it at this moment
+                logger.info("the record of a scan is not touched: %s", error)
 
     # -- one lease ------------------------------------------------------------------------------------------------
 

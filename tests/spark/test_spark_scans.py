@@ -390,6 +390,23 @@ def test_what_came_in_between_is_not_read(records: ScanRecords) -> None:
     assert [item.released for item in table.snapshots] == [1, 0]
 
 
+def test_a_read_does_not_need_its_record_to_be_touched(records: ScanRecords) -> None:
+    now = [0.0]
+    table, touched = FakeTable(records), []
+
+    def touch(name: str) -> None:
+        touched.append(name)
+        raise UnavailableError("KEEPER_EXCEPTION", "another replica touched it")
+
+    table.records = SimpleNamespace(find=records.find, record=records.record, touch=touch)  # type: ignore[assignment]
+    book = LeaseBook(lambda: now[0])
+    for _ in range(3):
+        with opened(book, table, "a", seconds=3600) as lease:
+            assert len(lease.parts) == 1
+        now[0] += 400
+    assert len(touched) == 1
+
+
 def test_a_replica_that_is_behind_opens_nothing(records: ScanRecords) -> None:
     book = LeaseBook(lambda: 0.0, lambda _: 61.0)
     table = FakeTable(records)
