@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.checksums import Checksums, check_bytes
 from parts.disk import map_file
 from parts.errors import CorruptionError
@@ -157,6 +158,8 @@ class OpenedPart:
     def _column(self, name: str) -> Column:
         if name in self._positions:
             return self.schema.columns[self._positions[name]]
+        if name == BLOCK_NUMBER:
+            return block_number_column(self.name)
         return (self.table_schema or self.schema).column(name)
 
     def _value(self, file: SmallFile[T], shape: PartShape | None = None) -> T:

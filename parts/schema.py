@@ -159,6 +159,8 @@ class PartSettings:
     old_parts_lifetime: int = 480
     """Seconds an outdated part is kept on disk."""
     default_compression_codec: str = "LZ4"
+    enable_block_number_column: bool = False
+    """Whether merges store of every row which block it came in."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from parts import pool
+from parts.block_number import merged_description
 from parts.blocks import sort_by_key
 from parts.errors import CancelledError, UnavailableError
 from parts.merge.slices import Slice, plan_slices
@@ -71,6 +72,7 @@ def merge_parts(
     """
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
+    description = merged_description(description)
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     writer = PartWriter(

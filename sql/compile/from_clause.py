@@ -14,7 +14,7 @@ from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
 from sql.compile.joins import compile_join
 from sql.compile.naming import column_name
-from sql.compile.scope import VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
+from sql.compile.scope import NAME_COLUMNS, VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
 from sql.compile.table_functions import compile_table_function
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import (
@@ -32,7 +32,7 @@ from sql.grammar.syntax_tree import (
 from sql.relation import PartsRelation
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
-from sql.typing.typed import STRING
+from sql.typing.typed import STRING, UINT64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,7 @@ class FromClause:
             for column in schema.columns
         }  # fmt: skip
         for name in virtual:
-            type_ = LowCardinalityType(STRING)
+            type_ = LowCardinalityType(STRING) if name in NAME_COLUMNS else UINT64
             columns.setdefault(
                 name, SourceColumn(name, type_, column_sql(number, name), Column(name, type_), hidden=True)
             )

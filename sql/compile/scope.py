@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
+from parts.block_number import BLOCK_NUMBER
 from parts.errors import UserError
 from parts.schema import Column as TableColumn
 from parts.schema import TableSchema
@@ -22,7 +23,9 @@ from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, leaf
 from sql.typing.typed import Typed, quoted
 
-VIRTUAL_COLUMNS = ("_part", "_partition_id")
+NAME_COLUMNS = ("_part", "_partition_id")
+"""What the name of a part says."""
+VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from parts.block_number import BLOCK_NUMBER
 from parts.errors import UserError
 from parts.merge.modes import mode_of_engine
 from parts.safe_names import check_identifier
@@ -56,6 +57,12 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     create = modernize(create)
     engine = check_engine(create)
     schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns, is_new=not create.attach))))
+    if BLOCK_NUMBER in schema and not create.attach:
+        raise UserError(
+            "ILLEGAL_COLUMN",
+            f"Cannot create table with column '{BLOCK_NUMBER}' for MergeTree engines because it is reserved for "
+            "persistent virtual column",
+        )
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.reader import MarkRange, Part
 from parts.schema import Key, TableDescription, TableSchema
 from parts.types import DataType
@@ -184,6 +185,9 @@ def _runs(mask: np.ndarray) -> list[MarkRange]:
 
 
 def _minmax_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
+    if keys[number] == BLOCK_NUMBER:
+        blocks = np.array([(part.name.min_block, part.name.max_block) for part in parts], np.uint64)
+        return closed(pa.array(blocks[:, 0]), pa.array(blocks[:, 1]))
     arrays = [part.minmax_arrays.get(keys[number]) for part in parts]
     if any(array is None or len(array) != 2 for array in arrays):
         return None
@@ -213,6 +217,10 @@ def analysis_of(
     columns = list(description.partition_key.columns)
     # Extremes leave NaN and NULL out, so only types without them can be pruned by them.
     columns = [name for name in columns if _has_extremes(schema.column(name).type)]
+    types = [schema.column(name).type for name in columns]
+    if BLOCK_NUMBER in scan.source.used and BLOCK_NUMBER not in schema:
+        columns.append(BLOCK_NUMBER)
+        types.append(block_number_column().type)
     texts = [canonical_column(name) for name in columns]
 
     whole = set() if scan.conditions else {"MinMax", "Partition", "PrimaryKey"}
@@ -228,7 +236,7 @@ def analysis_of(
         return condition
 
     partition, sorting = description.partition_key, description.sorting_key
-    minmax = build("MinMax", texts, [schema.column(name).type for name in columns])
+    minmax = build("MinMax", texts, types)
     by_partition = build("Partition", partition.expressions, partition.types)
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return Analysis(

@@ -30,7 +30,7 @@ from parts.types import (
     TupleType,
 )
 from sql.compile.compiled_query import Scan
-from sql.compile.scope import VIRTUAL_COLUMNS
+from sql.compile.scope import NAME_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
@@ -238,7 +238,7 @@ class ScanStream:
     def _part_batches(
         self, names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
     ) -> Iterator[tuple[list[pa.Array], int]]:
-        stored = [name for name in names if name not in VIRTUAL_COLUMNS]
+        stored = [name for name in names if name not in NAME_COLUMNS]
         first_rows = min(self._first_rows, _MOST_FIRST_ROWS)
         for pruned in parts:
             self._state.status.check()

@@ -21,6 +21,8 @@ def shared_definition(description: TableDescription) -> SharedDefinition:
         "sampling_key": list(description.sampling_key.expressions),
         "index_granularity": description.settings.index_granularity,
     }
+    if description.settings.enable_block_number_column:
+        metadata["enable_block_number_column"] = True
     columns = "\n".join(_column_line(column) for column in description.schema.columns)
     return SharedDefinition(json.dumps(metadata, sort_keys=True), columns)
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parts.block_number import BLOCK_NUMBER
 from parts.merge_mode import MergeMode, SortedRows
 from parts.pool import map_parallel
 
@@ -41,15 +42,18 @@ class Deduplicated(MergeMode):
 
     def reduce(self, rows: SortedRows) -> pa.Table:
         block = self.mode.reduce(rows)
-        return drop_duplicates(block, self.by or block.column_names)
+        return drop_duplicates(block, self._compared(block))
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
         seen = _SeenRows()
         for block in self.mode.reduce_one_key(blocks):
-            hashes = _row_hashes(block, self.by or block.column_names)
+            hashes = _row_hashes(block, self._compared(block))
             is_new = _first_of_each(hashes)
             is_new[is_new] = seen.add(*(half[is_new] for half in hashes))
             yield block.filter(pa.array(is_new))
+
+    def _compared(self, block: pa.Table) -> Sequence[str]:
+        return self.by or [name for name in block.column_names if name != BLOCK_NUMBER]
 
 
 def drop_duplicates(block: pa.Table, columns: Sequence[str]) -> pa.Table:
