@@ -25,7 +25,7 @@ from sql.grammar.shapes import Shape, marked_literals
 from sql.grammar.statements import ParsedStatement, SelectQuery
 from sql.grammar.syntax_tree import NamedTable, Select, walk
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import RelationCatalog, is_parts_relation
+from sql.relation import PartsRelation, RelationCatalog, is_parts_relation
 from sql.run import database
 from sql.run.bound_literals import BoundLiterals, slot_of, split_query
 from sql.run.executor import QueryEngine
@@ -73,8 +73,8 @@ class ShortPlan:
     def run(self, literals: Sequence[str], catalog: RelationCatalog) -> ShortResult | None:
         """``None``: it is not short. Raises what the catalog and the parts raise."""
         (planned,) = self.plan.scans
-        relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
-        if not is_parts_relation(relation) or relation.description is not planned.description:
+        relation = self.relation(catalog)
+        if relation is None:
             return None
         assert planned.analysis is not None
         analysis = planned.analysis.fresh() if self.bound is None else self.bound.analysis_of(literals)
@@ -113,6 +113,12 @@ class ShortPlan:
         if sum(batch.nbytes for batch in batches) > MOST_BYTES or sum(batch.num_rows for batch in batches) > MOST_ROWS:
             return None
         return ShortResult(self.plan.columns, batches, statistics, self.format)
+
+    def relation(self, catalog: RelationCatalog) -> PartsRelation | None:
+        """The table that it reads; ``None``: it is another one now. Raises what the catalog raises."""
+        (planned,) = self.plan.scans
+        relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
+        return relation if is_parts_relation(relation) and relation.description is planned.description else None
 
     @property
     def _names(self) -> Sequence[str]:

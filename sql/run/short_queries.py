@@ -40,12 +40,20 @@ _MOST_LOOKS = 32
 
 @dataclass(slots=True)
 class _Known:
-    """A text or a shape that may be short. ``settings`` is held, because it is known by its identity."""
+    """A text or a shape that may be short; with neither plan nor answer it is not. ``settings`` is held, because it is
+    known by its identity."""
 
     settings: Settings
     shape: _KnownShape | None
     plan: ShortPlan | None = None
     answer: ShortResult | None = None
+
+    def is_current(self, catalog: RelationCatalog) -> bool:
+        """Whether looking again would find the same."""
+        try:
+            return self.plan is None or self.plan.relation(catalog) is not None
+        except PandoError:
+            return False
 
 
 @dataclass(slots=True)
@@ -101,18 +109,8 @@ class ShortQueries:
         parameters: Mapping[str, str] | None = None,
     ) -> ShortResult | None:
         """The whole answer to a statement; ``None``: it is not known to be short, or it is not."""
-        if len(text) > LONGEST_TEXT:
-            return None
-        literals: tuple[str, ...] = ()
-        known = self._texts.find((text, database, id(settings)))
+        known, literals = self._known(text, settings, database, parameters)
         if known is None:
-            shape = shape_of(text, parameters)
-            of_shape = None if shape is None else self._shapes.find((shape.key, database, id(settings)))
-            if shape is None or of_shape is None:
-                return None
-            literals = shape.literals
-            known = of_shape.plans.find(tuple(literals[slot] for slot in of_shape.fixed))
-        if known is None or known.settings is not settings:
             return None
         try:
             answer = known.answer if known.plan is None else known.plan.run(literals, catalog)
@@ -121,6 +119,23 @@ class ShortQueries:
         if answer is not None and known.shape is not None:
             known.shape.looks = 0
         return answer
+
+    def _known(
+        self, text: str, settings: Settings, database: str, parameters: Mapping[str, str] | None
+    ) -> tuple[_Known | None, tuple[str, ...]]:
+        """What is known of the text or its shape, and the literals that the plan of a shape needs."""
+        if len(text) > LONGEST_TEXT:
+            return None, ()
+        known = self._texts.find((text, database, id(settings)))
+        literals: tuple[str, ...] = ()
+        if known is None:
+            shape = shape_of(text, parameters)
+            of_shape = None if shape is None else self._shapes.find((shape.key, database, id(settings)))
+            if shape is None or of_shape is None:
+                return None, ()
+            literals = shape.literals
+            known = of_shape.plans.find(tuple(literals[slot] for slot in of_shape.fixed))
+        return (known if known is not None and known.settings is settings else None), literals
 
     def consider(
         self,
@@ -132,9 +147,12 @@ class ShortQueries:
         parameters: Mapping[str, str] | None = None,
     ) -> None:
         """Told of a SELECT that ran, with nothing but these: the second of its text or shape is looked at. Takes as
-        long as compiling it, but not often in vain."""
+        long as compiling it, but once for a text, and not often in vain for a shape."""
         key = (text, database, id(settings))
-        if len(text) > LONGEST_TEXT or self._texts.find(key) is not None:
+        if len(text) > LONGEST_TEXT:
+            return
+        known, _ = self._known(text, settings, database, parameters)
+        if known is not None and known.is_current(catalog):
             return
         shape = shape_of(text, parameters)
         shape_key = (shape.key if shape else text, database, id(settings))
@@ -153,6 +171,8 @@ class ShortQueries:
         except PandoError:
             return
         if known.plan is None and known.answer is None:
+            if not parameters:
+                self._texts.keep(key, known)
             return
         if shape is not None and not _takes(known, shape.parameters):
             return

@@ -346,18 +346,49 @@ def test_many_granules_are_not_short(tmp_path: Path, short: ShortQueries) -> Non
     assert all(snapshot.released for snapshot in table.snapshots)
 
 
-def test_what_is_never_short_is_not_looked_at_for_ever(
-    tmp_path: Path, short: ShortQueries, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    catalog = MemoryCatalog({"t": _table(tmp_path, "k", granularity=4)})
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for every time that a query was looked at."""
     looks: list[int] = []
     look_at = ShortQueries._look_at
     monkeypatch.setattr(ShortQueries, "_look_at", lambda *given: looks.append(1) or look_at(*given))
+    return looks
+
+
+def test_what_is_never_short_is_not_looked_at_for_ever(tmp_path: Path, short: ShortQueries, looks: list[int]) -> None:
+    catalog = MemoryCatalog({"t": _table(tmp_path, "k", granularity=4)})
     for number in range(80):
-        text = f"SELECT k FROM t WHERE k > {number}"
+        text = f"SELECT k FROM t WHERE k > {number} AND s LIKE '%{number}'"
         assert _answer(short, text, catalog) is None
         _consider(short, text, catalog)
     assert 0 < len(looks) < 40
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT k FROM t WHERE k > 7", "SELECT s, count() FROM t GROUP BY s", "SELECT k FROM t JOIN t AS u USING k"],
+)
+def test_a_text_that_is_not_short_is_looked_at_once(
+    tmp_path: Path, short: ShortQueries, looks: list[int], text: str
+) -> None:
+    (tmp_path / "a").mkdir()
+    catalog = MemoryCatalog({"t": _table(tmp_path / "a", "k", granularity=4)})
+    for _ in range(5):
+        assert _answer(short, text, catalog) is None
+        _consider(short, text, catalog)
+    assert len(looks) == 1
+
+
+def test_another_table_is_looked_at_again(tmp_path: Path, short: ShortQueries, looks: list[int]) -> None:
+    text = "SELECT k FROM t WHERE k > 7"
+    for name, granularity in (("a", 4), ("b", 64)):
+        (tmp_path / name).mkdir()
+        catalog = MemoryCatalog({"t": _table(tmp_path / name, "k", granularity=granularity)})
+        for _ in range(3):
+            answer = _answer(short, text, catalog)
+            _consider(short, text, catalog)
+        assert (answer is None) == (granularity == 4)
+    assert len(looks) == 2
 
 
 def test_any_number_of_rows_is_counted(tmp_path: Path, short: ShortQueries) -> None:
