@@ -10,11 +10,12 @@ Invariants
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from parts.block_number import BLOCK_NUMBER, block_number_column
@@ -128,6 +129,22 @@ class OpenedPart:
     def column_sizes(self) -> dict[str, tuple[int, int]]:
         """Column → (bytes on disk, uncompressed bytes)."""
         return dict(self.checksums.column_bytes)
+
+    def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
+        """About how many uncompressed bytes of the columns stand before each of these granules (``marks``: the end),
+        as far as the part has the columns."""
+        before = np.zeros(len(granules))
+        for name in set(columns) & self._positions.keys():
+            _, raw = self.checksums.column_bytes[name]
+            if self.part_type == "Wide" and self.marks:
+                marks = self._marks[self._positions[name]]
+                size = self.checksums.files[column_file(name)].size
+                starts = marks.frame_starts
+                stored = np.interp(granules, np.append(starts, self.marks), np.append(marks.offsets[starts], size))
+                before += stored * (raw / size)
+            else:
+                before += granules * (raw / max(self.marks, 1))
+        return before
 
     def move(self, new_path: Path) -> None:
         """Renames the directory; readers that hold this part go on with the files at their new place."""

@@ -14,6 +14,7 @@ from parts.pool import THREADS, submit
 from parts.read_plan import RowRange
 
 _VALUES_PER_JOB = 1_000_000
+_BYTES_PER_JOB = 32 << 20
 
 
 class RowTest(Protocol):
@@ -31,14 +32,15 @@ ReadBatch = Callable[[RowRange, list[str]], list[pa.Array]]
 
 
 def decode_ahead(
-    batches: list[RowRange], stored: list[str], threads: int, read: ReadBatch, *, is_split: bool
+    batches: list[RowRange], stored: list[str], row_bytes: int, threads: int, read: ReadBatch, *, is_split: bool
 ) -> Iterator[list[pa.Array]]:
-    """Decodes some batches ahead.
+    """Decodes some batches ahead. ``row_bytes`` is the average size of a row.
 
     A job is several small batches, because handing one over costs as much as decoding it; one batch is split by
     column when there are too few for all threads, unless ``is_split`` is false.
     """
-    per_job = max(1, _VALUES_PER_JOB // (batches[0].rows * len(stored)))
+    rows = min(_VALUES_PER_JOB // len(stored), _BYTES_PER_JOB // max(row_bytes, 1))
+    per_job = max(1, rows // batches[0].rows)
     groups = [stored]
     ahead = threads if threads < THREADS else THREADS + 1
     if len(batches) < 2 * THREADS and threads == THREADS:

@@ -98,8 +98,8 @@ class Part(OpenedPart):
         absent = AbsentColumns(columns, self._positions, self._column)
         stored = list(absent.to_read)
         marks = [self._marks[self._positions[name]] for name in stored]
-        widest = max((self.checksums.column_bytes[name][1] for name in stored), default=0)
-        batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, widest // max(self.rows, 1))
+        sizes = [self.checksums.column_bytes[name][1] // max(self.rows, 1) for name in stored]
+        batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, max(sizes, default=0))
         schema = TableSchema(tuple(wanted)).arrow
         if not all(name in self._positions for name in columns):  # defaults read all rows in storage types
             is_short, with_dictionaries, test = False, False, None
@@ -109,7 +109,7 @@ class Part(OpenedPart):
             decoded: Iterator[list[pa.Array]] = (read_batch(batch, stored) for batch in batches)
         else:
             decoded = decode_ahead(
-                batches, stored, min(max_threads or THREADS, THREADS), read_batch, is_split=test is None
+                batches, stored, sum(sizes), min(max_threads or THREADS, THREADS), read_batch, is_split=test is None
             )
         for batch, arrays in zip(batches, decoded, strict=True):
             if test is not None and not arrays:

@@ -38,6 +38,7 @@ class Options:
     filter: str = ""
     partitions: int | None = None
     max_rows_per_task: int | None = None
+    max_bytes_per_task: int | None = None
     lease_seconds: float = 300.0
     select_sequential_consistency: bool = False
     max_replica_delay_seconds: float = 300.0
@@ -121,6 +122,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         filter=values.get("filter", ""),
         partitions=_count(values, "partitions", 0) or None,
         max_rows_per_task=_count(values, "max_rows_per_task", 0) or None,
+        max_bytes_per_task=_count(values, "max_bytes_per_task", 0) or None,
         lease_seconds=_number(values, "lease_seconds", 300.0),
         select_sequential_consistency=_flag(values, "select_sequential_consistency"),
         max_replica_delay_seconds=_number(values, "max_replica_delay_seconds", 300.0),
@@ -156,13 +158,13 @@ _LOST = (
     ". If this is a table of Spark's catalog that was created with a list of columns, or AS SELECT: Spark does not "
     "hand over its options then; create it with USING pando OPTIONS (…) alone, and insert afterwards"
 )
-_OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task")
+_OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task", "max_bytes_per_task")
 _NAMES = frozenset(
     {
         "url", "table", "query", "database", "user", "password", "password_env", "connect_timeout", "timeout",
-        "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "lease_seconds",
-        "select_sequential_consistency",
-        "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
+        "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "max_bytes_per_task",
+        "lease_seconds", "select_sequential_consistency", "max_replica_delay_seconds", "compression", "batch_rows",
+        "batch_bytes", "token", "insert_quorum",
     }
 )  # fmt: skip
 

@@ -57,11 +57,7 @@ class PandoReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """As many slots as the table is worth now, on the first server that answers."""
         options = self.options
-        request = {
-            **self._what_to_read(),
-            "partitions": options.partitions,
-            "max_rows_per_task": options.max_rows_per_task,
-        }
+        request = {**self._what_to_read(), "partitions": options.partitions}
         with Transport(options) as transport:
             plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
         check_read_schema(self.schema, [(item["name"], parse_type(item["type"])) for item in plan["columns"]])
@@ -74,6 +70,8 @@ class PandoReader(DataSourceReader):
             "table": options.table,
             "columns": self.schema.fieldNames(),
             "filter": options.filter,
+            "max_rows_per_task": options.max_rows_per_task,
+            "max_bytes_per_task": options.max_bytes_per_task,
         }
 
     # -- reading, in the tasks ---------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and ``/scan/release``, JSON in, JSON or an Arrow stream out.
 
-``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?}
-            → {columns: [{name, type}], slots, rows}. Into how many slots the table as it is now is worth dealing.
-            ``filter`` is a ClickHouse condition.
-``read``    {scan, slot, slots, is_repeated?, is_alone?, database, table, columns, filter?, lease_seconds?,
-            sequential_consistency?, max_delay_seconds?, compression?: lz4 | zstd | none}
+``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
+            → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
+            dealing. ``filter`` is a ClickHouse condition; ``bytes`` are those of the columns, uncompressed.
+``read``    {scan, slot, slots, is_repeated?, is_alone?, database, table, columns, filter?, max_rows_per_task?,
+            max_bytes_per_task?, lease_seconds?, sequential_consistency?, max_delay_seconds?,
+            compression?: lz4 | zstd | none}
             → the rows of that slot (``engine.scan.stream``) for which ``filter`` is true. ``scan`` names the execution:
             all its reads, on whichever replica, deal the same parts (``engine.scan.leases``). Error 232: they are not
             here; another replica may have them.
@@ -33,7 +34,7 @@ from engine.http.errors import as_pando_error, error_text, exception_tag, except
 from engine.http.request import parse_request
 from engine.http.users import Users
 from engine.scan.leases import LeaseBook, Leases, ScanOpening
-from engine.scan.plan import deal_tasks, range_rows, scan_columns, task_count
+from engine.scan.plan import Scan, TaskSize, measure, scan_columns
 from engine.scan.pruning import choose_granules, scan_filter
 from engine.scan.stream import encode_stream, scan_batches
 from engine.tables.table import Table
@@ -109,16 +110,18 @@ class Scans:
         """Looks, and promises nothing."""
         table = self._table(body)
         columns = scan_columns(table.description.schema, _texts(body, "columns"))
+        size = _task_size(body)
         snapshot = table.snapshot()
         try:
-            rows = sum(range_rows(part, item) for part, ranges in self._chosen(table, snapshot.parts, body)
-                       for item in ranges)  # fmt: skip
+            steps = measure(snapshot.parts, [column.name for column in columns])
+            scan = Scan.of(self._chosen(table, snapshot.parts, body), steps, size)
         finally:
             snapshot.release()
         return {
             "columns": [{"name": column.name, "type": str(column.type)} for column in columns],
-            "slots": task_count(rows, _positive(body, "partitions"), _positive(body, "max_rows_per_task")),
-            "rows": rows,
+            "slots": scan.tasks(size, _positive(body, "partitions")),
+            "rows": scan.rows,
+            "bytes": scan.bytes,
         }
 
     def read(self, body: Body) -> Iterator[bytes]:
@@ -129,11 +132,10 @@ class Scans:
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
         keep = scan_filter(_text(body, "filter", ""), table.description, self._engine.config.timezone)
-        slot, slots = _slot(body)
+        slot, size = _slot(body), _task_size(body)
         with self._leases.reading(table, _opening(body)) as lease:
             parts = sorted(lease.parts, key=lambda part: part.name)
-            tasks = deal_tasks(self._chosen(table, parts, body), slots)
-            pieces = [(item.part, item.ranges) for item in tasks[slot].parts] if slot < len(tasks) else []
+            pieces = Scan.of(self._chosen(table, parts, body), lease.steps, size).slot(*slot)
             try:
                 yield from encode_stream(scan_batches(pieces, columns, keep), _COMPRESSIONS[compression])
             except CorruptionError as error:
@@ -279,12 +281,17 @@ def _slot(body: Body) -> tuple[int, int]:
     return slot, slots
 
 
+def _task_size(body: Body) -> TaskSize:
+    return TaskSize(_positive(body, "max_rows_per_task"), _positive(body, "max_bytes_per_task"))
+
+
 def _opening(body: Body) -> ScanOpening:
     name = _text(body, "scan")
     if not name:
         raise UserError("BAD_ARGUMENTS", "'scan' must name the execution that reads, it is empty")
     return ScanOpening(
         name,
+        tuple(_texts(body, "columns")),
         _seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS),
         _flag(body, "is_repeated"),
         _flag(body, "is_alone"),

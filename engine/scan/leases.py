@@ -1,8 +1,9 @@
 """Leases: the parts that one execution of a scan reads, held from its first read on for those that follow.
 
 An execution is named by who runs it (``ScanOpening.name``). Its first read, on whichever replica, takes a snapshot
-and writes down what it saw (``engine.tables.scan_records``); every other read, also on another replica, later, or after
-the lease has ended, takes the parts that are written down, by names and content hashes.
+and writes down what it saw (``engine.tables.scan_records``), with what the parts measure there; every other read, also
+on another replica, later, or after the lease has ended, takes the parts that are written down, by names and content
+hashes, and deals them as they were measured.
 
 Invariants:
 - All reads of an execution read the same parts, or fail with 232.
@@ -29,6 +30,7 @@ from typing import Protocol
 import xxhash
 import zstandard
 
+from engine.scan.plan import Steps, measure
 from engine.tables.table import Table
 from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
@@ -40,7 +42,7 @@ logger = logging.getLogger(__name__)
 MAX_LEASES = 256
 MAX_SECONDS = 24 * 3600.0
 _TOUCH_SECONDS = 600.0
-_RECORD_VERSION = 1
+_RECORD_VERSION = 2
 """Another one when parts are dealt to slots by other rules: replicas that disagree about that must not share a scan."""
 
 
@@ -50,6 +52,8 @@ class ScanOpening:
 
     name: str
     """Of the execution; unique for ever."""
+    columns: tuple[str, ...] = ()
+    """By whose bytes the parts are dealt."""
     seconds: float = 300.0
     """How long the parts are held after each read."""
     is_repeated: bool = False
@@ -78,6 +82,9 @@ class LeaseView(Protocol):
     @property
     def parts(self) -> Sequence[Part]: ...
 
+    @property
+    def steps(self) -> Steps: ...
+
 
 class Leases(Protocol):
     """See :class:`LeaseBook`."""
@@ -96,6 +103,7 @@ class Lease:
     table: Table
     opening: ScanOpening
     snapshot: PartsSnapshot
+    steps: Steps
     deadline: float
     touched: float
     readers: int = 0
@@ -181,9 +189,9 @@ class LeaseBook:
 
     def _made(self, table: Table, opening: ScanOpening) -> Lease:
         """Two reads at a time may both make it: they agree on the parts, and one lease stays."""
-        snapshot = self._agreed_snapshot(table, opening)
+        snapshot, steps = self._agreed_snapshot(table, opening)
         now = self.clock()
-        made = Lease(table, opening, snapshot, now + opening.seconds, now, readers=1)
+        made = Lease(table, opening, snapshot, steps, now + opening.seconds, now, readers=1)
         ended = [made]
         try:
             with self._lock:
@@ -197,19 +205,20 @@ class LeaseBook:
         finally:
             _release(ended)
 
-    def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> PartsSnapshot:
+    def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> tuple[PartsSnapshot, Steps]:
         records = table.scan_records(is_alone=opening.is_alone)
         record = records.find(opening.digest)
         if record is None:
             snapshot = self._first_snapshot(table, opening)
             try:
-                wanted = _written(snapshot.parts)
+                steps = measure(snapshot.parts, opening.columns)
+                wanted = _written(snapshot.parts, steps)
                 record = records.record(opening.digest, wanted)
             except BaseException:
                 snapshot.release()
                 raise
             if record == wanted:
-                return snapshot
+                return snapshot, steps
             snapshot.release()
         return _recorded_snapshot(table, record)
 
@@ -268,13 +277,20 @@ def _release(leases: Sequence[Lease]) -> None:
         lease.snapshot.release()
 
 
-def _written(parts: Sequence[Part]) -> bytes:
+@dataclass(frozen=True)
+class _RecordedPart:
+    content_hash: str
+    granularity: int
+    steps: list[int]
+
+
+def _written(parts: Sequence[Part], steps: Steps) -> bytes:
     """The record of an execution that reads these parts."""
-    document = {"version": _RECORD_VERSION, "parts": [[str(part.name), part.content_hash] for part in parts]}
-    return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
+    items = [[str(part.name), part.content_hash, part.granularity, steps[part.name]] for part in parts]
+    return zstandard.compress(json.dumps({"version": _RECORD_VERSION, "parts": items}, separators=(",", ":")).encode())
 
 
-def _recorded_snapshot(table: Table, record: bytes) -> PartsSnapshot:
+def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps]:
     """Raises 232 when a part is not here, or is another one."""
     wanted = _read(record)
     try:
@@ -287,21 +303,23 @@ def _recorded_snapshot(table: Table, record: bytes) -> PartsSnapshot:
             "the query again",
         ) from None
     for part in snapshot.parts:
-        if part.content_hash != wanted[part.name]:
+        recorded = wanted[part.name]
+        if (part.content_hash, part.granularity) != (recorded.content_hash, recorded.granularity):
             snapshot.release()
             raise UserError(
                 "NO_SUCH_DATA_PART",
-                f"Part {part.name} of {table.definition.full_name} has other content here ({part.content_hash}) than "
-                f"the scan began with ({wanted[part.name]})",
+                f"Part {part.name} of {table.definition.full_name} has other content here ({part.content_hash}, "
+                f"granules of {part.granularity}) than the scan began with ({recorded.content_hash}, "
+                f"{recorded.granularity})",
             )
-    return snapshot
+    return snapshot, {name: recorded.steps for name, recorded in wanted.items()}
 
 
-def _read(record: bytes) -> Mapping[PartName, str]:
+def _read(record: bytes) -> Mapping[PartName, _RecordedPart]:
     try:
         document = json.loads(zstandard.decompress(record))
         if document["version"] != _RECORD_VERSION:
             raise ValueError(f"version {document['version']}, this server understands {_RECORD_VERSION}")
-        return {PartName.parse(name): content_hash for name, content_hash in document["parts"]}
+        return {PartName.parse(name): _RecordedPart(*others) for name, *others in document["parts"]}
     except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
         raise CorruptionError(f"Cannot read what a scan began with: {error}", name="CORRUPTED_DATA") from error

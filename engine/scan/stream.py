@@ -2,7 +2,7 @@
 
 What a client without the types of ``parts`` could not read leaves as text: Enum, UUID, IPv4, IPv6. LowCardinality
 stays a dictionary; everything else is the storage value (DateTime: UTC instants without a zone). Small batches (of
-small parts) are joined before they are sent.
+small parts) are joined before they are sent, large ones (of long rows) are cut: who reads holds one at a time.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sql.formats.render import render_plain
 from sql.formats.wire import list_parts
 
 BATCH_ROWS = 65_536
+BATCH_BYTES = 16 << 20
 _TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
 _OPTIONS = FormatOptions()
 
@@ -85,23 +86,39 @@ def scan_batches(
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
     held: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
+    is_empty = True
     for part, ranges in pieces:
-        for batch in part.read(read, ranges, max_batch_rows=BATCH_ROWS):
-            if keep is not None:
-                batch = keep(batch)
-                if not batch.num_rows:
-                    continue
-            arrays = [scan_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)]
-            if rows and rows + batch.num_rows > BATCH_ROWS:
-                yield _joined(held)
-                held, rows = [], 0
-            held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            rows += batch.num_rows
+        for read_batch in part.read(read, ranges, max_batch_rows=_batch_rows(part, read)):
+            for batch in _cut(keep(read_batch) if keep is not None else read_batch):
+                if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
+                    yield _joined(held)
+                    held, rows, size = [], 0, 0
+                arrays = [scan_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)]
+                held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+                rows, size, is_empty = rows + batch.num_rows, size + batch.nbytes, False
     if held:
         yield _joined(held)
-    else:
+    elif is_empty:
         yield pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _batch_rows(part: Part, columns: Sequence[str]) -> int:
+    """By the average size of the part's rows."""
+    sizes = part.column_sizes()
+    size = sum(sizes[name][1] for name in columns if name in sizes)
+    return max(1, min(BATCH_ROWS, BATCH_BYTES * part.rows // max(size, 1)))
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Pieces of bounded size, wherever its long rows stand."""
+    if batch.nbytes <= BATCH_BYTES or batch.num_rows < 2:
+        if batch.num_rows:
+            yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _cut(batch.slice(0, middle))
+    yield from _cut(batch.slice(middle))
 
 
 def encode_stream(batches: Iterator[pa.RecordBatch], compression: str | None) -> Iterator[bytes]:

@@ -170,10 +170,11 @@ class Calls:
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
-    def _on_read_scan(self, _: Channel, uid: int, opening: ScanOpening) -> tuple[int, list[str]]:
+    def _on_read_scan(self, _: Channel, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]]]:
         reading = self._shared.leases.reading(self._table(uid), opening)
         lease = reading.__enter__()
-        return self._keep(lambda: reading.__exit__(None, None, None)), [str(part.name) for part in lease.parts]
+        number = self._keep(lambda: reading.__exit__(None, None, None))
+        return number, [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
 
     def _on_release_scan(self, _: Channel, uid: int, name: str) -> bool:
         return self._shared.leases.release(self._table(uid), name)

@@ -91,8 +91,8 @@ class RemoteReplica:
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
-    def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str]]:
-        """A number for :meth:`let_go`, and the names of the parts."""
+    def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]]]:
+        """A number for :meth:`let_go`, the names of the parts, and their steps."""
         return self._caller.call("read_scan", uid, opening)
 
     def release_scan(self, uid: int, name: str) -> bool:

@@ -7,15 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.scan.leases import ScanOpening
+from engine.scan.plan import Steps
 from engine.tables.table import Table
 from engine.workers.mirror import MirrorTable
 from engine.workers.requests import RemoteReplica
+from parts.part_name import PartName
 from parts.reader import Part
 
 
 @dataclass(frozen=True)
 class RemoteLease:
     parts: Sequence[Part]
+    steps: Steps
 
 
 class WorkerLeases:
@@ -27,10 +30,10 @@ class WorkerLeases:
     @contextmanager
     def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
         assert isinstance(table, MirrorTable)
-        number, names = self._replica.read_scan(table.uid, opening)
+        number, names, steps = self._replica.read_scan(table.uid, opening)
         snapshot = table.opened(names, lambda: self._replica.let_go(number))
         try:
-            yield RemoteLease(snapshot.parts)
+            yield RemoteLease(snapshot.parts, dict(zip(map(PartName.parse, names), steps, strict=True)))
         finally:
             snapshot.release()
 

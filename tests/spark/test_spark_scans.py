@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
@@ -20,9 +22,13 @@ from coordination.memory_keeper import MemoryEnsemble
 from coordination.paths import TablePaths
 from coordination.scan_records import KeeperScanRecords, clean_scan_records
 from engine.scan.leases import Lease, LeaseBook, ScanOpening
+from engine.scan.plan import Scan, TaskSize, measure
 from engine.tables.scan_records import LocalScanRecords, ScanRecords
 from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
+from parts.pool import THREADS
+from parts.read_ahead import decode_ahead
+from parts.reader import MarkRange, RowRange
 from parts.types import parse_type
 from spark_connector.options import parse_options
 from spark_connector.reader import PandoReader, ScanPartition
@@ -185,6 +191,27 @@ def test_the_filter_chooses_granules(pando: Pando, table: str) -> None:
 
 
 @cluster
+def test_slots_have_equal_bytes_and_batches_are_bounded(pando: Pando) -> None:
+    """A part of short rows and one of long ones, which stand behind each other."""
+    name = pando.new_table("k UInt32, s String", "k", settings="index_granularity = 256")
+    pando["r1"].execute(f"INSERT INTO {name} SELECT number, '' FROM numbers(100000)")
+    pando["r1"].execute(f"INSERT INTO {name} SELECT 100000 + number, repeat('long', 2500) FROM numbers(5000)")
+    one = pando.parsed(name, url=pando.urls["r1"], max_bytes_per_task=str(8 << 20))
+    slots = PandoReader(one, SCHEMA).partitions()
+    assert len(slots) == 7
+    reader = PandoReader(one, SCHEMA)
+    batches = [list(reader.read(slot)) for slot in slots]
+    assert sum(batch.num_rows for slot in batches for batch in slot) == 105_000
+    sizes = [sum(batch.nbytes for batch in slot) for slot in batches]
+    assert max(sizes) - min(sizes) < 6 << 20, "two granules of 2.5 MB"
+    whole = PandoReader(replace(one, max_bytes_per_task=None, partitions=1), SCHEMA)
+    largest = max(batch.nbytes for batch in whole.read(ScanPartition(0, 1)))
+    assert 8 << 20 < largest < 17 << 20
+    assert len(PandoReader(replace(one, filter="k < 8192"), SCHEMA).partitions()) == 1
+    assert len(PandoReader(replace(one, columns=("k",)), StructType(SCHEMA.fields[:1])).partitions()) == 1
+
+
+@cluster
 def test_quorum_is_respected_when_asked(pando: Pando, table: str) -> None:
     pando["r2"].execute("SYSTEM STOP FETCHES")
     try:
@@ -222,7 +249,17 @@ def test_bad_requests_are_refused(pando: Pando, table: str) -> None:
 @dataclass
 class FakePart:
     name: PartName
-    content_hash: str
+    content_hash: str = "x"
+    marks: int = 4
+    granularity: int = 8192
+    row_bytes: int = 9
+
+    @property
+    def rows(self) -> int:
+        return self.marks * self.granularity - 1
+
+    def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
+        return np.asarray(granules) * self.granularity * float(self.row_bytes * len(columns))
 
 
 class FakeSnapshot:
@@ -237,9 +274,9 @@ class FakeSnapshot:
 class FakeTable:
     """A table of one part, on a server of its own; ``records`` is shared by its replicas."""
 
-    def __init__(self, records: ScanRecords, part: str = "all_1_1_0", content_hash: str = "x") -> None:
+    def __init__(self, records: ScanRecords, part: str = "all_1_1_0", **differences: Any) -> None:
         self.records = records
-        self.here = {PartName.parse(part): FakePart(PartName.parse(part), content_hash)}
+        self.here = {PartName.parse(part): FakePart(PartName.parse(part), **differences)}
         self.snapshots: list[FakeSnapshot] = []
         self.definition = SimpleNamespace(full_name="d.t")
 
@@ -370,6 +407,65 @@ def test_replicas_read_what_the_first_one_saw(records: ScanRecords) -> None:
         assert raised.value.code == 232
     with opened(book, same, "b") as lease:
         assert len(lease.parts) == 2
+
+
+def test_replicas_deal_as_the_first_one_measured(records: ScanRecords) -> None:
+    """The same rows may have other bytes elsewhere; granules of another size cannot be dealt alike."""
+    steps = []
+    for table in (FakeTable(records), FakeTable(records, row_bytes=20)):
+        with opened(LeaseBook(lambda: 0.0), table, "a", columns=("k", "s")) as lease:
+            steps.append(list(lease.steps.values()))
+    assert steps == [[[18 * 8192] * 4]] * 2
+    other = FakeTable(records, granularity=4096)
+    with pytest.raises(UserError, match="granules of 4096") as raised, opened(LeaseBook(lambda: 0.0), other, "a"):
+        pass
+    assert raised.value.code == 232
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 7, 40])
+def test_every_granule_is_in_one_slot(slots: int) -> None:
+    parts = [FakePart(PartName.parse(f"all_{n}_{n}_0"), marks=n * n, row_bytes=n * n) for n in range(6)]
+    chosen: Any = [(part, [MarkRange(0, 1), MarkRange(2, part.marks)]) for part in parts if part.marks > 3]
+    steps = measure(parts, ["k"])  # type: ignore[arg-type]
+    scan = Scan.of(chosen, steps, TaskSize())
+    dealt = [scan.slot(number, slots) for number in range(slots)]
+    granules = [(part, mark) for slot in dealt for part, ranges in slot for item in ranges
+                for mark in range(item.begin, item.end)]  # fmt: skip
+    assert granules == [(part, mark) for part, ranges in chosen for item in ranges
+                        for mark in range(item.begin, item.end)]  # fmt: skip
+    sizes = [sum(part.row_bytes * 8192 * (item.end - item.begin) for part, ranges in slot for item in ranges)
+             for slot in dealt]  # fmt: skip
+    assert max(sizes) - sum(sizes) / slots <= 25 * 8192, "a granule of the widest rows"
+
+
+def test_a_task_keeps_within_rows_and_bytes() -> None:
+    parts: Any = [FakePart(PartName.parse("all_1_1_0"), marks=64, row_bytes=1),
+                  FakePart(PartName.parse("all_2_2_0"), marks=64, row_bytes=99)]  # fmt: skip
+    chosen: Any = [(part, [MarkRange(0, part.marks)]) for part in parts]
+
+    def tasks(size: TaskSize, partitions: int | None = None) -> int:
+        return Scan.of(chosen, measure(parts, ["k"]), size).tasks(size, partitions)
+
+    granule = 8192
+    assert tasks(TaskSize(rows=8 * granule)) == 16
+    assert tasks(TaskSize(bytes=800 * granule)) == 9
+    assert tasks(TaskSize(rows=16 * granule, bytes=800 * granule)) == 12, "4 by rows, 8 by bytes"
+    assert tasks(TaskSize()) == 8, "some parallelism for what is worth it"
+    assert tasks(TaskSize(), partitions=3) == 3
+    assert Scan.of([], {}, TaskSize()).tasks(TaskSize(), None) == 1
+
+
+def test_long_rows_are_not_decoded_far_ahead() -> None:
+    begun = []
+
+    def read(batch: RowRange, names: list[str]) -> list[pa.Array]:
+        begun.append(batch)
+        return [pa.array([0])]
+
+    batches = [RowRange(start, start + 8) for start in range(0, 8000, 8)]
+    with contextlib.closing(decode_ahead(batches, ["k"], 4 << 20, THREADS, read, is_split=True)) as decoded:  # type: ignore[type-var]
+        next(decoded)
+        assert len(begun) <= THREADS + 2
 
 
 def test_what_came_in_between_is_not_read(records: ScanRecords) -> None:
