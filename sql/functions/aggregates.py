@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from parts.errors import UserError
 from parts.types import (
@@ -15,11 +15,13 @@ from parts.types import (
     IntegerType,
     NullableType,
 )
+from sql.functions.collected_lists import at_levels, most_frequent
 from sql.functions.registry import Call, define, function
 from sql.typing.defaults import default_sql
-from sql.typing.fragments import fragment, joined
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, sum_result
 from sql.typing.integers import wrap_64, wrap_integer
+from sql.typing.mapping import engine_type
 from sql.typing.texts import to_text
 from sql.typing.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 
@@ -157,6 +159,10 @@ def _size(call: Call) -> int | None:
     return value
 
 
+def _collect(call: Call) -> Callable[[Fragment], Fragment]:
+    return lambda value: fragment("list({}{}){}", call.distinct, value, call.filter)
+
+
 @function("groupArray array_agg", 1, any_case=True, aggregate=True, never_null=True)
 def _group_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
@@ -171,6 +177,10 @@ def _group_uniq_array(call: Call) -> Typed:
     return Typed(fragment("{}[1:{}]", items, size) if size else items, ArrayType(_element(value.type)))
 
 
+_MOST_LEAST = 1_000_000
+"""DuckDB's bound on the values that ``min`` keeps."""
+
+
 @function("groupArraySorted", 1, aggregate=True, never_null=True)
 def _group_array_sorted(call: Call) -> Typed:
     size = _size(call)
@@ -178,15 +188,19 @@ def _group_array_sorted(call: Call) -> Typed:
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "groupArraySorted needs a parameter: groupArraySorted(n)(x)"
         )
-    items = fragment(
-        "list_sort(list_filter(list({}{}){}, lambda x: x IS NOT NULL))", call.distinct, call.args[0].sql, call.filter
-    )
-    return Typed(fragment("{}[1:{}]", items, size), ArrayType(_element(call.args[0].type)))
+    value, type_ = call.args[0].sql, ArrayType(_element(call.args[0].type))
+    if size < _MOST_LEAST:
+        return Typed(fragment("min({}{}, {}){}", call.distinct, value, size, call.filter), type_)
+    items = fragment("list_sort(list_filter(list({}{}){}, lambda x: x IS NOT NULL))", call.distinct, value, call.filter)
+    return Typed(fragment("{}[1:{}]", items, size), type_)
 
 
 @function("topK", 1, aggregate=True, never_null=True)
 def _top_k(call: Call) -> Typed:
     value, size = call.args[0], _size(call) or 10
+    frequent = most_frequent(value, _collect(call), size)
+    if frequent is not None:
+        return Typed(frequent, ArrayType(value.type))
     pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
     counted = fragment(
         "list_transform(map_entries(histogram({}{}){}), lambda e: {})", call.distinct, value.sql, call.filter, pair
@@ -258,55 +272,51 @@ def _level(call: Call, position: int = 0) -> float:
     return float(value)
 
 
-def _interpolated(call: Call, level: float) -> Typed:
+def _interpolated(call: Call, levels: Sequence[float]) -> list[Typed]:
     """Linear interpolation between the two nearest values; of dates and times in their own units."""
     value = call.args[0]
     if isinstance(value.type, DateType):
-        days = fragment(
-            "quantile_cont({}CAST({} - DATE '1970-01-01' AS DOUBLE), {}){}",
-            call.distinct,
-            value.sql,
-            repr(level),
-            call.filter,
-        )
-        return Typed(fragment("(DATE '1970-01-01' + CAST(trunc({}) AS INTEGER))", days), value.type)
-    if is_date_or_time(value.type):
-        seconds = fragment(
-            "quantile_cont({}CAST(epoch_us({}) AS DOUBLE), {}){}", call.distinct, value.sql, repr(level), call.filter
-        )
-        return Typed(fragment("make_timestamp(CAST(trunc({} / 1000000) AS BIGINT) * 1000000)", seconds), value.type)
-    if isinstance(value.type, DecimalType):
-        return Typed(
-            cast(fragment("quantile_cont({}{}, {}){}", call.distinct, value.sql, repr(level), call.filter), value.type),
-            value.type,
-        )
-    if not is_number(value.type):
+        number, back = fragment("CAST({} - DATE '1970-01-01' AS DOUBLE)", value.sql), _DATE_OF
+    elif is_date_or_time(value.type):
+        number, back = fragment("CAST(epoch_us({}) AS DOUBLE)", value.sql), _TIME_OF
+    elif isinstance(value.type, DecimalType):
+        number, back = value.sql, f"CAST({{}} AS {engine_type(value.type)})"
+    elif is_number(value.type):
+        number, back = cast(value.sql, FLOAT64), "{}"
+    else:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for a quantile")
-    return Typed(
-        fragment("quantile_cont({}{}, {}){}", call.distinct, cast(value.sql, FLOAT64), repr(level), call.filter),
-        FLOAT64,
-    )
+    # One call for all levels: DuckDB collects the values for each call anew.
+    wanted = repr(levels[0]) if len(levels) == 1 else f"[{', '.join(map(repr, levels))}]"
+    found = fragment("quantile_cont({}{}, {}){}", call.distinct, number, wanted, call.filter)
+    places = [found] if len(levels) == 1 else [fragment("{}[{}]", found, n) for n in range(1, len(levels) + 1)]
+    type_ = FLOAT64 if back == "{}" else value.type
+    return [Typed(fragment(back, place), type_) for place in places]
 
 
-def _exact(call: Call, level: float) -> Typed:
-    """The value at the position level * n of the sorted ones."""
+_DATE_OF = "(DATE '1970-01-01' + CAST(trunc({}) AS INTEGER))"
+_TIME_OF = "make_timestamp(CAST(trunc({} / 1000000) AS BIGINT) * 1000000)"
+
+
+def _exact(call: Call, levels: Sequence[float]) -> list[Typed]:
+    """The values at the positions level * n of the sorted ones."""
     value = call.args[0]
-    items = fragment("list_sort(list({}{}){})", call.distinct, value.sql, call.filter)
-    position = fragment(
-        "least(CAST(floor({} * len({items})) AS BIGINT), len({items}) - 1) + 1", repr(level), items=items
-    )
-    return Typed(fragment("list_extract({}, {})", items, position), value.type)
+    found = at_levels(value, _collect(call), levels)
+    if found is None:
+        items = fragment("list_sort({})", _collect(call)(value.sql))
+        template = "list_extract({items}, least(CAST(floor({} * len({items})) AS BIGINT), len({items}) - 1) + 1)"
+        found = [fragment(template, repr(level), items=items) for level in levels]
+    return [Typed(sql, value.type) for sql in found]
 
 
-def _one_level(build: Callable[[Call, float], Typed]) -> Callable[[Call], Typed]:
-    return lambda call: build(call, _level(call))
+def _one_level(build: Callable[[Call, Sequence[float]], list[Typed]]) -> Callable[[Call], Typed]:
+    return lambda call: build(call, [_level(call)])[0]
 
 
-def _many_levels(build: Callable[[Call, float], Typed]) -> Callable[[Call], Typed]:
+def _many_levels(build: Callable[[Call, Sequence[float]], list[Typed]]) -> Callable[[Call], Typed]:
     def several(call: Call) -> Typed:
         if not call.params:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{call.name} needs levels: {call.name}(0.5, 0.9)(x)")
-        values = [build(call, _level(call, position)) for position in range(len(call.params))]
+        values = build(call, [_level(call, position) for position in range(len(call.params))])
         empty = "CAST('nan' AS DOUBLE)" if values[0].type == FLOAT64 else default_sql(values[0].type)
         items = (fragment("coalesce({}, {})", value.sql, empty) for value in values)
         return Typed(fragment("[{}]", joined(", ", items)), ArrayType(values[0].type))

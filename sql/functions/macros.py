@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from parts.errors import UserError
-from sql.functions import arithmetic, bits_and_hashes, division, mathematics, strings, strings_codes, strings_search
+from sql.functions import (
+    arithmetic,
+    bits_and_hashes,
+    collected_lists,
+    division,
+    mathematics,
+    strings,
+    strings_codes,
+    strings_search,
+)
 from sql.typing import instant_texts, integer_texts, plain_texts, ranges, text_kernels, texts, zone_tables
 from sql.typing.fragments import MACRO, Fragment
 
@@ -30,6 +39,7 @@ KERNELS = (
     *zone_tables.KERNELS,
     *bits_and_hashes.KERNELS,
     *mathematics.KERNELS,
+    *collected_lists.KERNELS,
 )
 
 

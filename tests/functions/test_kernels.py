@@ -30,6 +30,11 @@ def test_null_stays_null_and_slices_are_taken(name: str) -> None:
         "UBIGINT": pa.array([1, None, 5, 2**64 - 1, 0], pa.uint64()),
         "DOUBLE": pa.array([1.5, None, -2.0, float("nan"), 1e300]),
         "INTEGER": pa.array([0] * 5, pa.int32()),
+        "bigint[]": pa.array([[3, None, 1], None, [], [7], [2, 2, 5]], pa.list_(pa.int64())),
+        "ubigint[]": pa.array([[3, 1], None, [], [7], [2, 2, 2**64 - 1]], pa.list_(pa.uint64())),
+        "double[]": pa.array([[3.5, float("nan")], None, [], [7.0], [2.0, None, 5.0]], pa.list_(pa.float64())),
+        "varchar[]": pa.array([["b", "a"], None, [], ["é"], ["x", None, "x"]], pa.list_(pa.string())),
+        "DOUBLE[]": pa.array([[0.0, 0.5, 1.0]] * 5),
         "TIMESTAMP": pa.array([0, None, 1_600_000_000_000_000, -5, 3], pa.timestamp("us")),
     }
     if "INTEGER" in kernel.arguments:
@@ -41,6 +46,26 @@ def test_null_stays_null_and_slices_are_taken(name: str) -> None:
     assert whole[1] is None
     assert repr(kernel.compute(*(column.slice(1, 3) for column in columns)).to_pylist()) == repr(whole[1:4])
     assert kernel.compute(*(column.slice(0, 0) for column in columns)).to_pylist() == []
+
+
+def test_values_at_levels_of_short_and_of_long_lists() -> None:
+    values = np.random.default_rng(5).integers(0, 10**6, 30_000)
+    lists = [sorted(values[:20_000].tolist()), sorted(values[20_000:].tolist())]
+    levels = [0.0, 0.29, 0.5, 1.0]
+    expected = [[one[min(int(level * len(one)), len(one) - 1)] for level in levels] for one in lists]
+    many = [values[:20_000].tolist(), values[20_000:].tolist()]
+    for repeated in (1, 100):
+        short = [one[:200] for one in many] if repeated > 1 else many
+        wanted = [[sorted(one)[min(int(level * 200), 199)] for level in levels] for one in short]
+        given = pa.array(short * repeated, pa.list_(pa.int64()))
+        found = _COMPUTE["pando_levels_bigint"](given, pa.array([levels] * len(given)))
+        assert found.to_pylist() == (wanted if repeated > 1 else expected) * repeated
+
+
+def test_frequent_values() -> None:
+    given = pa.array([["b", "a", "b", None, "c"], [], ["x"] * 3 + ["y"] * 3], pa.list_(pa.string()))
+    found = _COMPUTE["pando_frequent_varchar"](given, pa.array([2, 2, 1]))
+    assert found.to_pylist() == [["b", "a"], [], ["x"]]
 
 
 def test_ipv6_texts() -> None:
