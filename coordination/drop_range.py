@@ -6,11 +6,12 @@ The drop takes a block number n and logs DROP_RANGE of 0 … n-1. In the same mu
 - deletes the locks of inserts in flight below n: they find their lock gone and take a number above n,
 - forgets the last confirmed part of the partition (a sequential read must not wait for it),
 - resolves quorums that wait for parts in the range, as failed: a waiter must not wait for ever,
-- deletes the block ids of the parts it drops, so that the same rows can be inserted again.
+- deletes the block ids of the parts it drops, so that the same rows can be inserted again,
+- remembers the largest number that it takes away (``dropped_blocks``).
 
-Of the last two as many as a request to ZooKeeper holds. If more are left the entry says so, and every replica clears
-them when it executes the drop, before the rows disappear there (:func:`clear_leftovers`): never before the drop is
-logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
+Of quorums and block ids as many as a request to ZooKeeper holds. If more are left the entry says so, and every replica
+clears them when it executes the drop, before the rows disappear there (:func:`clear_leftovers`): never before the drop
+is logged, or rows that stay would be stored twice; and whoever is interrupted, another goes on.
 
 n's own lock keeps merges from reaching over n until the drop is in the log.
 """
@@ -22,6 +23,7 @@ from dataclasses import replace
 
 from coordination.block_ids import free_block_ids, free_claims, judge_block_ids, read_claims
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
+from coordination.dropped_blocks import drop_ops
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
     BadVersion,
@@ -44,6 +46,9 @@ from coordination.quorum_failure import marking_ops
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 
+LastBlock = Callable[[str, int], int | None]
+"""Of a partition the largest number below this one that was committed, ``None`` if there is no block to drop. Asked
+when the numbers being committed have been read: those are given up by the drop, or it is tried again."""
 _ATTEMPTS = 20
 
 
@@ -55,6 +60,7 @@ def drop_partition(
     *,
     detach: bool = False,
     clock: Callable[[], float],
+    last_block: LastBlock = lambda _, number: number - 1,
 ) -> int | None:
     """Logs the drop of every block of the partition so far. Returns the log index, ``None`` if it never had one."""
     if keeper.exists(table.partition(partition_id)) is None:
@@ -65,7 +71,7 @@ def drop_partition(
         release_quietly(keeper, lock)
         return None
     try:
-        return _log_drop(keeper, table, replica_name, lock, detach, clock)
+        return _log_drop(keeper, table, replica_name, lock, detach, clock, last_block)
     finally:
         release_quietly(keeper, lock)
 
@@ -77,11 +83,12 @@ def drop_all_partitions(
     *,
     detach: bool = False,
     clock: Callable[[], float],
+    last_block: LastBlock = lambda _, number: number - 1,
 ) -> list[int]:
     """TRUNCATE TABLE: tokens that were claimed before it are free. Returns the log indices."""
     claims = read_claims(keeper, table)
     indices = [
-        drop_partition(keeper, table, replica_name, partition_id, detach=detach, clock=clock)
+        drop_partition(keeper, table, replica_name, partition_id, detach=detach, clock=clock, last_block=last_block)
         for partition_id in partitions(keeper, table)
     ]
     free_claims(keeper, table, claims)
@@ -89,13 +96,19 @@ def drop_all_partitions(
 
 
 def _log_drop(
-    keeper: Keeper, table: TablePaths, replica_name: str, lock: BlockLock, detach: bool, clock: Callable[[], float]
+    keeper: Keeper,
+    table: TablePaths,
+    replica_name: str,
+    lock: BlockLock,
+    detach: bool,
+    clock: Callable[[], float],
+    last_block: LastBlock,
 ) -> int:
     gone = drop_range(lock.partition_id, lock.number)
     entry = LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach)
     for _ in range(_ATTEMPTS):
         try:
-            ops = _drop_ops(keeper, table, lock, gone, entry)
+            ops = _drop_ops(keeper, table, lock, gone, entry, last_block)
             return sequence_number(str(keeper.multi(ops)[0]))
         except MultiFailed as error:
             if error.op.path == lock.path:
@@ -111,9 +124,12 @@ def _log_drop(
     raise ConflictError("KEEPER_EXCEPTION", f"Could not log the drop of {gone}: inserts keep getting ahead; retry")
 
 
-def _drop_ops(keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName, entry: LogEntry) -> list[Op]:
+def _drop_ops(
+    keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName, entry: LogEntry, last_block: LastBlock
+) -> list[Op]:
     # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
     numbers = committing_blocks(keeper, table, [lock.partition_id])[lock.partition_id]
+    last = last_block(lock.partition_id, lock.number)
     prefix = table.block_number_prefix(lock.partition_id)
     ids = judge_block_ids(keeper, table, lock.partition_id, gone.covers)
     must: list[Op] = [
@@ -122,6 +138,7 @@ def _drop_ops(keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName
         ids.guard_op,
         *(Delete(f"{prefix}{number:010d}") for number in numbers if number < lock.number),
         *forget_confirmed_ops(keeper, table, gone),
+        *(drop_ops(keeper, table, lock.partition_id, last) if last is not None else ()),
     ]
     quorums = [
         [op for op in marking_ops(keeper, table, status, path, stat.version) if op.path != table.log]

@@ -4,7 +4,8 @@
 
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
-           mutations alter_partition_version lost_part_count scans/<name> replicas/<name>/…
+           mutations alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
+           replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -126,6 +127,14 @@ class TablePaths:
 
     def scan(self, name: str) -> str:
         return f"{self.root}/scans/{name}"
+
+    @property
+    def dropped_blocks(self) -> str:
+        """What drops took away (``dropped_blocks``)."""
+        return f"{self.root}/dropped_blocks"
+
+    def dropped_block(self, partition_id: str) -> str:
+        return f"{self.root}/dropped_blocks/{partition_id}"
 
     @property
     def dropped(self) -> str:

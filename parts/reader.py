@@ -63,12 +63,14 @@ class Part(OpenedPart):
         max_batch_rows: int = 65536 * 4,
         max_threads: int = 0,
         with_dictionaries: bool = False,
+        test: RowTest | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
 
         A column the part lacks is computed from its DEFAULT, if the table's schema knows it (else error 16).
         Without columns the batches have only row counts. Granules are never cut unless one exceeds ``max_batch_rows``.
         At most ``max_threads`` of the pool's threads are kept busy (0: all); 1 leaves the work to the caller's.
+        Rows that fail the ``test`` may be left out.
         """
         chosen = rows_of(normalize_ranges(ranges, self.marks), self.rows, self.granularity)
         return self.read_rows(
@@ -77,6 +79,7 @@ class Part(OpenedPart):
             max_batch_rows=max_batch_rows,
             max_threads=max_threads,
             with_dictionaries=with_dictionaries,
+            test=test,
         )
 
     def read_rows(

@@ -9,6 +9,12 @@
             → the rows of that slot (``engine.scan.stream``) for which ``filter`` is true. ``scan`` names the execution:
             all its reads, on whichever replica, deal the same parts (``engine.scan.leases``). Error 232: they are not
             here; another replica may have them.
+``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
+            → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
+            decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
+            Error 33: rows behind ``start`` were dropped, or the table is another one, and not ``may_lack_rows``.
+            ``plan`` and ``read`` take ``blocks?: {identity, ranges: {partition: [after, until]}, may_lack_rows?}`` and
+            then read those alone.
 ``release`` {database, table, scan} → {released}. The execution is over: its parts need not be held.
 
 Authentication and errors are those of queries; an error after the first byte ends the answer with the exception
@@ -21,7 +27,7 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,9 +38,24 @@ from starlette.responses import JSONResponse, Response
 from engine.background import Task
 from engine.http.errors import as_pando_error, error_text, exception_tag, exception_trailer, http_status
 from engine.http.request import parse_request
+from engine.http.scan_requests import (
+    MOST_SECONDS,
+    Body,
+    opening,
+    positive,
+    seconds,
+    slot_of,
+    stream_start,
+    task_size,
+    text,
+    texts,
+    wanted_blocks,
+)
 from engine.http.users import Users
-from engine.scan.leases import LeaseBook, Leases, ScanOpening
-from engine.scan.plan import Scan, TaskSize, measure, scan_columns
+from engine.scan.blocks import estimated_rows
+from engine.scan.leases import LeaseBook, Leases
+from engine.scan.plan import Scan, measure, scan_columns
+from engine.scan.positions import end_of_batch
 from engine.scan.pruning import choose_granules, scan_filter
 from engine.scan.stream import encode_stream, scan_batches
 from engine.tables.table import Table
@@ -48,12 +69,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 5.0
-_DEFAULT_LEASE_SECONDS = 300.0
-_MOST_SECONDS = 1e9
 _MAX_BODY_BYTES = 64 << 20
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
-
-Body = Mapping[str, Any]
 
 
 class Scans:
@@ -71,6 +88,7 @@ class Scans:
         return {
             "/scan/plan": self._plan_endpoint,
             "/scan/read": self._read_endpoint,
+            "/scan/positions": self._positions_endpoint,
             "/scan/release": self._release_endpoint,
         }
 
@@ -82,6 +100,9 @@ class Scans:
 
     async def _plan_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body: JSONResponse(self.plan(body)))
+
+    async def _positions_endpoint(self, request: Request) -> Response:
+        return await self._answer(request, lambda body: JSONResponse(self.positions(body)))
 
     async def _release_endpoint(self, request: Request) -> Response:
         return await self._answer(request, lambda body: JSONResponse({"released": self.release(body)}))
@@ -109,17 +130,24 @@ class Scans:
     def plan(self, body: Body) -> dict[str, Any]:
         """Looks, and promises nothing."""
         table = self._table(body)
-        columns = scan_columns(table.description.schema, _texts(body, "columns"))
-        size = _task_size(body)
+        columns = scan_columns(table.description.schema, texts(body, "columns"))
+        size, blocks = task_size(body), wanted_blocks(body)
         snapshot = table.snapshot()
         try:
-            steps = measure(snapshot.parts, [column.name for column in columns])
-            scan = Scan.of(self._chosen(table, snapshot.parts, body), steps, size)
+            parts = (
+                snapshot.parts if blocks is None else [part for part in snapshot.parts if blocks.overlaps(part.name)]
+            )
+            steps = measure(parts, [column.name for column in columns])
+            scan = Scan.of(self._chosen(table, parts, body), steps, size)
+            slots = scan.tasks(size, positive(body, "partitions"))
+            if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
+                wanted = sum(estimated_rows(part, blocks) for part, _ in scan.chosen)
+                slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
         finally:
             snapshot.release()
         return {
             "columns": [{"name": column.name, "type": str(column.type)} for column in columns],
-            "slots": scan.tasks(size, _positive(body, "partitions")),
+            "slots": slots,
             "rows": scan.rows,
             "bytes": scan.bytes,
         }
@@ -127,29 +155,48 @@ class Scans:
     def read(self, body: Body) -> Iterator[bytes]:
         """The answer in pieces. Holds the parts until it is exhausted or closed."""
         table = self._table(body)
-        columns = scan_columns(table.description.schema, _texts(body, "columns"))
-        compression = _text(body, "compression", "lz4").lower()
+        columns = scan_columns(table.description.schema, texts(body, "columns"))
+        compression = text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
-        keep = scan_filter(_text(body, "filter", ""), table.description, self._engine.config.timezone)
-        slot, size = _slot(body), _task_size(body)
-        with self._leases.reading(table, _opening(body)) as lease:
+        keep = scan_filter(text(body, "filter", ""), table.description, self._engine.config.timezone)
+        slot, size = slot_of(body), task_size(body)
+        with self._leases.reading(table, opening(body)) as lease:
             parts = sorted(lease.parts, key=lambda part: part.name)
             pieces = Scan.of(self._chosen(table, parts, body), lease.steps, size).slot(*slot)
             try:
-                yield from encode_stream(scan_batches(pieces, columns, keep), _COMPRESSIONS[compression])
+                batches = scan_batches(pieces, columns, keep, wanted_blocks(body))
+                yield from encode_stream(batches, _COMPRESSIONS[compression])
             except CorruptionError as error:
                 table.report_corruption(error)
                 raise
 
+    def positions(self, body: Body) -> dict[str, Any]:
+        """Where a stream stands, and where its next batch ends."""
+        table = self._table(body)
+        start = stream_start(body)
+        history = self._leases.history(table, seconds(body, "max_delay_seconds", MOST_SECONDS))
+        after = start.read_blocks(table.definition, history)
+        snapshot = table.snapshot()
+        try:
+            end = end_of_batch(snapshot.parts, after, start.limited(history.decided), positive(body, "max_rows"))
+        finally:
+            snapshot.release()
+        return {
+            "identity": history.identity,
+            "available": {**after, **history.decided},
+            "end": end,
+            "dropped": history.dropped,
+        }
+
     def release(self, body: Body) -> bool:
-        return self._leases.release(self._table(body), _text(body, "scan"))
+        return self._leases.release(self._table(body), text(body, "scan"))
 
     def _table(self, body: Body) -> Table:
-        return self._engine.catalog.table(_text(body, "database", "default"), _text(body, "table"))
+        return self._engine.catalog.table(text(body, "database", "default"), text(body, "table"))
 
     def _chosen(self, table: Table, parts: Sequence[Part], body: Body) -> list[tuple[Part, list[MarkRange]]]:
-        return choose_granules(parts, table.description, _text(body, "filter", ""), self._engine.config.timezone)
+        return choose_granules(parts, table.description, text(body, "filter", ""), self._engine.config.timezone)
 
 
 def delay_seconds(engine: StatementRunner, table: Table) -> float:
@@ -234,67 +281,3 @@ async def _json_body(request: Request, timeout_seconds: float | None) -> Body:
     if not isinstance(body, dict):
         raise UserError("BAD_ARGUMENTS", f"The request must be a JSON object, got {type(body).__name__}")
     return body
-
-
-def _text(body: Body, name: str, default: str | None = None) -> str:
-    value = body.get(name, default)
-    if not isinstance(value, str):
-        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a string, got {value!r}")
-    return value
-
-
-def _texts(body: Body, name: str) -> list[str]:
-    value = body.get(name)
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a list of strings, got {value!r}")
-    return value
-
-
-def _positive(body: Body, name: str) -> int | None:
-    value = body.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 63):
-        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a positive number, got {value!r}")
-    return value
-
-
-def _seconds(body: Body, name: str, default: float) -> float:
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SECONDS:
-        raise UserError("ARGUMENT_OUT_OF_BOUND", f"{name!r} must be 0 to {_MOST_SECONDS:g} seconds, got {value!r}")
-    return float(value)
-
-
-def _flag(body: Body, name: str) -> bool:
-    value = body.get(name, False)
-    if not isinstance(value, bool):
-        raise UserError("BAD_ARGUMENTS", f"{name!r} must be true or false, got {value!r}")
-    return value
-
-
-def _slot(body: Body) -> tuple[int, int]:
-    slots = _positive(body, "slots") or 1
-    slot = body.get("slot", 0)
-    if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < slots:
-        raise UserError("BAD_ARGUMENTS", f"'slot' must be 0 to {slots - 1} ('slots' less one), got {slot!r}")
-    return slot, slots
-
-
-def _task_size(body: Body) -> TaskSize:
-    return TaskSize(_positive(body, "max_rows_per_task"), _positive(body, "max_bytes_per_task"))
-
-
-def _opening(body: Body) -> ScanOpening:
-    name = _text(body, "scan")
-    if not name:
-        raise UserError("BAD_ARGUMENTS", "'scan' must name the execution that reads, it is empty")
-    return ScanOpening(
-        name,
-        tuple(_texts(body, "columns")),
-        _seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS),
-        _flag(body, "is_repeated"),
-        _flag(body, "is_alone"),
-        _flag(body, "sequential_consistency"),
-        _seconds(body, "max_delay_seconds", _MOST_SECONDS),
-    )

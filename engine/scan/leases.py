@@ -31,9 +31,11 @@ import xxhash
 import zstandard
 
 from engine.scan.plan import Steps, measure
+from engine.tables.history import BlockHistory, WantedBlocks, require_block_numbers
 from engine.tables.table import Table
 from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
+from parts.part_states import Snapshot
 from parts.reader import Part
 from sql.relation import PartsSnapshot
 
@@ -63,6 +65,8 @@ class ScanOpening:
     sequential_consistency: bool = False
     max_delay_seconds: float = float("inf")
     """A replica that is further behind does not open it."""
+    blocks: WantedBlocks | None = None
+    """Only parts with these are read; all of them are."""
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds <= MAX_SECONDS:
@@ -92,6 +96,8 @@ class Leases(Protocol):
     def reading(self, table: Table, opening: ScanOpening) -> AbstractContextManager[LeaseView]: ...
 
     def release(self, table: Table, name: str) -> bool: ...
+
+    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory: ...
 
     def expire(self) -> None: ...
 
@@ -155,6 +161,12 @@ class LeaseBook:
             ended = [lease] if lease.readers == 0 else []
         _release(ended)
         return True
+
+    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+        """What a stream may read next. Raises 36 for a table that does not keep block numbers, 369."""
+        require_block_numbers(table.definition)
+        self._require_current(table, max_delay_seconds)
+        return table.history()
 
     def expire(self) -> None:
         """Ends the leases whose time is over."""
@@ -230,14 +242,20 @@ class LeaseBook:
                 f"This read of {name} is a repeated one, and what its scan began with is not known any more: it began "
                 "too long ago. Run the query again",
             )
+        self._require_current(table, opening.max_delay_seconds)
+        if opening.blocks is None:
+            return table.snapshot(sequential_consistency=opening.sequential_consistency)
+        snapshot, wanted = table.snapshot_of_blocks(opening.blocks), opening.blocks
+        return Snapshot([part for part in snapshot.parts if wanted.overlaps(part.name)], lambda _: snapshot.release())
+
+    def _require_current(self, table: Table, max_delay_seconds: float) -> None:
         delay = self.delay_seconds(table)
-        if delay > opening.max_delay_seconds:
+        if delay > max_delay_seconds:
             raise UnavailableError(
                 "ALL_REPLICAS_ARE_STALE",
-                f"This replica is {delay:.0f} s behind with {name}, more than the {opening.max_delay_seconds:g} s that "
-                "the scan allows (max_replica_delay_seconds)",
+                f"This replica is {delay:.0f} s behind with {table.definition.full_name}, more than the "
+                f"{max_delay_seconds:g} s that the scan allows (max_replica_delay_seconds)",
             )
-        return table.snapshot(sequential_consistency=opening.sequential_consistency)
 
     def _leave(self, lease: Lease) -> None:
         with self._lock:

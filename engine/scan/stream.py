@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from engine.scan.blocks import block_test
 from engine.scan.pruning import ScanFilter
+from engine.tables.history import WantedBlocks
+from parts.block_number import BLOCK_NUMBER
 from parts.reader import MarkRange, Part
 from parts.schema import Column
 from parts.types import (
@@ -79,9 +82,13 @@ def scan_array(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def scan_batches(
-    pieces: Iterable[tuple[Part, Sequence[MarkRange]]], columns: Sequence[Column], keep: ScanFilter | None = None
+    pieces: Iterable[tuple[Part, Sequence[MarkRange]]],
+    columns: Sequence[Column],
+    keep: ScanFilter | None = None,
+    blocks: WantedBlocks | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces in order, in batches worth sending; those that ``keep`` leaves. At least one batch."""
+    """The rows of the pieces in order, in batches worth sending; those of ``blocks`` and that ``keep`` leaves. At least
+    one batch."""
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
@@ -89,7 +96,11 @@ def scan_batches(
     rows = size = 0
     is_empty = True
     for part, ranges in pieces:
-        for read_batch in part.read(read, ranges, max_batch_rows=_batch_rows(part, read)):
+        test = block_test(part, blocks) if blocks is not None else None
+        wanted = [*read, BLOCK_NUMBER] if test is not None else read
+        for read_batch in part.read(wanted, ranges, max_batch_rows=_batch_rows(part, wanted), test=test):
+            if test is not None:
+                read_batch = test.keep(read_batch)
             for batch in _cut(keep(read_batch) if keep is not None else read_batch):
                 if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
                     yield _joined(held)

@@ -1,7 +1,8 @@
 """``MergeTree``: a table on this server alone. Commits are renames; block numbers come from a counter.
 
 Invariants:
-- Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk.
+- Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk, and above what
+  was dropped.
 - The parts of one INSERT become visible together; a failed one leaves no part under a final name.
 - A part is a source of at most one merge at a time (``_busy``).
 - A merge covers no block but those of its sources: none that is numbered and not active yet (``_pending``).
@@ -16,25 +17,29 @@ from bisect import bisect
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from coordination.token_claim import TokenClaim
+from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.table import Table
-from parts.errors import ConflictError, CorruptionError, UserError
+from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.merge.select import PartFacts, select_merge
 from parts.part_name import PartName, merged_name
 from parts.query_status import QueryStatus
 from parts.reader import Part
+from sql.relation import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 5.0
 _SELECT_SECONDS = 0.25
 _OPTIMIZE_RETRY_SECONDS = 0.02
+_PENDING_POLL_SECONDS = 0.002
 _OPTIMIZE_ATTEMPTS = 30_000
 
 
@@ -99,8 +104,9 @@ class MergeTreeTable(Table):
         self._recent_blocks: deque[str] = deque(maxlen=self.definition.settings.non_replicated_deduplication_window)
         self._recent_claims: dict[str, str] = {}
         super().start()
+        self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
-        self._last_block_number = max(numbers, default=0)
+        self._last_block_number = max([*numbers, *self._history.dropped().values()], default=0)
         self._merge_task = self.make_task("merge", self._merge_step)
         self.run_in_background(self.services.workers, self._merge_task)
 
@@ -199,9 +205,50 @@ class MergeTreeTable(Table):
         The blocks that were here may come again: what is gone is no duplicate.
         """
         with self.deduplicating():
-            self.store.drop_active([part.name for part in self.store.active()])
+            self._wait_for_pending(status or QueryStatus())
+            with self.store.lock:
+                names = [part.name for part in self.store.active()]
+                last: dict[str, int] = {}
+                for name in names:
+                    last[name.partition_id] = max(name.max_block, last.get(name.partition_id, 0))
+                if last:
+                    self._history.note_dropped(last)
+                self.store.drop_active(names)
             self._recent_blocks.clear()
             self._recent_claims.clear()
+
+    def _wait_for_pending(self, status: QueryStatus) -> None:
+        """For the INSERTs that have numbers and are about to commit: what comes later has larger numbers than what is
+        dropped, and a reader in the order of blocks can tell them apart."""
+        with self._lock:
+            pending = set(self._pending)
+        while pending:
+            status.check()
+            if self.services.wait(self.is_stopping, _PENDING_POLL_SECONDS):
+                raise UnavailableError("ABORTED", f"Table {self.definition.full_name} is being stopped")
+            with self._lock:
+                pending &= self._pending
+
+    def history(self) -> BlockHistory:
+        """Later numbers than those of now are larger."""
+        with self._lock:
+            first_open = min(self._pending, default=self._last_block_number + 1)
+        known = self._history.read()
+        decided: dict[str, int] = {}
+        for part in self.store.active():
+            name = part.name
+            if name.min_block < first_open:
+                decided[name.partition_id] = max(decided.get(name.partition_id, 0), min(name.max_block, first_open - 1))
+        return replace(known, decided=decided)
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
+        snapshot = self.store.snapshot()
+        try:
+            require_history(self.definition, self._history.read(), wanted)
+        except BaseException:
+            snapshot.release()
+            raise
+        return snapshot
 
     def _merge_step(self) -> float:
         return 0.0 if self._are_merges_allowed and self._merge_selected() else _IDLE_SECONDS

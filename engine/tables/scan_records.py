@@ -47,6 +47,7 @@ class LocalScanRecords:
         file = HashedFile(temporary)
         file.write([content])
         sync_files([file])
+        file.close()
         try:
             os.link(temporary, self._directory / name)
         except FileExistsError:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
+from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replica import Replica
@@ -118,6 +119,14 @@ class Table(ABC):
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
         """Where executions of scans agree on what they read. ``is_alone``: they read from this server only."""
         return self._scan_records
+
+    @abstractmethod
+    def history(self) -> BlockHistory:
+        """What may be read in the order of blocks."""
+
+    @abstractmethod
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
+        """Active parts, all of the wanted blocks among them, held until released. Raises 33 (CANNOT_READ_ALL_DATA)."""
 
     @abstractmethod
     def report_corruption(self, error: CorruptionError) -> None:

@@ -19,6 +19,7 @@ from engine.replica_status import ReplicaStatus
 from engine.scan.leases import LeaseBook, ScanOpening
 from engine.session import Session
 from engine.system_tables import SYSTEM_DATABASES
+from engine.tables.history import BlockHistory
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
@@ -175,6 +176,9 @@ class Calls:
         lease = reading.__enter__()
         number = self._keep(lambda: reading.__exit__(None, None, None))
         return number, [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
+
+    def _on_scan_history(self, _: Channel, uid: int, max_delay_seconds: float) -> BlockHistory:
+        return self._shared.leases.history(self._table(uid), max_delay_seconds)
 
     def _on_release_scan(self, _: Channel, uid: int, name: str) -> bool:
         return self._shared.leases.release(self._table(uid), name)

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from engine.catalog import Catalog
 from engine.tables.definition import TableDefinition
+from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.services import TableServices
@@ -201,9 +202,15 @@ class MirrorTable(Table):
     def report_corruption(self, error: CorruptionError) -> None:
         self._requests.report_corruption(self.uid, error)
 
-    # What follows is asked of the replica process as a whole statement, and never of this.
+    # What follows is asked of the replica process as a whole, and never of this.
 
     def allow(self, action: str, allowed: bool) -> None:
+        raise NotImplementedError
+
+    def history(self) -> BlockHistory:
+        raise NotImplementedError
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> PartsSnapshot:
         raise NotImplementedError
 
     def optimize(self, options: OptimizeOptions) -> None:

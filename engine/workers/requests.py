@@ -12,6 +12,7 @@ from engine.http.pages import Page
 from engine.replica_status import ReplicaStatus
 from engine.scan.leases import ScanOpening
 from engine.session import QueryResult, QueryStatistics, Session
+from engine.tables.history import BlockHistory
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.workers.channel import Caller
@@ -94,6 +95,9 @@ class RemoteReplica:
     def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]]]:
         """A number for :meth:`let_go`, the names of the parts, and their steps."""
         return self._caller.call("read_scan", uid, opening)
+
+    def scan_history(self, uid: int, max_delay_seconds: float) -> BlockHistory:
+        return self._caller.call("scan_history", uid, max_delay_seconds)
 
     def release_scan(self, uid: int, name: str) -> bool:
         return bool(self._caller.call("release_scan", uid, name))

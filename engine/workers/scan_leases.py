@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine.scan.leases import ScanOpening
 from engine.scan.plan import Steps
+from engine.tables.history import BlockHistory
 from engine.tables.table import Table
 from engine.workers.mirror import MirrorTable
 from engine.workers.requests import RemoteReplica
@@ -40,6 +41,10 @@ class WorkerLeases:
     def release(self, table: Table, name: str) -> bool:
         assert isinstance(table, MirrorTable)
         return self._replica.release_scan(table.uid, name)
+
+    def history(self, table: Table, max_delay_seconds: float) -> BlockHistory:
+        assert isinstance(table, MirrorTable)
+        return self._replica.scan_history(table.uid, max_delay_seconds)
 
     def expire(self) -> None:
         """The replica process does."""

@@ -216,5 +216,13 @@ class MergeSteps:
         state = self._state
         with state.working() as (keeper, _), state.releasing_numbers():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
-            drop_all_partitions(keeper, state.paths, state.replica.name, clock=state.services.clock)
+
+            def last_block(partition_id: str, number: int) -> int | None:
+                self._log.pull(keeper)
+                parts = state.queue.virtual_parts().parts(partition_id)
+                return max((part.max_block for part in parts if part.max_block < number), default=None)
+
+            drop_all_partitions(
+                keeper, state.paths, state.replica.name, clock=state.services.clock, last_block=last_block
+            )
         self._log.sync(state.services.queue_wait_seconds, status or QueryStatus())

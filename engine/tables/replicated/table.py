@@ -18,8 +18,10 @@ from coordination.queue import ReplicationQueue
 from coordination.scan_records import KeeperScanRecords
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
+from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.replicated.block_history import ReplicaHistory
 from engine.tables.replicated.failed_quorums import FailedQuorums
 from engine.tables.replicated.fetcher import Fetcher
 from engine.tables.replicated.housekeeping import Housekeeping
@@ -54,6 +56,7 @@ class ReplicatedTable(Table):
         self.housekeeping = Housekeeping(state)
         self.log_pull = LogPull(state, self.wake_execution, self.housekeeping.note_logged)
         fetcher = Fetcher(state)
+        self.block_history = ReplicaHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
@@ -161,6 +164,12 @@ class ReplicatedTable(Table):
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def history(self) -> BlockHistory:
+        return self.block_history.read()
+
+    def snapshot_of_blocks(self, wanted: WantedBlocks) -> FilteredSnapshot:
+        return self.block_history.snapshot(wanted)
 
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
         """Raises 225 when there is no ZooKeeper to agree in."""

@@ -1,0 +1,74 @@
+"""A replica read in the order of the table's blocks (``engine.tables.history``): ZooKeeper knows what is decided, the
+queue what is not here yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordination.block_positions import read_decided
+from coordination.dropped_blocks import dropped_blocks
+from coordination.keeper import Keeper
+from coordination.part_set import PartSet
+from coordination.quorum import unconfirmed_parts
+from engine.tables.history import BlockHistory, WantedBlocks, require_history
+from engine.tables.replicated.snapshot import FilteredSnapshot
+from engine.tables.replicated.state import ReplicaState
+from parts.errors import UnavailableError
+from parts.part_name import PartName
+
+_WAIT_SECONDS = 10.0
+_POLL_SECONDS = 0.02
+
+
+class ReplicaHistory:
+    def __init__(self, state: ReplicaState, pull: Callable[[Keeper], None], wake_execution: Callable[[], None]) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
+        self._wake_execution = wake_execution
+
+    def read(self) -> BlockHistory:
+        """Raises 242, 999."""
+        state = self._state
+        with state.working() as (keeper, _):
+            decided = read_decided(keeper, state.paths, state.queue, lambda: self._pull(keeper), self._is_here)
+            return self._history(keeper, decided)
+
+    def snapshot(self, wanted: WantedBlocks) -> FilteredSnapshot:
+        """Has all of the wanted blocks: waits for those that are still to be fetched. Raises 33, 242, 369, 999."""
+        state = self._state
+        deadline = state.services.monotonic() + _WAIT_SECONDS
+        while True:
+            with state.working() as (keeper, _):
+                keeper.sync(state.paths.root)
+                self._pull(keeper)
+                coming = [part for part in state.queue.virtual_parts() if wanted.overlaps(part)]
+                failed = unconfirmed_parts(keeper, state.paths)  # those that wait lie behind every position
+                snapshot = FilteredSnapshot(state.store.snapshot(), failed)
+                try:
+                    require_history(state.definition, self._history(keeper), wanted)
+                    held = PartSet(part.name for part in snapshot.parts)
+                    missing = next((p for p in coming if p not in failed and held.covering(p) is None), None)
+                    if missing is None:
+                        return snapshot
+                except BaseException:
+                    snapshot.release()
+                    raise
+            snapshot.release()
+            if state.services.monotonic() >= deadline or state.is_cancelled():
+                raise UnavailableError(
+                    "ALL_REPLICAS_ARE_STALE",
+                    f"Replica {state.replica.name} of {state.definition.full_name} does not have part {missing} yet, "
+                    "which the stream is to read; read another replica or wait until this one has caught up",
+                )
+            self._wake_execution()
+            state.sleep(_POLL_SECONDS)
+
+    def _history(self, keeper: Keeper, decided: dict[str, int] | None = None) -> BlockHistory:
+        paths = self._state.paths
+        stat = keeper.exists(paths.block_numbers)
+        identity = f"{stat.created_zxid:x}" if stat is not None else ""
+        return BlockHistory(identity, decided or {}, dropped_blocks(keeper, paths))
+
+    def _is_here(self, part: PartName) -> bool:
+        return self._state.store.covering_active(part) is not None
