@@ -215,7 +215,7 @@ def dictionary_of(
     is_all_null = length > 0 and indices.null_count == length
     if largest >= len(dictionary) and not (is_all_null and largest == 0):
         raise LayoutError(f"index {largest} into a dictionary of {len(dictionary)}")
-    return pa.DictionaryArray.from_arrays(indices, dictionary)
+    return pa.DictionaryArray.from_arrays(indices, dictionary, safe=False)  # Arrow would look at every index again
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:

@@ -7,19 +7,22 @@ by these numbers. Rows of anything else, or too different, are groups of one row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from parts.primary_index import plain_numbers
+from parts.reader import Part
 from sql.compile.compiled_query import RowPart
 
 _ROWS_PER_RUN = 8
 _ROWS_PER_GROUP = 4
 """A batch is worth grouping when a group has so many rows on average."""
 _MOST_NUMBERS = 1 << 62
+_LEAST_GATHERED_ROWS = 8_192
+_NARROW_ROW_BYTES = 4
 _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -85,6 +88,7 @@ class RowGroups:
         if self.rows is None:
             return values
         if self.starts is not None:
+            dtype = values.dtype if reduce is np.add and _is_small(values) else dtype
             if len(self.starts) == 1:
                 return np.array([reduce.reduce(values, dtype=dtype)])
             return reduce.reduceat(values, self.starts, dtype=dtype)
@@ -96,6 +100,35 @@ class RowGroups:
             found[self.numbers] = values
         reduce.at(found, self.numbers, values)
         return found
+
+
+def is_narrow(names: Sequence[str], part: Part) -> bool:
+    """Whether the columns take few bytes on disk. To decode and group such a frame is many short steps, between which
+    two threads would wait for each other at the interpreter: one alone is sooner done."""
+    sizes = part.column_sizes()
+    stored_bytes = sum(sizes[name][0] for name in names if name in sizes)
+    return stored_bytes <= _NARROW_ROW_BYTES * part.rows
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches as larger ones: to DuckDB one of a few rows costs as much as one of thousands."""
+    few: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        few.append(batch)
+        rows += batch.num_rows
+        if rows >= _LEAST_GATHERED_ROWS:
+            yield _joined(few)
+            few, rows = [], 0
+    if few:
+        yield _joined(few)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    return next(iter(table.to_batches()), batches[0])
 
 
 def group_rows(keys: Sequence[pa.Array], rows: int) -> RowGroups:
@@ -158,6 +191,15 @@ def _numbers(array: pa.Array, null: float) -> np.ndarray:
     if pa.types.is_date32(array.type):
         array = array.view(pa.int32())
     return (array.fill_null(null) if array.null_count else array).to_numpy()
+
+
+def _is_small(values: np.ndarray) -> bool:
+    """Whether the sum of integers of at most 4 bytes has no more: to widen them takes longer than to look for the
+    greatest."""
+    if values.dtype.kind not in "iu" or values.itemsize > 4 or not len(values):
+        return False
+    least = int(values.min()) if values.dtype.kind == "i" else 0
+    return max(int(values.max()), -least) * len(values) <= np.iinfo(values.dtype).max
 
 
 def _neutral(function: str, type_: pa.DataType) -> int:

@@ -35,7 +35,7 @@ from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
-from sql.run.row_groups import group_rows
+from sql.run.row_groups import gathered, group_rows, is_narrow
 from sql.run.string_runs import comes_repeated
 from sql.typing.mapping import engine_type
 from sql.typing.scannable import Computed
@@ -187,7 +187,7 @@ class ScanStream:
         schema = self._fields(columns)
         chosen = [self._columns[position] for position in columns if position < len(self._columns)]
         if self._row_parts:
-            yield from self._groups(chosen, columns[len(chosen) :], schema)
+            yield from gathered(self._groups(chosen, columns[len(chosen) :], schema))
             return
         names = list(dict.fromkeys(name for name, _ in chosen))
         for arrays in counted(self._batches(names), self._state):
@@ -252,7 +252,7 @@ class ScanStream:
                 read = partial(
                     pruned.part.read_rows,
                     stored,
-                    max_threads=self._max_threads,
+                    max_threads=1 if self._row_parts and is_narrow(stored, pruned.part) else self._max_threads,
                     is_short=True,
                     with_dictionaries=True,
                     test=test,

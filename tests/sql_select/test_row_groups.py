@@ -16,7 +16,7 @@ from parts.reader import open_part
 from sql.compile.compiled_query import RowPart
 from sql.run import scans
 from sql.run.executor import QueryEngine
-from sql.run.row_groups import RowGroups, group_rows
+from sql.run.row_groups import RowGroups, gathered, group_rows
 from tests.sql_select.dataset import MemoryCatalog, MemoryRelation
 from tests.sql_select.part_tables import describe
 
@@ -173,6 +173,19 @@ def test_no_rows(tmp_path: Path) -> None:
     assert values[:3] == [0, 0, 0]
     assert np.isnan(values[3])
     assert values[4:] == [0, None, None, None]
+
+
+def test_small_batches_come_together() -> None:
+    """Each with a dictionary of its own, empty ones too."""
+    rows = [[{"s": f"s{number}", "c": number}, {"s": None, "c": 5}] * (number % 3) for number in range(9_000)]
+    types = pa.schema([("s", pa.dictionary(pa.int32(), pa.string())), ("c", pa.int64())])
+    batches = [pa.RecordBatch.from_pylist(chosen, types) for chosen in rows]
+    made = list(gathered(batches))
+    assert pa.Table.from_batches(made).to_pylist() == [row for chosen in rows for row in chosen]
+    assert len(made) == 3
+    assert all(8_000 < batch.num_rows < 9_000 for batch in made[:-1])
+    assert [batch.num_rows for batch in gathered(batches[:1])] == [0]
+    assert not list(gathered([]))
 
 
 KEYS = st.sampled_from(
