@@ -32,6 +32,8 @@ class Options:
     password: str = field(default="", repr=False)
     connect_timeout: float = 5.0
     timeout: float = 660.0
+    stall_timeout: float = 60.0
+    """A server that sends nothing of a scan for so long is left for another."""
     retries: int = 6
     # reading
     columns: tuple[str, ...] = ()
@@ -117,6 +119,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         password=_password(values),
         connect_timeout=_number(values, "connect_timeout", 5.0),
         timeout=_number(values, "timeout", 660.0),
+        stall_timeout=_number(values, "stall_timeout", 60.0),
         retries=_count(values, "retries", 6, least=0),
         columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
         filter=values.get("filter", ""),
@@ -162,9 +165,9 @@ _OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task", "
 _NAMES = frozenset(
     {
         "url", "table", "query", "database", "user", "password", "password_env", "connect_timeout", "timeout",
-        "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task", "max_bytes_per_task",
-        "lease_seconds", "select_sequential_consistency", "max_replica_delay_seconds", "compression", "batch_rows",
-        "batch_bytes", "token", "insert_quorum",
+        "stall_timeout", "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task",
+        "max_bytes_per_task", "lease_seconds", "select_sequential_consistency", "max_replica_delay_seconds",
+        "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
     }
 )  # fmt: skip
 

@@ -90,32 +90,33 @@ class PandoReader(DataSourceReader):
                 yield to_spark_batch(batch, schema)
 
     def _batches(self, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
-        given = 0
+        given = turn = 0
         failures: list[PandoError] = []
         execution = _execution(self.scan)
         urls = _rotated(self.options.urls, sum(execution.encode()) + partition.number)
         with Transport(self.options) as transport:
             while True:
-                url = urls[len(failures) % len(urls)]
-                request = self._request(partition, execution, is_repeated=given > 0)
+                before = given
+                request = self._request(partition, execution, given)
                 try:
-                    for batch in _behind(self._scan(transport, url, request), given):
+                    for batch in self._scan(transport, urls[turn % len(urls)], request):
                         given += batch.num_rows
                         yield batch
                     return
                 except PandoError as error:
-                    failures.append(error)
+                    failures = [error] if given > before else [*failures, error]
+                turn += 1
                 if not self._may_go_on(failures):
                     raise self._final_error(failures, partition)
 
-    def _request(self, partition: ScanPartition, execution: str, *, is_repeated: bool) -> dict[str, Any]:
+    def _request(self, partition: ScanPartition, execution: str, given: int) -> dict[str, Any]:
         options = self.options
         return {
             **self._what_to_read(),
             "scan": execution,
             "slot": partition.number,
             "slots": partition.slots,
-            "is_repeated": is_repeated,
+            "behind": given,
             "is_alone": len(options.urls) == 1,
             "lease_seconds": options.lease_seconds,
             "sequential_consistency": options.select_sequential_consistency,
@@ -178,13 +179,3 @@ def _rotated(urls: tuple[str, ...], start: int) -> tuple[str, ...]:
     """Tasks spread over the replicas."""
     start %= len(urls)
     return urls[start:] + urls[:start]
-
-
-def _behind(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """What follows the first ``rows`` rows."""
-    for batch in batches:
-        if rows >= batch.num_rows:
-            rows -= batch.num_rows
-            continue
-        yield batch.slice(rows) if rows else batch
-        rows = 0

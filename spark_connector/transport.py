@@ -47,8 +47,9 @@ class Transport:
             return answer.read(), json.loads(answer.headers.get("x-clickhouse-summary", "{}"))
 
     def call(self, url: str, path: str, body: object) -> Any:
-        """A request in JSON, answered in JSON."""
-        with self._connections.post(url, path, json.dumps(body).encode()) as answer:
+        """A request in JSON, soon answered in JSON."""
+        read_seconds = self.options.stall_timeout
+        with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
             return json.loads(answer.read())
 
     @contextmanager
@@ -61,10 +62,11 @@ class Transport:
 
     @contextmanager
     def stream(self, url: str, path: str, body: object) -> Iterator[AnswerFile]:
-        """A request in JSON, answered by a stream."""
+        """A request in JSON, answered by a stream that is never silent for long."""
         from engine.client.http.connections import AnswerFile
 
-        with self._connections.post(url, path, json.dumps(body).encode()) as answer:
+        read_seconds = self.options.stall_timeout
+        with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
             yield AnswerFile(answer)
 
     def try_servers(

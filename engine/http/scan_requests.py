@@ -99,10 +99,10 @@ def texts(body: Body, name: str) -> list[str]:
     return value
 
 
-def positive(body: Body, name: str) -> int | None:
+def positive(body: Body, name: str, least: int = 1) -> int | None:
     value = body.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 63):
-        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a positive number, got {value!r}")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} must be a number of at least {least}, got {value!r}")
     return value
 
 
@@ -113,6 +113,10 @@ def seconds(body: Body, name: str, default: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_SECONDS:
         raise UserError("ARGUMENT_OUT_OF_BOUND", f"{name!r} must be 0 to {MOST_SECONDS:g} seconds, got {value!r}")
     return float(value)
+
+
+def lease_seconds(body: Body) -> float:
+    return seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS)
 
 
 def flag(body: Body, name: str) -> bool:
@@ -141,8 +145,8 @@ def opening(body: Body) -> ScanOpening:
     return ScanOpening(
         name,
         tuple(texts(body, "columns")),
-        seconds(body, "lease_seconds", _DEFAULT_LEASE_SECONDS),
-        flag(body, "is_repeated"),
+        lease_seconds(body),
+        bool(body.get("behind")),
         flag(body, "is_alone"),
         flag(body, "sequential_consistency"),
         seconds(body, "max_delay_seconds", MOST_SECONDS),

@@ -3,12 +3,13 @@
 ``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
             → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
             dealing. ``filter`` is a ClickHouse condition; ``bytes`` are those of the columns, uncompressed.
-``read``    {scan, slot, slots, is_repeated?, is_alone?, database, table, columns, filter?, max_rows_per_task?,
+``read``    {scan, slot, slots, behind?, is_alone?, database, table, columns, filter?, max_rows_per_task?,
             max_bytes_per_task?, lease_seconds?, sequential_consistency?, max_delay_seconds?,
             compression?: lz4 | zstd | none}
-            → the rows of that slot (``engine.scan.stream``) for which ``filter`` is true. ``scan`` names the execution:
-            all its reads, on whichever replica, deal the same parts (``engine.scan.leases``). Error 232: they are not
-            here; another replica may have them.
+            → the rows of that slot (``engine.scan.stream``) for which ``filter`` is true, without the first ``behind``
+            ones, which an answer that broke off gave. The client may take nothing for ``lease_seconds``. ``scan`` names
+            the execution: all its reads, on whichever replica, deal the same parts (``engine.scan.leases``). Error 232:
+            they are not here; another replica may have them.
 ``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
             → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
             decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
@@ -41,6 +42,7 @@ from engine.http.request import parse_request
 from engine.http.scan_requests import (
     MOST_SECONDS,
     Body,
+    lease_seconds,
     opening,
     positive,
     seconds,
@@ -79,6 +81,7 @@ class Scans:
     def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
         self._engine = engine
         self._users = Users(engine.config.users)
+        self._clock = engine.services.monotonic
         self._leases: Leases = leases or LeaseBook(engine.services.monotonic, partial(delay_seconds, engine))
         self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
@@ -110,6 +113,8 @@ class Scans:
     async def _read_endpoint(self, request: Request) -> Response:
         def start(body: Body) -> Response:
             chunks = self.read(body)
+            connection = request.scope["state"]["connection"]
+            connection.send_timeout = lease_seconds(body)
             return ScanResponse(next(chunks), chunks, self._threads)
 
         return await self._answer(request, start)
@@ -160,12 +165,12 @@ class Scans:
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
         keep = scan_filter(text(body, "filter", ""), table.description, self._engine.config.timezone)
-        slot, size = slot_of(body), task_size(body)
+        slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
         with self._leases.reading(table, opening(body)) as lease:
             parts = sorted(lease.parts, key=lambda part: part.name)
             pieces = Scan.of(self._chosen(table, parts, body), lease.steps, size).slot(*slot)
             try:
-                batches = scan_batches(pieces, columns, keep, wanted_blocks(body))
+                batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
                 yield from encode_stream(batches, _COMPRESSIONS[compression])
             except CorruptionError as error:
                 table.report_corruption(error)

@@ -7,7 +7,7 @@ small parts) are joined before they are sent, large ones (of long rows) are cut:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -36,6 +36,8 @@ from sql.formats.wire import list_parts
 
 BATCH_ROWS = 65_536
 BATCH_BYTES = 16 << 20
+SILENT_SECONDS = 5.0
+"""Who hears nothing for longer takes the server for dead."""
 _TEXTS = (EnumType, UUIDType, IPv4Type, IPv6Type)
 _OPTIONS = FormatOptions()
 
@@ -82,19 +84,28 @@ def scan_array(array: pa.Array, type_: DataType) -> pa.Array:
 
 
 def scan_batches(
-    pieces: Iterable[tuple[Part, Sequence[MarkRange]]],
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]],
     columns: Sequence[Column],
     keep: ScanFilter | None = None,
     blocks: WantedBlocks | None = None,
+    *,
+    behind: int = 0,
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the pieces in order, in batches worth sending; those of ``blocks`` and that ``keep`` leaves. At least
-    one batch."""
+    """The rows of the pieces in order, in batches worth sending; those of ``blocks`` and that ``keep`` leaves, behind
+    the first ones.
+
+    At least one batch; an empty one after ``SILENT_SECONDS`` without rows.
+    """
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
+    if keep is None and blocks is None:
+        pieces, behind = _behind(pieces, behind)
+    none = pa.RecordBatch.from_pylist([], schema=schema)
     held: list[pa.RecordBatch] = []
     rows = size = 0
-    is_empty = True
+    is_empty, sent = True, clock()
     for part, ranges in pieces:
         test = block_test(part, blocks) if blocks is not None else None
         wanted = [*read, BLOCK_NUMBER] if test is not None else read
@@ -102,16 +113,43 @@ def scan_batches(
             if test is not None:
                 read_batch = test.keep(read_batch)
             for batch in _cut(keep(read_batch) if keep is not None else read_batch):
+                if behind >= batch.num_rows:
+                    behind -= batch.num_rows
+                    continue
+                batch, behind = batch.slice(behind), 0
                 if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES):
                     yield _joined(held)
-                    held, rows, size = [], 0, 0
+                    held, rows, size, sent = [], 0, 0, clock()
                 arrays = [scan_array(array, column.type) for array, column in zip(batch.columns, columns, strict=False)]
                 held.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 rows, size, is_empty = rows + batch.num_rows, size + batch.nbytes, False
+            if clock() - sent > SILENT_SECONDS:
+                yield none
+                is_empty, sent = False, clock()
     if held:
         yield _joined(held)
     elif is_empty:
-        yield pa.RecordBatch.from_pylist([], schema=schema)
+        yield none
+
+
+def _behind(
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]], rows: int
+) -> tuple[list[tuple[Part, list[MarkRange]]], int]:
+    """The pieces without the whole granules of the first ``rows`` rows, and how many rows are left of those."""
+    left = []
+    for part, ranges in pieces:
+        kept = []
+        for item in ranges:
+            passed = min(item.end - item.begin, rows // part.granularity)
+            if rows >= min(item.end * part.granularity, part.rows) - item.begin * part.granularity:
+                passed = item.end - item.begin
+            begin = item.begin + passed
+            rows -= min(begin * part.granularity, part.rows) - item.begin * part.granularity
+            if begin < item.end:
+                kept.append(MarkRange(begin, item.end))
+        if kept:
+            left.append((part, kept))
+    return left, rows
 
 
 def _batch_rows(part: Part, columns: Sequence[str]) -> int:

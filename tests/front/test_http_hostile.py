@@ -280,7 +280,7 @@ def test_bad_bodies_of_scans(http: httpx.Client, caplog: pytest.LogCaptureFixtur
     [{"partitions": 10**30}, {"partitions": True}, {"max_rows_per_task": 10**30}, {"lease_seconds": "x"},
      {"lease_seconds": 1e400}, {"lease_seconds": -1}, {"filter": "("}, {"filter": "1 +"}, {"columns": []},
      {"scan": "\ud800"}, {"scan": "../../x"}, {"scan": "x" * 100_000}, {"scan": ""}, {"slot": -1}, {"slot": True},
-     {"slots": 10**30}, {"slot": 1, "slots": 1}, {"slots": 0}, {"is_repeated": 1}, {"is_repeated": True},
+     {"slots": 10**30}, {"slot": 1, "slots": 1}, {"slots": 0}, {"behind": -1}, {"behind": 10**30},
      {"is_alone": "no"}, {"sequential_consistency": True}, {"max_delay_seconds": -5}, {"compression": "x"}],
 )  # fmt: skip
 def test_bad_fields_of_scans(
@@ -413,6 +413,35 @@ def test_clients_that_do_not_read_are_left(hurried: RunningServer) -> None:
         _wait_for(lambda: not any(_is_running(hurried, query_id) for query_id in ids))
         with hurried.client() as client:
             assert client.value("SELECT 1") == 1
+
+
+def test_a_scan_waits_for_its_client(hurried: RunningServer) -> None:
+    """As long as its parts are held for it."""
+    with hurried.client() as client, contextlib.ExitStack() as stack:
+        client.execute("CREATE TABLE long_rows (text String) ENGINE = MergeTree ORDER BY tuple()")
+        client.execute("INSERT INTO long_rows SELECT repeat(toString(number), 20000) FROM numbers(400)")
+        connections = []
+        head = b"POST /scan/read HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+        for name, seconds in (("patient", 300), ("hasty", 0.3)):
+            fields = {"scan": name, "lease_seconds": seconds, "table": "long_rows", "columns": ["text"]}
+            body = json.dumps({**fields, "compression": "none"}).encode()
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", hurried.http.port), timeout=30))
+            connection.sendall(head % (len(body), body))
+            connections.append(connection)
+        patient, hasty = connections
+        _wait_for(lambda: _is_cut_off(hasty))
+        answer = _rest(patient)
+        assert answer.endswith(b"\r\n0\r\n\r\n")
+        assert len(answer) > 20_000_000
+
+
+def _is_cut_off(connection: socket.socket) -> bool:
+    """Without reading from it."""
+    try:
+        connection.sendall(b" ")
+    except (ConnectionResetError, BrokenPipeError):
+        return True
+    return False
 
 
 def test_an_answer_waits_on_disk_for_its_client(server: RunningServer) -> None:

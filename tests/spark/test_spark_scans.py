@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
+import signal
+import socket
 import threading
 import time
 import uuid
@@ -15,7 +19,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyspark import TaskContext
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from coordination.memory_keeper import MemoryEnsemble
@@ -23,17 +30,21 @@ from coordination.paths import TablePaths
 from coordination.scan_records import KeeperScanRecords, clean_scan_records
 from engine.scan.leases import Lease, LeaseBook, ScanOpening
 from engine.scan.plan import Scan, TaskSize, measure
+from engine.scan.pruning import ScanFilter
+from engine.scan.stream import scan_batches
 from engine.tables.scan_records import LocalScanRecords, ScanRecords
-from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
+from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError
 from parts.part_name import PartName
 from parts.pool import THREADS
 from parts.read_ahead import decode_ahead
 from parts.reader import MarkRange, RowRange
+from parts.schema import Column
 from parts.types import parse_type
 from spark_connector.options import parse_options
 from spark_connector.reader import PandoReader, ScanPartition
 from spark_connector.transport import Transport
 from tests.spark.conftest import Pando
+from tests.spark.test_spark_read import until
 
 SCHEMA = StructType([StructField("k", LongType(), False), StructField("s", StringType(), False)])
 cluster = pytest.mark.cluster
@@ -125,7 +136,7 @@ def test_a_task_breaks_off_and_goes_on_elsewhere(pando: Pando, table: str) -> No
 @cluster
 def test_a_repeated_read_opens_nothing(pando: Pando, table: str) -> None:
     """What it had begun with is not known any more, and another state would be mixed with it."""
-    body = {"table": table, "columns": ["k"], "scan": "never begun", "is_repeated": True}
+    body = {"table": table, "columns": ["k"], "scan": "never begun", "behind": 1}
     with (
         Transport(pando.parsed(table)) as transport,
         pytest.raises(PandoError, match="Run the query again") as raised,
@@ -141,11 +152,12 @@ class _BrokenOn(PandoReader):
     broken: tuple[str, ...] = ("http://r1:1",)
 
     def _scan(self, transport: Transport, url: str, request: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        batch = pa.record_batch([pa.array([1, 2, 3], pa.uint32())], names=["k"])
-        yield batch.slice(0, 1)
+        left = pa.record_batch([pa.array([1, 2, 3], pa.uint32())], names=["k"]).slice(request["behind"])
+        if left.num_rows == 3:
+            yield left.slice(0, 1)
         if url in self.broken:
             raise CorruptionError(f"Checksum of all_1_1_0 on {url} does not match")
-        yield batch.slice(1)
+        yield left.slice(int(left.num_rows == 3))
 
 
 @pytest.mark.parametrize("broken", [("http://r1:1",), ("http://r1:1", "http://r2:1")])
@@ -159,6 +171,97 @@ def test_a_part_that_is_broken_on_one_server_is_read_from_another(broken: tuple[
         return
     with pytest.raises(CorruptionError, match=r"r(1|2):1 does not match; .*r(2|1):1 does not match"):
         read_all(reader, [item])
+
+
+class _Interrupted(PandoReader):
+    """A reader whose connection is lost after every row."""
+
+    def _scan(self, transport: Transport, url: str, request: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array(range(20), pa.uint32())], names=["k"]).slice(request["behind"], 1)
+        if request["behind"] < 19:
+            raise UnknownOutcomeError("NETWORK_ERROR", "lost")
+
+
+def test_a_task_that_gets_on_is_not_given_up() -> None:
+    options = parse_options({"url": "http://r1:1,http://r2:1", "table": "t", "retries": "0"})
+    reader = _Interrupted(options, StructType([StructField("k", LongType(), False)]))
+    assert read_all(reader, [ScanPartition(0, 1)])["k"].to_pylist() == list(range(20))
+
+
+@cluster
+@pytest.mark.parametrize("condition", ["", "k % 10 = 3 OR k < 100"])
+def test_a_read_goes_on_behind_what_was_given(pando: Pando, table: str, condition: str) -> None:
+    def read(behind: int) -> pa.Table:
+        body = {"table": table, "columns": ["k"], "filter": condition, "scan": name, "behind": behind}
+        with transport.stream(pando.urls["r1"], "/scan/read", body) as answer, pa.ipc.open_stream(answer) as stream:
+            return stream.read_all()
+
+    name = uuid.uuid4().hex
+    with Transport(pando.parsed(table)) as transport:
+        whole = read(0)
+        assert whole.num_rows == (8090 if condition else 80_000)
+        for behind in (1, 99, 8_091, 8_192, 20_000, 20_001, 60_000, 79_999, 80_000, 90_000):
+            assert read(behind).equals(whole.slice(behind)), behind
+
+
+def test_a_server_is_never_silent_for_long() -> None:
+    """Also where its filter leaves no row of many granules."""
+    part: Any = SimpleNamespace(granularity=1, rows=9, column_sizes=dict)
+    part.read = lambda *_, **__: (pa.record_batch({"k": pa.array([n], pa.uint32())}) for n in range(9))
+    keep: Any = ScanFilter((), lambda table: pc.equal(table["k"], 8))
+    column = Column("k", parse_type("UInt32"))
+    times = itertools.count(0, 3)
+    sent = list(scan_batches([(part, [MarkRange(0, 9)])], [column], keep, clock=lambda: float(next(times))))
+    assert [batch.num_rows for batch in sent] == [0, 0, 0, 0, 1]
+
+
+@cluster
+def test_a_server_that_falls_silent_is_left(pando: Pando, table: str) -> None:
+    """Its system still answers for it, as when the process is frozen."""
+    reader = PandoReader(pando.parsed(table, retries="0", stall_timeout="0.5"), SCHEMA)
+    if sum(reader.scan.encode()) % 2:
+        reader.scan += "a"
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        urls = (f"http://127.0.0.1:{silent.getsockname()[1]}", pando.urls["r2"])
+        reader.options = replace(reader.options, urls=urls)
+        assert read_all(reader, [ScanPartition(0, 1)]).num_rows == 80_000
+        silent.settimeout(0)
+        silent.accept()[0].close()
+
+
+@cluster
+def test_a_replica_is_killed_in_the_middle_of_a_task(pando: Pando, spark: SparkSession, tmp_path: Path) -> None:
+    """Of two tasks each reads from another replica; what one read there is not read again, the rest elsewhere."""
+    table = pando.new_table("k UInt32, s String", "k")
+    pando["r1"].execute(f"INSERT INTO {table} SELECT number, repeat(toString(number), 20) FROM numbers(600000)")
+    pando.sync(table)
+    killed = tmp_path / "killed"
+
+    def wait_in_the_middle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            (tmp_path / f"begun{TaskContext.get().partitionId()}").touch()  # type: ignore[union-attr]
+            while not killed.exists():
+                time.sleep(0.02)
+            yield batch.select(["k"])
+
+    frame = spark.read.format("pando").options(**pando.options(table, partitions="2", compression="none")).load()
+    found: list[Row] = []
+    totals = frame.mapInArrow(wait_in_the_middle, "k BIGINT").selectExpr("count(k)", "sum(k)", "count(distinct k)")
+    job = threading.Thread(target=lambda: found.extend(totals.collect()))
+    job.start()
+    try:
+        until(lambda: len(list(tmp_path.glob("begun*"))) == 2)
+        workers = pando["r1"].rows("SELECT pid FROM system.workers")
+        pando.cluster.kill("r1")
+        for (pid,) in workers:  # they would bring to an end what they have begun
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed.touch()
+        job.join(60)
+    finally:
+        killed.touch()
+        pando.cluster.restart("r1")
+    assert found == [(600_000, 600_000 * 599_999 // 2, 600_000)]
 
 
 @cluster
@@ -529,8 +632,6 @@ def test_a_schema_is_checked_against_what_a_column_is() -> None:
 
 
 def free_port() -> int:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -540,8 +641,6 @@ class CuttingProxy:
     """Passes one connection on, and cuts the answer off after some bytes."""
 
     def __init__(self, url: str, limit: int) -> None:
-        import socket
-
         self._target = ("127.0.0.1", int(url.rpartition(":")[2]))
         self._limit = limit
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -558,8 +657,6 @@ class CuttingProxy:
         self._thread.join(10)
 
     def _serve(self) -> None:
-        import socket
-
         client, _ = self._listener.accept()
         self._listener.close()
         with client, socket.create_connection(self._target) as server:

@@ -38,9 +38,10 @@ class Connections:
         if user or password:
             headers |= {"X-ClickHouse-User": user or "default", "X-ClickHouse-Key": password}
         self._names_servers = names_servers
+        self._timeout = httpx.Timeout(timeout_seconds, connect=connect_seconds)
         self._client = httpx.Client(
             headers=headers,
-            timeout=httpx.Timeout(timeout_seconds, connect=connect_seconds),
+            timeout=self._timeout,
             limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=20.0),
             trust_env=False,
             verify=is_secure,  # reading the certificate authorities takes longer than a small request
@@ -51,12 +52,24 @@ class Connections:
 
     @contextmanager
     def post(
-        self, url: str, path: str, body: bytes | Iterable[bytes], parameters: Mapping[str, str] = _NO_PARAMETERS
+        self,
+        url: str,
+        path: str,
+        body: bytes | Iterable[bytes],
+        parameters: Mapping[str, str] = _NO_PARAMETERS,
+        *,
+        read_seconds: float | None = None,
     ) -> Iterator[Answer]:
-        """The answer as it arrives. Leaving early closes the connection, which cancels a query."""
+        """The answer as it arrives. Leaving early closes the connection, which cancels a query. A server that sends
+        nothing for ``read_seconds`` is lost."""
         source = url if self._names_servers else ""
+        timeout = self._timeout
+        if read_seconds is not None:
+            timeout = httpx.Timeout(**{**timeout.as_dict(), "read": read_seconds})
         try:
-            with self._client.stream("POST", url + path, params=dict(parameters), content=body) as response:
+            with self._client.stream(
+                "POST", url + path, params=dict(parameters), content=body, timeout=timeout
+            ) as response:
                 if response.status_code != 200:
                     response.read()
                     raise answer_error(response.text, response.status_code, url, source)
