@@ -45,9 +45,9 @@ class PandoDataSource(DataSource):
         return QueryReader(options, schema) if options.query else PandoReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from spark_connector.stream import RefusedStreamReader
+        from spark_connector.stream_source import PandoStreamReader
 
-        return RefusedStreamReader()
+        return PandoStreamReader(lambda: self._table_options(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> PandoWriter:
         """``overwrite`` empties the table first; that and the writing are not one atomic step."""
@@ -60,7 +60,11 @@ class PandoDataSource(DataSource):
         from spark_connector.stream import PandoStreamWriter
 
         if overwrite:
-            raise UserError("NOT_IMPLEMENTED", "Format pando: streams are written with outputMode append only")
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                "Format pando: outputMode 'complete' would empty the table at every batch, and readers would see that: "
+                "streams are written with outputMode 'append'; write whole results in foreachBatch, as you want them",
+            )
         return PandoStreamWriter(self._table_options(schema), schema)
 
     def _table_options(self, schema: StructType) -> Options:
@@ -68,7 +72,10 @@ class PandoDataSource(DataSource):
 
         options = self._options(schema)
         if options.query:
-            raise UserError("BAD_ARGUMENTS", "Format pando: the option 'query' is for reading; write to a 'table'")
+            raise UserError(
+                "BAD_ARGUMENTS",
+                "Format pando: the option 'query' is for batch reads; name a 'table' to write to it or to stream it",
+            )
         return options
 
     def _options(self, schema: StructType | None = None) -> Options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,6 +46,11 @@ class Options:
     select_sequential_consistency: bool = False
     max_replica_delay_seconds: float = 300.0
     compression: str = "lz4"
+    # reading a stream
+    starting_offsets: str = "earliest"
+    """``earliest``, ``latest`` or JSON: of each partition the last block that is not read, or an offset."""
+    max_rows_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
     # writing
     batch_rows: int = 500_000
     batch_bytes: int = 256 << 20
@@ -130,6 +136,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
         select_sequential_consistency=_flag(values, "select_sequential_consistency"),
         max_replica_delay_seconds=_number(values, "max_replica_delay_seconds", 300.0),
         compression=_choice(values, "compression", "lz4", ("lz4", "zstd", "none")),
+        starting_offsets=_offsets(values),
+        max_rows_per_trigger=_count(values, "maxrowspertrigger", 0) or None,
+        fail_on_data_loss=_flag(values, "failondataloss", default="true"),
         batch_rows=_count(values, "batch_rows", 500_000),
         batch_bytes=_count(values, "batch_bytes", 256 << 20),
         token=values.get("token", ""),
@@ -168,6 +177,7 @@ _NAMES = frozenset(
         "stall_timeout", "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task",
         "max_bytes_per_task", "lease_seconds", "select_sequential_consistency", "max_replica_delay_seconds",
         "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
+        "startingoffsets", "maxrowspertrigger", "failondataloss",
     }
 )  # fmt: skip
 
@@ -226,11 +236,28 @@ def is_off(value: str) -> bool:
     return value.strip().lower() in ("0", "false")
 
 
-def _flag(values: Mapping[str, str], name: str) -> bool:
-    text = values.get(name, "0").strip().lower()
+def _flag(values: Mapping[str, str], name: str, default: str = "0") -> bool:
+    text = values.get(name, default).strip().lower()
     if text not in ("0", "1", "true", "false"):
         raise _bad(f"the option {name!r} must be true or false, got {values[name]!r}")
     return text in ("1", "true")
+
+
+def _offsets(values: Mapping[str, str]) -> str:
+    text = values.get("startingoffsets", "earliest").strip()
+    if text.lower() in ("earliest", "latest"):
+        return text.lower()
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    blocks = given.get("blocks", given) if isinstance(given, dict) else None
+    if not isinstance(blocks, dict) or not all(type(number) is int and number >= -1 for number in blocks.values()):
+        raise _bad(
+            "the option 'startingOffsets' must be earliest, latest, or JSON that gives for partitions the last block "
+            f'that is not read, like {{"202001": 17}}, got {text!r}'
+        )
+    return text
 
 
 def _choice(values: Mapping[str, str], name: str, default: str, choices: tuple[str, ...]) -> str:

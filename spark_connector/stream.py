@@ -1,4 +1,4 @@
-"""Structured streaming's sink: every micro-batch exactly once. There is no source yet.
+"""Structured streaming's sink: every micro-batch exactly once. The source is ``stream_source``.
 
 The token is ``<query id>:<batch id>:<partition>:<block>``: a micro-batch that Spark runs again after a failure or a
 restart from its checkpoint writes the same blocks, which are there already (as long as they are within the table's
@@ -10,41 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import (
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from parts.errors import UserError
 from spark_connector.options import Options
 from spark_connector.writer import WrittenBlocks, check_target, close_job, refused_attempt, report, write_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-
-class RefusedStreamReader(DataSourceStreamReader):
-    """Refuses at the first question. (Spark hides an error that comes earlier behind one of its own.)"""
-
-    def initialOffset(self) -> dict[str, object]:  # noqa: N802
-        raise _no_stream()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        raise _no_stream()
-
-    def latestOffset(self, start: dict[str, object], limit: object) -> dict[str, object]:  # noqa: N802
-        raise _no_stream()
-
-
-def _no_stream() -> UserError:
-    return UserError(
-        "NOT_IMPLEMENTED",
-        "Format pando: a table cannot be read as a stream (readStream); read it with spark.read.format('pando'), for "
-        "example with a 'filter' on what is new. Streams can be written (writeStream)",
-    )
 
 
 class PandoStreamWriter(DataSourceStreamArrowWriter):

@@ -204,7 +204,9 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def test_reading_a_stream_is_refused(pando: Pando, spark: SparkSession, numbers: str, tmp_path: Path) -> None:
+def test_a_stream_of_a_table_without_block_numbers_is_refused(
+    pando: Pando, spark: SparkSession, numbers: str, tmp_path: Path
+) -> None:
     stream = spark.readStream.format("pando").options(**pando.options(numbers)).load()
     answer = "failed to connect back"
     for attempt in range(5):  # Spark gives the process of a source ten seconds to begin, whatever the machine does
