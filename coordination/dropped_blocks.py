@@ -1,14 +1,16 @@
-"""What DROP and TRUNCATE took away, for who reads a table in the order of its blocks: rows that are gone look like rows
-that never were.
+"""What DROP and TRUNCATE took away, and what was lost with the disks of all replicas, for who reads a table in the
+order of its blocks: rows that are gone look like rows that never were.
 
-``dropped_blocks/<partition>`` holds the largest block number that was ever dropped, written in the multi of the drop:
-who takes a snapshot of parts first and reads this then learns of every drop that the snapshot may lack rows of.
+``dropped_blocks/<partition>`` holds the largest block number that was ever dropped, ``lost_blocks/<part>`` names a part
+that was given up. Both are written in the multi that does it: who takes a snapshot of parts first and reads this then
+learns of all that the snapshot may lack.
 """
 
 from __future__ import annotations
 
 from coordination.keeper import Create, Keeper, Op, SetData
 from coordination.paths import TablePaths
+from parts.part_name import PartName
 
 
 def dropped_blocks(keeper: Keeper, table: TablePaths) -> dict[str, int]:
@@ -16,6 +18,20 @@ def dropped_blocks(keeper: Keeper, table: TablePaths) -> dict[str, int]:
     names = keeper.children_many([table.dropped_blocks])[0] or []
     answers = keeper.get_many([table.dropped_block(name) for name in names])
     return {name: int(answer[0]) for name, answer in zip(names, answers, strict=True) if answer is not None}
+
+
+def lost_blocks(keeper: Keeper, table: TablePaths) -> list[PartName]:
+    """The parts that were given up; perhaps there is something left of them."""
+    return [PartName.parse(name) for name in keeper.children_many([table.lost_blocks])[0] or ()]
+
+
+def loss_ops(keeper: Keeper, table: TablePaths, part: PartName) -> list[Op]:
+    """For the multi that gives the part up."""
+    path = table.lost_block(str(part))
+    if keeper.exists(path) is not None:
+        return []
+    keeper.create_parents(table.lost_blocks)
+    return [Create(path)]
 
 
 def drop_ops(keeper: Keeper, table: TablePaths, partition_id: str, last: int) -> list[Op]:

@@ -5,7 +5,7 @@
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
-           replicas/<name>/…
+           lost_blocks/<part> replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -135,6 +135,14 @@ class TablePaths:
 
     def dropped_block(self, partition_id: str) -> str:
         return f"{self.root}/dropped_blocks/{partition_id}"
+
+    @property
+    def lost_blocks(self) -> str:
+        """Parts that were given up with their rows (``dropped_blocks``)."""
+        return f"{self.root}/lost_blocks"
+
+    def lost_block(self, part: str) -> str:
+        return f"{self.root}/lost_blocks/{part}"
 
     @property
     def dropped(self) -> str:

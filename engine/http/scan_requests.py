@@ -36,7 +36,8 @@ class StreamStart:
             return blocks
         if self.may_lack_rows and self.identity != history.identity:
             return {}
-        open_ranges = ((name, blocks.get(name, NOTHING), _LAST_BLOCK) for name in {*blocks, *history.dropped})
+        names = {*blocks, *history.dropped, *(part.partition_id for part in history.lost)}
+        open_ranges = ((name, blocks.get(name, NOTHING), _LAST_BLOCK) for name in names)
         require_history(definition, history, WantedBlocks(self.identity, tuple(open_ranges), self.may_lack_rows))
         return blocks
 

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,8 @@ class BlockHistory:
     """Up to which every block is here, or will never be."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """The largest that was dropped."""
+    lost: Sequence[PartName] = ()
+    """Parts that no replica had any more."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,13 @@ def require_history(definition: TableDefinition, history: BlockHistory, wanted: 
                 f"has read the blocks up to {after}, and those up to {dropped} were dropped. Go on without them with "
                 "the option 'failOnDataLoss' = 'false', or begin anew with another checkpoint",
             )
+    lost = next(filter(wanted.overlaps, history.lost), None) if not wanted.may_lack_rows else None
+    if lost is not None:
+        raise UserError(
+            "CANNOT_READ_ALL_DATA",
+            f"Part {lost} of table {name} was lost with the disks of the replicas that had it, before the stream had "
+            "read its blocks. Go on without them with the option 'failOnDataLoss' = 'false'",
+        )
 
 
 class LocalHistory:

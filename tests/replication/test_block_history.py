@@ -142,6 +142,32 @@ def test_rows_dropped_before_they_were_read_are_not_passed_over_in_silence(make_
     assert stream.keys == [1, 2, 4]
 
 
+def test_blocks_lost_before_they_were_read_are_not_passed_over_in_silence(make_colony: Callable[..., Colony]) -> None:
+    colony = make_colony(3, **KEPT)
+    one, two, _ = colony
+    one.insert(1, [0])
+    colony.settle()
+    stream = Stream()
+    stream.take(two, stream.look(two))
+    for node in colony:
+        node.is_frozen = node is not one
+    one.insert(1, [1])
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    colony.end_zombies()
+    for node in colony:
+        node.is_frozen = False
+    one.start()
+    assert stream.look(two) == stream.blocks, "perhaps it comes back"
+    colony.settle(300)
+    two.insert(1, [2])
+    with pytest.raises(PandoError) as raised:
+        stream.read(two, stream.look(two))
+    assert raised.value.code == 33
+    assert stream.read(two, stream.look(two), may_lack_rows=True) == [2]
+
+
 def test_a_replica_that_is_behind_waits_for_what_it_is_to_read(make_colony: Callable[..., Colony]) -> None:
     colony = make_colony(2, **KEPT)
     one, two = colony

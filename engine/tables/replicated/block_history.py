@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordination.block_positions import read_decided
-from coordination.dropped_blocks import dropped_blocks
+from coordination.dropped_blocks import dropped_blocks, lost_blocks
 from coordination.keeper import Keeper
 from coordination.part_set import PartSet
 from coordination.quorum import unconfirmed_parts
@@ -68,7 +68,7 @@ class ReplicaHistory:
         paths = self._state.paths
         stat = keeper.exists(paths.block_numbers)
         identity = f"{stat.created_zxid:x}" if stat is not None else ""
-        return BlockHistory(identity, decided or {}, dropped_blocks(keeper, paths))
+        return BlockHistory(identity, decided or {}, dropped_blocks(keeper, paths), lost_blocks(keeper, paths))
 
     def _is_here(self, part: PartName) -> bool:
         return self._state.store.covering_active(part) is not None

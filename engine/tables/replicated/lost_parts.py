@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from coordination.block_ids import free_block_ids
+from coordination.dropped_blocks import loss_ops
 from coordination.keeper import Check, Create, Delete, Keeper, MultiFailed, Op, SetData, check_not_exists
 from coordination.log_entry import EntryType, LogEntry
 from coordination.packets import op_bytes, packets
@@ -126,6 +127,7 @@ class LostParts:
                 Delete(state.replica.queue_entry(name)),
                 SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), count_stat.version),
                 *forget_confirmed_ops(keeper, state.paths, part),
+                *loss_ops(keeper, state.paths, part),
             ]
         )
 
