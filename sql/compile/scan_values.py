@@ -1,4 +1,4 @@
-"""What a scan computes: the values of a statement that are made of nothing but a column of a table.
+"""What a scan computes: the values of a statement that are made of nothing but columns of a table.
 
 A scan decodes its columns by batches of many thousand rows, and computes such a value there
 (``sql.typing.scannable``). All stages between a scan and an expression pass its columns on by ``*``, so that what the
@@ -29,11 +29,11 @@ def move_to_scans(sql: Fragment, scans: list[Scan]) -> Fragment:
 
 class _Moving:
     def __init__(self, scans: list[Scan]) -> None:
-        self._columns = {
-            column_sql(scan.source.number, name): (scan, Computed(name, (), definition.type.arrow))
-            for scan in scans
-            for name, definition in scan.definitions.items()
+        self._known: dict[Fragment, tuple[Scan, str | Computed]] = {
+            column_sql(scan.source.number, name): (scan, name) for scan in scans for name in scan.definitions
         }
+        """What a scan has or can compute."""
+        self._columns = set(self._known)
         self._names: dict[Fragment, Fragment] = {}
         self.has_found = True
 
@@ -42,22 +42,33 @@ class _Moving:
         self.has_found = False
         done: dict[int, Fragment] = {}
         for node in sql.unfinished(lambda node: not node.traits & SCANNABLE or id(node) in done):
-            done[id(node)] = self._column(node, done) or self._unbound(node, done) or _with(node, done)
+            done[id(node)] = self._column(node, done) or self._unbound(node, done) or self._with(node, done)
         return done.get(id(sql), sql)
 
     def _column(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
         """The column that the node is from now on."""
-        if not isinstance(node, Scannable):
+        found = self._computed(node, done)
+        if found is None or not isinstance(node, Scannable) or not node.is_worth_it:
             return None
-        scan, given = self._columns.get(done.get(id(node.value), node.value), (None, None))
-        if scan is None or given is None:
-            return None
+        scan, value = found
         if node not in self._names:
             name = f"{scan.source.number}={len(scan.computed)}"
-            scan.computed[name] = Computed(given.column, (*given.steps, node.compute), node.result)
+            scan.computed[name] = value
             self._names[node] = leaf(quoted(name))
-            self._columns[self._names[node]] = (scan, scan.computed[name])
+            self._known[self._names[node]] = found
+            self._columns.add(self._names[node])
         return self._names[node]
+
+    def _computed(self, node: Fragment, done: dict[int, Fragment]) -> tuple[Scan, Computed] | None:
+        """The scan that has all that the node takes, and what it computes."""
+        if not isinstance(node, Scannable):
+            return None
+        inputs = [self._known.get(done.get(id(value), value)) for value in node.values]
+        if not inputs or inputs[0] is None:
+            return None
+        scan = inputs[0][0]
+        given = tuple([found[1] for found in inputs if found is not None and found[0] is scan])
+        return (scan, Computed(given, node.compute, node.result)) if len(given) == len(inputs) else None
 
     def _unbound(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
         """Nothing needs to be bound of a column."""
@@ -69,6 +80,9 @@ class _Moving:
         self.has_found = True
         return node.body(value)
 
-
-def _with(node: Fragment, done: dict[int, Fragment]) -> Fragment:
-    return node.with_parts(tuple([done.get(id(part), part) for part in node.parts]))
+    def _with(self, node: Fragment, done: dict[int, Fragment]) -> Fragment:
+        other = node.with_parts(tuple([done.get(id(part), part) for part in node.parts]))
+        found = self._computed(node, done)
+        if found is not None:
+            self._known[other] = found
+        return other

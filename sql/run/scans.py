@@ -42,7 +42,8 @@ from sql.typing.scannable import Computed
 from sql.typing.typed import quoted
 
 _NO_COLUMN = "#"
-_Make = Callable[[pa.Array], pa.Array]
+_Make = Callable[..., pa.Array]
+_Chosen = Sequence[tuple[tuple[str, ...], _Make]]
 _MOST_FIRST_ROWS = 16_384
 _GUESSED_ROWS = 1000
 _ROWS_WORTH_A_PLAN = 300_000
@@ -154,9 +155,9 @@ class ScanStream:
         types.update((name, TEXTS) for name in self._repeating if name in types)
         columns = _columns_of(scan, types)
         columns += [
-            (pa.field(code_label(scan.source.number, name), pa.uint64()), name, self._codes) for name in scan.coded
+            (pa.field(code_label(scan.source.number, name), pa.uint64()), (name,), self._codes) for name in scan.coded
         ]
-        self._columns = [(name, make) for _, name, make in columns]
+        self._columns = [(names, make) for _, names, make in columns]
         fields = [field for field, _, _ in columns]
         fields += [pa.field(label, part.type) for label, part in scan.parts.items()]
         self._row_parts = list(scan.parts.values())
@@ -189,19 +190,16 @@ class ScanStream:
         if self._row_parts:
             yield from gathered(self._groups(chosen, columns[len(chosen) :], schema))
             return
-        names = list(dict.fromkeys(name for name, _ in chosen))
+        names = _names_of(chosen)
         for arrays in counted(self._batches(names), self._state):
             if chosen:
-                found = dict(zip(names, arrays, strict=True))
-                arrays = [make(found[name]) for name, make in chosen]
+                arrays = _made(chosen, dict(zip(names, arrays, strict=True)))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _groups(
-        self, chosen: Sequence[tuple[str, _Make]], others: Sequence[int], schema: pa.Schema
-    ) -> Iterator[pa.RecordBatch]:
+    def _groups(self, chosen: _Chosen, others: Sequence[int], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Groups of rows: the columns ``chosen`` for keys, then ``others``, which are parts of aggregates."""
         parts = [self._row_parts[position - len(self._columns)] for position in others]
-        keys = list(dict.fromkeys(name for name, _ in chosen))
+        keys = _names_of(chosen)
         names = list(dict.fromkeys([*keys, *(part.column for part in parts if part.column)]))
         must_pay = self.expected_rows > _ROWS_WORTH_A_PLAN
         for arrays in counted(self._batches(names), self._state):
@@ -212,7 +210,7 @@ class ScanStream:
                 raise FewAlikeError
             must_pay = False
             values = {name: groups.key(found[name]) for name in keys}
-            made = [make(values[name]) for name, make in chosen]
+            made = _made(chosen, values)
             made += groups.parts(parts, found)
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
@@ -280,7 +278,7 @@ class FewRows:
         self.schema = pa.schema([field for field, _, _ in columns] or [_no_column(scan)])
         if columns:
             given = [dict(zip(scan.source.used, arrays, strict=True)) for arrays in read]
-            made = [[make(arrays[name]) for _, name, make in columns] for arrays in given]
+            made = [_made([column[1:] for column in columns], arrays) for arrays in given]
         else:
             made = [[pa.array(np.zeros(rows, np.uint8))]]
         self._batches = [pa.RecordBatch.from_arrays(arrays, schema=self.schema) for arrays in made]
@@ -295,18 +293,24 @@ def _types_of(scan: Scan) -> dict[str, pa.DataType]:
     return {name: _readable(scan.definitions[name].type.arrow) for name in scan.source.used}
 
 
-def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, str, _Make]]:
+def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
     """The columns of these types and those computed of them: of what and how each is made."""
     number = scan.source.number
-    columns: list[tuple[pa.Field, str, _Make]] = [
-        (pa.field(f"{number}.{name}", type_), name, partial(_of_type, type_=type_)) for name, type_ in types.items()
+    columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
+        (pa.field(f"{number}.{name}", type_), (name,), partial(_of_type, type_=type_)) for name, type_ in types.items()
     ]
     for label, value in scan.computed.items():
-        type_ = types[value.column]
-        columns.append(
-            (pa.field(label, value.type_of(type_)), value.column, partial(_computed, value=value, type_=type_))
-        )
+        make = partial(_computed, value=value, types=[types[name] for name in value.columns])
+        columns.append((pa.field(label, value.type_of(types)), value.columns, make))
     return columns
+
+
+def _names_of(chosen: _Chosen) -> list[str]:
+    return list(dict.fromkeys(name for names, _ in chosen for name in names))
+
+
+def _made(chosen: _Chosen, arrays: Mapping[str, pa.Array]) -> list[pa.Array]:
+    return [make(*[arrays[name] for name in names]) for names, make in chosen]
 
 
 def _no_column(scan: Scan) -> pa.Field:
@@ -338,8 +342,8 @@ def _of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
 
 
-def _computed(array: pa.Array, value: Computed, type_: pa.DataType) -> pa.Array:
-    return value.of(_of_type(array, type_))
+def _computed(*arrays: pa.Array, value: Computed, types: Sequence[pa.DataType]) -> pa.Array:
+    return value.of(*[_of_type(array, type_) for array, type_ in zip(arrays, types, strict=True)])
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:

@@ -1,14 +1,14 @@
-"""Values that a scan may compute of one of its columns, with Arrow and NumPy and a batch at a time.
+"""Values that a scan may compute of its columns, with Arrow and NumPy and a batch at a time.
 
 DuckDB computes by vectors of 2048 values, and what it has no function for takes macros, or a kernel that is handed
-every vector: over a batch the same costs a tenth. So a value that is made of nothing but a column of a table is a
+every vector: over a batch the same costs a tenth. So a value that is made of nothing but columns of a table is a
 column that the scan adds (``sql.compile.scan_values``); of anything else DuckDB computes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,25 +19,39 @@ from sql.typing.fragments import SCANNABLE, Fragment, fragment
 
 _ROWS_AT_ONCE = 16_384
 """What NumPy computes of so many stays in the processor's cache: half the time."""
-Compute = Callable[[pa.Array], pa.Array]
+_ELEMENTS_AT_ONCE = 8 * _ROWS_AT_ONCE
+"""Of arrays."""
+Compute = Callable[..., pa.Array]
 Rest = Callable[[Fragment], Fragment]
 
 
 class Scannable(Fragment):
-    """``sql`` is a function of ``value`` alone; ``compute`` is the same of a column in its storage type, and gives
+    """``sql`` is a function of ``values`` alone; ``compute`` is the same of columns in their storage types, and gives
     ``result``.
 
-    ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it.
+    ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it. What DuckDB does
+    as well (not ``is_worth_it``) the scan computes only where it computes something else of it.
     """
 
-    __slots__ = ("compute", "result", "value")
+    __slots__ = ("compute", "is_worth_it", "result", "values")
 
-    def __init__(self, sql: Fragment, value: Fragment, compute: Compute, result: pa.DataType) -> None:
-        traits = sql.traits | value.traits | SCANNABLE
+    def __init__(
+        self,
+        sql: Fragment,
+        values: Fragment | Sequence[Fragment],
+        compute: Compute,
+        result: pa.DataType,
+        *,
+        is_worth_it: bool = True,
+    ) -> None:
+        self.values = (values,) if isinstance(values, Fragment) else tuple(values)
+        traits = sql.traits | SCANNABLE
+        for value in self.values:
+            traits |= value.traits
         super().__init__(sql.texts, sql.parts, sql.size, traits, sql.own_traits, sql.weight, sql.depth)
-        self.value = value
         self.compute = compute
         self.result = result
+        self.is_worth_it = is_worth_it
 
 
 def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
@@ -62,32 +76,55 @@ def known_and_odd(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Ar
     return pa.StructArray.from_arrays([known, odd], ["known", "odd"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Computed:
-    """What ``steps``, one after another, make of a column."""
+    """What ``compute`` makes of columns, by their names, and of what is computed of them."""
 
-    column: str
-    steps: tuple[Compute, ...]
+    inputs: tuple[str | Computed, ...]
+    compute: Compute
     result: pa.DataType
+    columns: tuple[str, ...] = field(init=False)
+    """All that it takes, each once."""
+    _steps: tuple[Computed, ...] = field(init=False, repr=False)
+    """All that is computed for it and at last itself, each behind what it takes."""
 
-    def type_of(self, stored: pa.DataType) -> pa.DataType:
-        """Of what ``of`` makes of an array of this type."""
-        is_text = pa.types.is_string(self.result)
-        return pa.dictionary(pa.int32(), pa.string()) if is_text and pa.types.is_dictionary(stored) else self.result
+    def __post_init__(self) -> None:
+        columns: dict[str, None] = {}
+        steps: dict[Computed, None] = {}
+        for given in self.inputs:
+            if isinstance(given, Computed):
+                columns.update(dict.fromkeys(given.columns))
+                steps.update(dict.fromkeys(given._steps))
+            else:
+                columns[given] = None
+        object.__setattr__(self, "columns", tuple(columns))
+        object.__setattr__(self, "_steps", (*steps, self))
 
-    def of(self, array: pa.Array) -> pa.Array:
-        """Of a dictionary its values are computed, and texts stay one."""
-        if pa.types.is_dictionary(array.type):
-            values = self.of(array.dictionary)
+    def type_of(self, stored: Mapping[str, pa.DataType]) -> pa.DataType:
+        """Of what ``of`` makes of columns of these types."""
+        stays = len(self.columns) == 1 and pa.types.is_dictionary(stored[self.columns[0]])
+        return pa.dictionary(pa.int32(), pa.string()) if stays and pa.types.is_string(self.result) else self.result
+
+    def of(self, *given: pa.Array) -> pa.Array:
+        """Of ``columns``. Of a dictionary its values are computed, and texts stay one."""
+        if len(given) == 1 and pa.types.is_dictionary(given[0].type):
+            values = self.of(given[0].dictionary)
             if pa.types.is_string(self.result):
-                return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
-            return values.take(array.indices)
-        pieces = [
-            self._piece(array.slice(begin, _ROWS_AT_ONCE)) for begin in range(0, max(1, len(array)), _ROWS_AT_ONCE)
-        ]
+                return pa.DictionaryArray.from_arrays(given[0].indices, values, safe=False)
+            return values.take(given[0].indices)
+        plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
+        rows, size = len(plain[0]), _rows_at_once(plain)
+        pieces = [self._piece([array.slice(begin, size) for array in plain]) for begin in range(0, max(1, rows), size)]
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
-    def _piece(self, array: pa.Array) -> pa.Array:
-        for compute in self.steps:
-            array = compute(array)
-        return array
+    def _piece(self, given: list[pa.Array]) -> pa.Array:
+        known: dict[str | Computed, pa.Array] = dict(zip(self.columns, given, strict=True))
+        for step in self._steps:
+            known[step] = step.compute(*[known[value] for value in step.inputs])
+        return known[self]
+
+
+def _rows_at_once(arrays: Sequence[pa.Array]) -> int:
+    elements = max([len(array.values) if pa.types.is_list(array.type) else 0 for array in arrays])
+    share = _ELEMENTS_AT_ONCE * max(1, len(arrays[0])) // max(1, elements)
+    return min(_ROWS_AT_ONCE, max(1, share))
