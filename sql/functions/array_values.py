@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 
 from parts.types import ArrayType, DecimalType, FloatType, IntegerType, NullableType, strip_nullable
-from sql.functions.arrays import Mapped, array_type, or_default
+from sql.functions import scanned_lambdas as scans
+from sql.functions.arrays import array_type
+from sql.functions.lambdas import Mapped, or_default
 from sql.functions.registry import Call, define, function
+from sql.functions.scanned_arrays import compact, is_discrete, is_plain, of_each
+from sql.functions.vectors import element, is_number
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment
-from sql.typing.inference import as_integer, difference_type, is_integer, is_number, sum_result
+from sql.typing.inference import as_integer, difference_type, is_integer, sum_result
+from sql.typing.inference import is_number as is_numeric
 from sql.typing.integers import wrap_64
 from sql.typing.typed import FLOAT64, Typed, cast
 
@@ -18,9 +27,15 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
     direction = "DESC" if descending else "ASC"
 
     def build(call: Call) -> Typed:
+        finish = scans.ordered(descending)
         if call.args[0].apply is None:
             type_ = array_type(call)
             items = call.args[0].sql
+            if scans.is_ordered(Typed(items, type_.inner), descending):
+                sql = fragment("list_sort({}, '{}', 'NULLS LAST')", items, direction)
+                return Typed(
+                    of_each(sql, call.args[0], lambda own: finish(own, own.values), type_.arrow, is_plain), type_
+                )
             if descending and isinstance(strip_nullable(type_.inner), FloatType):  # NaN is last both ways
                 known = fragment("list_sort(list_filter({}, lambda q: NOT isnan(q)), 'DESC')", items)
                 rest = fragment("list_filter({}, lambda q: q IS NULL OR isnan(q))", items)
@@ -35,10 +50,10 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
             keyed,
             "-i" if descending else "i",
         )
-        return Typed(
-            fragment("list_transform(list_sort({}, '{}', 'NULLS LAST'), lambda p: p.v)", numbered, direction),
-            ArrayType(mapped.inner[0]),
-        )
+        sql = fragment("list_transform(list_sort({}, '{}', 'NULLS LAST'), lambda p: p.v)", numbered, direction)
+        type_ = ArrayType(mapped.inner[0])
+        applies = scans.is_ordered(mapped.body, descending) and is_plain(type_)
+        return Typed(mapped.scanned(sql, finish, type_.arrow, applies=applies), type_)
 
     return build
 
@@ -47,42 +62,60 @@ define("arraySort", _sorted("arraySort", False), (1, None), nulls=False)
 define("arrayReverseSort", _sorted("arrayReverseSort", True), (1, None), nulls=False)
 
 
-def _values(call: Call) -> Typed:
-    """The array to aggregate: the lambda's values, or the array itself."""
-    if call.args[0].apply is None:
-        return Typed(call.args[0].sql, array_type(call))
-    mapped = Mapped(call)
-    return Typed(mapped.transformed(), ArrayType(mapped.body.type))
+class _Values:
+    """The values to aggregate: the lambda's, or the array's own."""
+
+    def __init__(self, call: Call) -> None:
+        self._name = call.name
+        if call.args[0].apply is None:
+            array, own = call.args[0].sql, element("v")
+            self.inner = array_type(call).inner
+            self.sql = array
+            self._flat = scans.body_of([array], [own], Typed(own, self.inner))
+        else:
+            mapped = Mapped(call)
+            self.inner = mapped.body.type
+            self.sql = mapped.transformed()
+            self._flat = None if mapped.body.is_condition else mapped.flat
+
+    def scanned(self, result: Typed, finish: scans.Finish, *, applies: bool = True) -> Typed:
+        """The result, which a scan computes of numbers as ``finish`` says if that ``applies``."""
+        flat = self._flat if applies and is_number(self.inner) else None
+        return replace(result, sql=scans.scanned(result.sql, flat, self._name, finish, result.type.arrow))
 
 
 @function("arraySum", (1, None), nulls=False)
 def array_sum(call: Call) -> Typed:
-    values = _values(call)
-    type_ = sum_result(strip_nullable(values.type.inner))  # type: ignore[attr-defined]
+    values = _Values(call)
+    type_ = sum_result(strip_nullable(values.inner))
     total = fragment("coalesce(list_sum({}), 0)", values.sql)
-    return Typed(wrap_64(total, type_) if isinstance(type_, IntegerType) else cast(total, type_), type_)
+    sql = wrap_64(total, type_) if isinstance(type_, IntegerType) else cast(total, type_)
+    finish = scans.total if isinstance(type_, IntegerType) else scans.float_total
+    return values.scanned(Typed(sql, type_), finish)
 
 
 @function("arrayAvg", (1, None), nulls=False)
 def array_avg(call: Call) -> Typed:
-    values = _values(call)
-    if not is_number(values.type.inner):  # type: ignore[attr-defined]
+    values = _Values(call)
+    if not is_numeric(values.inner):
         raise call.wrong_type(0, "an array of numbers")
-    return Typed(fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql), FLOAT64)
+    mean = Typed(fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql), FLOAT64)
+    return values.scanned(mean, scans.average)
 
 
 @function("arrayProduct", (1, None), nulls=False)
 def array_product(call: Call) -> Typed:
     """Of integers with the wrap-around of 64 bits; 0 of nothing."""
-    values = _values(call)
-    inner = strip_nullable(values.type.inner)  # type: ignore[attr-defined]
-    if not is_number(inner):
+    values = _Values(call)
+    inner = strip_nullable(values.inner)
+    if not is_numeric(inner):
         raise call.wrong_type(0, "an array of numbers")
     if not is_integer(inner):
         # A Decimal has no zero below zero.
         product = "list_product({0}) + 0.0::DOUBLE" if isinstance(inner, DecimalType) else "list_product({0})"
         template = f"(CASE WHEN len({{0}}) > 0 THEN {product} ELSE 0.0::DOUBLE END)"
-        return Typed(bound(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
+        found = Typed(bound(values.sql, "factors", lambda v: fragment(template, v)), FLOAT64)
+        return values.scanned(found, scans.reduced(np.multiply, np.float64, pa.float64()))
     signed = as_integer(inner).signed
     wide, low = ("HUGEINT", "pando_low_signed") if signed else ("UHUGEINT", "pando_low_unsigned_wide")
     narrow = "BIGINT" if signed else "UBIGINT"  # of which DuckDB makes the nearest float, but not of 128 bits
@@ -97,38 +130,43 @@ def array_product(call: Call) -> Typed:
         template = "(CASE WHEN len({}) > 0 THEN CAST(CAST({} AS {}) AS DOUBLE) ELSE 0.0::DOUBLE END)"
         return fragment(template, factors, product, narrow)
 
-    return Typed(bound(values.sql, "factors", product_of), FLOAT64)
+    found = Typed(bound(values.sql, "factors", product_of), FLOAT64)
+    return values.scanned(found, scans.reduced(np.multiply, np.int64 if signed else np.uint64, pa.float64()))
 
 
-def _list_extreme(name: str) -> Callable[[Call], Typed]:
+def _list_extreme(name: str, operator: np.ufunc) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        values = _values(call)
-        inner = values.type.inner  # type: ignore[attr-defined]
+        values = _Values(call)
+        inner = values.inner
         bare = inner.inner if isinstance(inner, NullableType) else inner
         if isinstance(bare, FloatType):
             known = fragment("list_filter({}, lambda x: NOT isnan(x))", values.sql)
-            return or_default(fragment("coalesce({}, {})", called(name, known), called(name, values.sql)), inner)
-        return or_default(called(name, values.sql), inner)
+            found = or_default(fragment("coalesce({}, {})", called(name, known), called(name, values.sql)), inner)
+        else:
+            found = or_default(called(name, values.sql), inner)
+        return values.scanned(found, scans.reduced(operator, None, inner.arrow))
 
     return build
 
 
-define("arrayMin", _list_extreme("list_min"), (1, None), nulls=False)
-define("arrayMax", _list_extreme("list_max"), (1, None), nulls=False)
+define("arrayMin", _list_extreme("list_min", np.fmin), (1, None), nulls=False)
+define("arrayMax", _list_extreme("list_max", np.fmax), (1, None), nulls=False)
 
 
 @function("arrayCumSum", (1, None), nulls=False)
 def array_cum_sum(call: Call) -> Typed:
-    values = _values(call)
-    type_ = ArrayType(sum_result(strip_nullable(values.type.inner)))  # type: ignore[attr-defined]
+    values = _Values(call)
+    inner = sum_result(strip_nullable(values.inner))
+    type_ = ArrayType(inner)
     template = "list_transform({0}, lambda x, i: list_sum(list_slice({0}, 1, i)))"
-    return Typed(cast(bound(values.sql, "summands", lambda v: fragment(template, v)), type_), type_)
+    sums = Typed(cast(bound(values.sql, "summands", lambda v: fragment(template, v)), type_), type_)
+    return values.scanned(sums, scans.running_total(inner.arrow), applies=isinstance(inner, IntegerType))
 
 
 @function("arrayDifference", (1, None), nulls=False)
 def array_difference(call: Call) -> Typed:
-    values = _values(call)
-    inner = values.type.inner  # type: ignore[attr-defined]
+    values = _Values(call)
+    inner = values.inner
     type_ = ArrayType(difference_type(as_integer(inner), as_integer(inner)) if is_integer(inner) else inner)
     bare = strip_nullable(inner)
     decimal = f"DECIMAL(38, {bare.scale})" if isinstance(bare, DecimalType) else "DOUBLE"
@@ -137,10 +175,13 @@ def array_difference(call: Call) -> Typed:
         "list_transform({0}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {1}) - "
         "CAST(list_extract({0}, i - 1) AS {1}) END)"
     )
-    return Typed(cast(bound(values.sql, "steps", lambda v: fragment(template, v, wide)), type_), type_)
+    steps = Typed(cast(bound(values.sql, "steps", lambda v: fragment(template, v, wide)), type_), type_)
+    return values.scanned(steps, scans.steps(type_.inner.arrow), applies=isinstance(type_.inner, IntegerType))
 
 
 @function("arrayCompact", 1)
 def array_compact(call: Call) -> Typed:
     template = "list_filter({0}, lambda x, i: i = 1 OR x IS DISTINCT FROM list_extract({0}, i - 1))"
-    return Typed(bound(call.args[0].sql, "repeated", lambda v: fragment(template, v)), array_type(call))
+    type_ = array_type(call)
+    kept = bound(call.args[0].sql, "repeated", lambda v: fragment(template, v))
+    return Typed(of_each(kept, call.args[0], compact, type_.arrow, is_discrete), type_)

@@ -1,18 +1,20 @@
-"""Arrays and higher-order functions. Indices count from 1, from the end if negative; out of range gives the default."""
+"""Arrays. Indices count from 1, from the end if negative; out of range gives the default."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
+
+import pyarrow as pa
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
-from sql.functions import guards
+from sql.functions import guards, scanned_arrays
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
+from sql.functions.scanned_arrays import Each, compared, intersected, is_discrete, is_plain, of_each, searched
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
-from sql.typing.fragments import Fragment, fragment, joined, leaf
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_integer, supertype
 from sql.typing.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 
@@ -75,11 +77,13 @@ def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
 def has(call: Call) -> Typed:
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
-        found = fragment("len(list_filter({}, lambda x: x IS NULL)) > 0", call.args[0].sql)
-        return Typed(fragment("({})", found), UINT8, is_condition=True)
+        array_type(call)
+        found = fragment("(len(list_filter({}, lambda x: x IS NULL)) > 0)", call.args[0].sql)
+        return Typed(searched(found, "any", *call.args), UINT8, is_condition=True)
     if isinstance(call.args[0].type, MapType):
         return map_contains(call)
-    return Typed(fragment("({} > 0)", _place(call)), UINT8, is_condition=True)
+    found = searched(fragment("({} > 0)", _place(call)), "any", *call.args)
+    return Typed(found, UINT8, is_condition=True)
 
 
 @function("hasAll", 2)
@@ -91,7 +95,7 @@ def has_all(call: Call) -> Typed:
         found = fragment("{} AND len(list_filter({}, lambda q: isnan(q))) = 0", found, second)
     if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
         found = fragment("{} AND ({} OR NOT {})", found, _has_null(first), _has_null(second))
-    return Typed(fragment("({})", found), UINT8, is_condition=True)
+    return Typed(compared(fragment("({})", found), *call.args, needs_all=True), UINT8, is_condition=True)
 
 
 def _has_null(array: Fragment) -> Fragment:
@@ -108,7 +112,7 @@ def has_any(call: Call) -> Typed:
     found = fragment("list_has_any({}, {})", first, known)
     if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
         found = fragment("({} OR ({} AND {}))", found, _has_null(first), _has_null(second))
-    return Typed(found, UINT8, is_condition=True)
+    return Typed(compared(found, *call.args, needs_all=False), UINT8, is_condition=True)
 
 
 def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
@@ -120,7 +124,7 @@ def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
 
 @function("indexOf", 2, nulls=False)
 def index_of(call: Call) -> Typed:
-    return Typed(cast(_place(call), UINT64), UINT64)
+    return Typed(searched(cast(_place(call), UINT64), "place", *call.args), UINT64)
 
 
 def _place(call: Call) -> Fragment:
@@ -146,12 +150,14 @@ def _place_of_null(array: Typed) -> Fragment:
 def count_equal(call: Call) -> Typed:
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
-        return Typed(cast(fragment("len(list_filter({}, lambda q: q IS NULL))", call.args[0].sql), UINT64), UINT64)
+        nulls = cast(fragment("len(list_filter({}, lambda q: q IS NULL))", call.args[0].sql), UINT64)
+        return Typed(searched(nulls, "count", *call.args), UINT64)
     array, value = _element(call, 0, 1)
     same = fragment("q IS NOT DISTINCT FROM {}" if call.args[1].type.is_nullable else "q = {}", value)
     if isinstance(strip_nullable(array_type(call).inner), FloatType):
         same = fragment("{} AND NOT isnan(q)", same)
-    return Typed(cast(fragment("len(list_filter({}, lambda q: {}))", array, same), UINT64), UINT64)
+    found = cast(fragment("len(list_filter({}, lambda q: {}))", array, same), UINT64)
+    return Typed(searched(found, "count", *call.args), UINT64)
 
 
 @function("range", (1, 3))
@@ -219,13 +225,17 @@ def push_front(call: Call) -> Typed:
     return Typed(_joined([fragment("[{}]", value), array]), type_)
 
 
-def _same(template: str) -> Callable[[Call], Typed]:
-    return lambda call: Typed(fragment(template, call.args[0].sql), array_type(call))
+def _same(template: str, compute: Each) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        type_ = array_type(call)
+        return Typed(of_each(fragment(template, call.args[0].sql), call.args[0], compute, type_.arrow, is_plain), type_)
+
+    return build
 
 
-define("arrayReverse", _same("list_reverse({})"), 1)
-define("arrayPopBack", _same("{}[1:-2]"), 1)
-define("arrayPopFront", _same("{}[2:]"), 1)
+define("arrayReverse", _same("list_reverse({})", scanned_arrays.reversed_), 1)
+define("arrayPopBack", _same("{}[1:-2]", scanned_arrays.without_last), 1)
+define("arrayPopFront", _same("{}[2:]", scanned_arrays.without_first), 1)
 define("arrayFlatten flatten_once", lambda c: Typed(fragment("flatten({})", c.args[0].sql), array_type(c).inner), 1)
 
 
@@ -235,7 +245,8 @@ def array_distinct(call: Call) -> Typed:
     value = call.args[0].sql
     kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
     inner = array_type(call).inner
-    return Typed(kept, ArrayType(inner.inner if isinstance(inner, NullableType) else inner))
+    type_ = ArrayType(inner.inner if isinstance(inner, NullableType) else inner)
+    return Typed(of_each(kept, call.args[0], scanned_arrays.distinct, type_.arrow, is_discrete), type_)
 
 
 @function("arrayUniq", 1)
@@ -245,13 +256,15 @@ def array_uniq(call: Call) -> Typed:
     if array_type(call).inner.is_nullable:
         has_null = fragment("len(list_filter({}, lambda q: q IS NULL)) > 0", value)
         count = fragment("{} + CASE WHEN {} THEN 1 ELSE 0 END", count, has_null)
-    return Typed(cast(fragment("({})", count), UINT32), UINT32)
+    found = cast(fragment("({})", count), UINT32)
+    return Typed(of_each(found, call.args[0], scanned_arrays.uniq, pa.uint32(), is_discrete), UINT32)
 
 
 @function("arrayEnumerate", 1)
 def array_enumerate(call: Call) -> Typed:
     array_type(call)
-    return Typed(cast(fragment("range(1, len({}) + 1)", call.args[0].sql), ArrayType(UINT32)), ArrayType(UINT32))
+    numbers, type_ = fragment("range(1, len({}) + 1)", call.args[0].sql), ArrayType(UINT32)
+    return Typed(of_each(cast(numbers, type_), call.args[0], scanned_arrays.enumerated, type_.arrow, is_plain), type_)
 
 
 @function("arraySlice", (2, 3))
@@ -289,109 +302,5 @@ def array_intersect(call: Call) -> Typed:
     text = fragment("list_distinct({})", convert(call.args[0], type_))
     for arg in call.args[1:]:
         text = fragment("list_intersect({}, {})", text, convert(arg, type_))
-    return Typed(text, type_)
-
-
-# Higher-order functions -----------------------------------------------------------------------------------------------
-
-
-class Mapped:
-    """A lambda over one or more arrays: the list to walk, the lambda's head, and its typed body."""
-
-    def __init__(self, call: Call) -> None:
-        function_, arrays = call.args[0], call.args[1:]
-        if function_.apply is None or not arrays:
-            raise call.wrong_type(0, "a lambda, with arrays after it")
-        self.inner = [array_type(call, position).inner for position in range(1, len(call.args))]
-        self.array = arrays[0]
-        self.variable = f"v{next(_numbers)}"
-        if len(arrays) == 1:
-            self.list = arrays[0].sql
-            parameters = [Typed(leaf(self.variable), self.inner[0])]
-        else:
-            self.list = zipped(arrays, call.name)
-            parameters = [
-                Typed(fragment("{}[{}]", self.variable, position), inner)
-                for position, inner in enumerate(self.inner, 1)
-            ]
-        self.body = function_.apply(parameters)
-
-    def transformed(self, sql: Fragment | None = None) -> Fragment:
-        body = self._watched(sql or self.body.number)
-        return fragment("list_transform({}, lambda {}: {})", self.list, self.variable, body)
-
-    def _watched(self, body: Fragment) -> Fragment:
-        """A body that looks whether the query may go on, if it may be run for very many elements of few rows."""
-        is_watched = guards.is_guarded(self.list)
-        return guards.watched(body, is_watched)
-
-    def filtered(self) -> Fragment:
-        """The elements of the first array where the body holds."""
-        condition = self._watched(fragment("coalesce({}, false)", self.body.condition))
-        kept = fragment("list_filter({}, lambda {}: {})", self.list, self.variable, condition)
-        if self.list == self.array.sql:
-            return kept
-        return fragment("list_transform({}, lambda {value}: {value}[1])", kept, value=self.variable)
-
-
-_numbers = itertools.cycle(range(1, 1_000_000))
-"""Of the lambdas' variables, so that nested lambdas never hide each other's."""
-
-
-@function("arrayMap", (2, None), nulls=False)
-def array_map(call: Call) -> Typed:
-    mapped = Mapped(call)
-    return Typed(mapped.transformed(), ArrayType(mapped.body.type))
-
-
-@function("arrayFilter", (2, None), nulls=False)
-def array_filter(call: Call) -> Typed:
-    mapped = Mapped(call)
-    return Typed(mapped.filtered(), ArrayType(mapped.inner[0]))
-
-
-@function("arrayExists", (1, None), nulls=False)
-def array_exists(call: Call) -> Typed:
-    return Typed(fragment("(len({}) > 0)", _kept(call)), UINT8, is_condition=True)
-
-
-@function("arrayAll", (1, None), nulls=False)
-def array_all(call: Call) -> Typed:
-    kept = _kept(call)  # refuses a lambda without an array
-    array = call.args[0] if call.args[0].apply is None else call.args[1]
-    return Typed(fragment("(len({}) = len({}))", kept, array.sql), UINT8, is_condition=True)
-
-
-@function("arrayCount", (1, None), nulls=False)
-def array_count(call: Call) -> Typed:
-    return Typed(cast(fragment("len({})", _kept(call)), UINT32), UINT32)
-
-
-def _kept(call: Call) -> Fragment:
-    if call.args[0].apply is not None:
-        return Mapped(call).filtered()
-    array_type(call)
-    return fragment("list_filter({}, lambda x: x <> 0)", call.args[0].sql)
-
-
-@function("arrayFirst", (2, None), nulls=False)
-def array_first(call: Call) -> Typed:
-    mapped = Mapped(call)
-    return or_default(fragment("{}[1]", mapped.filtered()), mapped.inner[0])
-
-
-@function("arrayLast", (2, None), nulls=False)
-def array_last(call: Call) -> Typed:
-    mapped = Mapped(call)
-    return or_default(fragment("{}[-1]", mapped.filtered()), mapped.inner[0])
-
-
-def or_default(sql: Fragment, type_: DataType) -> Typed:
-    return Typed(sql if type_.is_nullable else fragment("coalesce({}, {})", sql, default_sql(type_)), type_)
-
-
-@function("arrayFirstIndex", (2, None), nulls=False)
-def array_first_index(call: Call) -> Typed:
-    mapped = Mapped(call)
-    hits = mapped.transformed(fragment("coalesce({}, false)", mapped.body.condition))
-    return Typed(cast(fragment("coalesce(list_position({}, true), 0)", hits), UINT32), UINT32)
+    assert isinstance(type_, ArrayType)
+    return Typed(intersected(text, call.args, type_.inner), type_)

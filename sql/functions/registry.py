@@ -28,10 +28,11 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
+from sql.functions.vectors import vectorised
 from sql.grammar.syntax_tree import Function
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.defaults import default_sql
-from sql.typing.fragments import EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, joined
+from sql.typing.fragments import ELEMENT, EMPTY, HIDES_NULL, Fragment, IntegerSum, fragment, joined
 from sql.typing.typed import NOT_LITERAL, LambdaType, Typed, literal
 
 
@@ -208,7 +209,7 @@ def apply(rule: Rule, call: Call) -> Typed:
     constant = all(arg.is_constant for arg in args)
     if not rule.nulls:
         result = rule.build(replace(call, args=args))
-        return _finished(result, constant)
+        return _finished(_in_lambda(rule, args, result), constant)
     if any(isinstance(strip_nullable(arg.type), NothingType) for arg in args):
         return literal(None)
     nullable = any(arg.type.is_nullable for arg in args)
@@ -224,7 +225,11 @@ def apply(rule: Rule, call: Call) -> Typed:
             result = rule.build(replace(call, args=known))
     if rule.low_cardinality and _keeps_low_cardinality(args, type_):
         type_ = LowCardinalityType(type_)
-    return _finished(_retyped(result, type_), constant)
+    return _finished(_in_lambda(rule, args, _retyped(result, type_)), constant)
+
+
+def _in_lambda(rule: Rule, args: tuple[Typed, ...], result: Typed) -> Typed:
+    return vectorised(rule.name, args, result) if result.sql.traits & ELEMENT else result
 
 
 def _retyped(value: Typed, type_: DataType) -> Typed:

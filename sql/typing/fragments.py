@@ -44,6 +44,8 @@ MACRO = 128
 """DuckDB writes a macro of Pando's out (``sql.typing.macros``)."""
 SCANNABLE = 256
 """A scan may compute it, or a part of it (``sql.typing.scannable``)."""
+ELEMENT = 512
+"""Made of a lambda's variable."""
 
 _TRAITS = (
     (" OVER (", WINDOW | ONCE),

@@ -114,10 +114,13 @@ class Computed:
             return values.take(given[0].indices)
         plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
         rows, size = len(plain[0]), _rows_at_once(plain)
-        pieces = [self._piece([array.slice(begin, size) for array in plain]) for begin in range(0, max(1, rows), size)]
+        pieces = [
+            self.of_plain([array.slice(begin, size) for array in plain]) for begin in range(0, max(1, rows), size)
+        ]
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
-    def _piece(self, given: list[pa.Array]) -> pa.Array:
+    def of_plain(self, given: Sequence[pa.Array]) -> pa.Array:
+        """Of ``columns`` that are no dictionaries, at once."""
         known: dict[str | Computed, pa.Array] = dict(zip(self.columns, given, strict=True))
         for step in self._steps:
             known[step] = step.compute(*[known[value] for value in step.inputs])

@@ -1,0 +1,269 @@
+"""What scans compute of arrays: what is in them, which values are equal, parts of them (``sql.typing.lists``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.types import (
+    ArrayType,
+    DataType,
+    Date32Type,
+    DateType,
+    FloatType,
+    IntegerType,
+    NullableType,
+    StringType,
+)
+from sql.typing.fragments import Fragment
+from sql.typing.inference import supertype
+from sql.typing.lists import Lists, codes, first_among, first_of_equal, lists_of, shared
+from sql.typing.scannable import Scannable
+from sql.typing.typed import Typed
+
+_MOST_CONSTANTS = 32
+Each = Callable[[Lists], pa.Array]
+
+
+def is_discrete(type_: DataType) -> bool:
+    """Whether equal values are equal bytes, and stand in Arrow as in DuckDB."""
+    return isinstance(_bare(type_), (IntegerType, StringType, DateType, Date32Type))
+
+
+def is_plain(type_: DataType) -> bool:
+    """Whether a value stands in Arrow as in DuckDB."""
+    if isinstance(type_, ArrayType):
+        return is_plain(type_.inner)
+    return is_discrete(type_) or isinstance(_bare(type_), FloatType)
+
+
+def _bare(type_: DataType) -> DataType:
+    return type_.inner if isinstance(type_, NullableType) else type_
+
+
+def of_each(
+    sql: Fragment, array: Typed, compute: Each, result: pa.DataType, known: Callable[[DataType], bool]
+) -> Fragment:
+    """``sql`` of an array of values of a ``known`` type, which a scan computes."""
+    if not isinstance(array.type, ArrayType) or not known(array.type.inner):
+        return sql
+    return Scannable(sql, array.sql, lambda given: compute(lists_of(given)), result)
+
+
+# One value ------------------------------------------------------------------------------------------------------------
+
+
+def searched(sql: Fragment, find: str, array: Typed, value: Typed) -> Fragment:
+    """``sql`` of an array and a value: whether it is there (``any``), how often (``count``), where (``place``)."""
+    if not isinstance(array.type, ArrayType) or not is_discrete(array.type.inner):
+        return sql
+    finish, result = _FINDS[find]
+    inner = _bare(array.type.inner)
+    if value.is_literal:
+        constant = _constant(value, inner)
+        if constant is None:
+            return sql
+        return Scannable(sql, array.sql, lambda given: _search_constant(finish, constant, given), result)
+    common = _common([inner, value.type])
+    if common is None or array.type.inner.is_nullable:
+        return sql
+    return Scannable(sql, (array.sql, value.sql), partial(_search, finish, common), result)
+
+
+def _common(types: Sequence[DataType]) -> pa.DataType | None:
+    """The Arrow type in which values of discrete types can be compared."""
+    if not all(is_discrete(type_) and not type_.is_nullable for type_ in types):
+        return None
+    if len({type(type_) for type_ in types}) > 1:
+        return None
+    if isinstance(types[0], IntegerType):
+        signs = {type_.signed for type_ in types if isinstance(type_, IntegerType)}
+        if len(signs) > 1 and any(type_ == IntegerType(64, False) for type_ in types):
+            return None
+    return supertype(types).arrow
+
+
+def _constant(value: Typed, type_: DataType) -> pa.Scalar | None:
+    """The literal as a value of the type, with NULL for one that the type has not."""
+    known = value.value
+    if known is None:
+        return pa.scalar(None, pa.null())
+    if isinstance(known, bool) or isinstance(type_, (DateType, Date32Type)):
+        return None
+    if isinstance(type_, IntegerType) and isinstance(known, int):
+        return pa.scalar(known if type_.minimum <= known <= type_.maximum else None, type_.arrow)
+    return pa.scalar(known, pa.string()) if isinstance(type_, StringType) and isinstance(known, str) else None
+
+
+def _search_constant(finish: Callable[[Lists, np.ndarray], pa.Array], constant: pa.Scalar, given: pa.Array) -> pa.Array:
+    lists = lists_of(given)
+    return finish(lists, _equal(lists.values, constant))
+
+
+def _equal(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
+    if not constant.is_valid:  # NULL is found by NULL, a value that is none of the type nowhere
+        if pa.types.is_null(constant.type) and values.null_count:
+            return np.asarray(pc.is_null(values))
+        return np.zeros(len(values), bool)
+    return np.asarray(pc.fill_null(pc.equal(values, constant), False))
+
+
+def _search(
+    finish: Callable[[Lists, np.ndarray], pa.Array], common: pa.DataType, given: pa.Array, wanted: pa.Array
+) -> pa.Array:
+    lists = lists_of(given)
+    repeated = wanted.cast(common).take(pa.array(lists.owners))
+    return finish(lists, np.asarray(pc.equal(lists.values.cast(common), repeated)))
+
+
+def _place(lists: Lists, found: np.ndarray) -> pa.Array:
+    numbers = np.flatnonzero(found)[::-1]
+    result = np.zeros(len(lists.given), np.int64)
+    result[lists.owners[numbers]] = lists.places[numbers] + 1
+    return lists.column(result, pa.uint64())
+
+
+_FINDS: dict[str, tuple[Callable[[Lists, np.ndarray], pa.Array], pa.DataType]] = {
+    "any": (lambda lists, found: lists.column(lists.counts(found) > 0, pa.bool_()), pa.bool_()),
+    "count": (lambda lists, found: lists.column(lists.counts(found), pa.uint64()), pa.uint64()),
+    "place": (_place, pa.uint64()),
+}
+
+
+# Several arrays -------------------------------------------------------------------------------------------------------
+
+
+def compared(sql: Fragment, first: Typed, second: Typed, *, needs_all: bool) -> Fragment:
+    """``sql`` of two arrays: whether any, or each, value of the second is in the first. NULL is found by NULL."""
+    common = _common_inner([first, second])
+    if common is None:
+        return sql
+    if second.elements is not None:
+        constants = _constants(second, common)
+        if constants is None:
+            return sql
+        return Scannable(sql, first.sql, partial(_has_constants, needs_all, common, constants), pa.bool_())
+    if first.elements is not None:
+        return sql
+    return Scannable(sql, (first.sql, second.sql), partial(_has, needs_all, common), pa.bool_())
+
+
+def _common_inner(arrays: Sequence[Typed]) -> pa.DataType | None:
+    """The Arrow type in which the values of arrays can be compared; literals are of any type that they have."""
+    inner = [array.type.inner for array in arrays if isinstance(array.type, ArrayType) and array.elements != ()]
+    some = [_bare(type_) for type_ in inner if _bare(type_).name != "Nothing"]
+    return _common(some) if some else None
+
+
+def _constants(array: Typed, common: pa.DataType) -> list[pa.Scalar] | None:
+    elements = array.elements or ()
+    if len(elements) > _MOST_CONSTANTS or not all(element.is_literal for element in elements):
+        return None
+    if pa.types.is_date(common):
+        return None
+    known = [element.value for element in elements]
+    if any(isinstance(value, (bool, float)) for value in known):
+        return None
+    return [pa.scalar(value, common if value is not None else pa.null()) for value in dict.fromkeys(known)]
+
+
+def _has_constants(needs_all: bool, common: pa.DataType, constants: list[pa.Scalar], given: pa.Array) -> pa.Array:
+    lists = lists_of(given)
+    values = lists.values.cast(common)
+    combine = np.logical_and if needs_all else np.logical_or
+    result = np.full(len(given), needs_all)
+    for constant in constants:
+        combine(result, lists.counts(_equal(values, constant)) > 0, out=result)
+    return lists.column(result, pa.bool_())
+
+
+def _keys(lists: Lists, coded: np.ndarray, most: int) -> np.ndarray:
+    return lists.owners * most + coded
+
+
+def _has(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array) -> pa.Array:
+    lists, others = lists_of(given), lists_of(wanted)
+    (own, sought), most = codes([lists.values.cast(common), others.values.cast(common)])
+    found = shared(_keys(lists, own, most), _keys(others, sought, most), most * len(given), missing=needs_all)
+    result = np.full(len(given), needs_all)
+    result[found // most] = not needs_all
+    return lists.column(result, pa.bool_())
+
+
+def intersected(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Fragment:
+    """``sql`` of arrays: the values that are in all of them, each once, in the order of the first."""
+    common = _common_inner(arrays)
+    if common is None or arrays[0].elements is not None:
+        return sql
+    constants = [_constants(array, common) for array in arrays if array.elements is not None]
+    if any(known is None for known in constants):
+        return sql
+    columns = [array.sql for array in arrays if array.elements is None]
+    compute = partial(_intersect, common, [known for known in constants if known is not None])
+    return Scannable(sql, columns, lambda *given: compute(given), pa.list_(inner.arrow))
+
+
+def _intersect(common: pa.DataType, constants: list[list[pa.Scalar]], given: Sequence[pa.Array]) -> pa.Array:
+    every = [lists_of(array) for array in given]
+    coded, most = codes([lists.values.cast(common) for lists in every])
+    keys = [_keys(lists, own, most) for lists, own in zip(every, coded, strict=True)]
+    first = every[0]
+    most *= len(given[0])
+    kept = np.ones(len(first.values), bool) if keys[1:] else first_of_equal(keys[0], most)
+    for others in keys[1:]:
+        kept &= first_among(keys[0], others, most)
+    values = first.values.cast(common)
+    for known in constants:
+        found = np.zeros(len(values), bool)
+        for constant in known:
+            found |= _equal(values, constant)
+        kept &= found
+    return Lists(first.given, values, first.offsets).where(kept)
+
+
+# One array ------------------------------------------------------------------------------------------------------------
+
+
+def _is_first(lists: Lists) -> np.ndarray:
+    (own,), most = codes([lists.values])
+    return first_of_equal(_keys(lists, own, most), most * len(lists.given))
+
+
+def distinct(lists: Lists) -> pa.Array:
+    """NULL is left out."""
+    kept = _is_first(lists)
+    return lists.where(kept & np.asarray(pc.is_valid(lists.values)) if lists.values.null_count else kept)
+
+
+def uniq(lists: Lists) -> pa.Array:
+    return lists.column(lists.counts(_is_first(lists)), pa.uint32())
+
+
+def compact(lists: Lists) -> pa.Array:
+    """Of equal values in a row the first."""
+    (own,), _ = codes([lists.values])
+    kept = np.ones(len(own), bool)
+    kept[1:] = own[1:] != own[:-1]
+    kept |= lists.places == 0
+    return lists.where(kept)
+
+
+def enumerated(lists: Lists) -> pa.Array:
+    return lists.like(pa.array((lists.places + 1).astype(np.uint32)))
+
+
+def reversed_(lists: Lists) -> pa.Array:
+    order = np.repeat(lists.offsets[:-1] + lists.offsets[1:] - 1, lists.lengths) - np.arange(len(lists.values))
+    return lists.like(lists.values.take(pa.array(order)))
+
+
+def without_first(lists: Lists) -> pa.Array:
+    return lists.where(lists.places > 0)
+
+
+def without_last(lists: Lists) -> pa.Array:
+    return lists.where(lists.places < np.repeat(lists.lengths, lists.lengths) - 1)

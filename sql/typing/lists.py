@@ -1,0 +1,187 @@
+"""Arrow's lists taken apart into one array of all values and where each list begins, and put together again.
+
+What is asked of the values of each list (how many, which first, in what order) is asked of all values at once, which
+lie list by list. Equal values of a batch have equal *codes*, small numbers in the values' order; a list's number before
+the code makes a *key* of it, so that lists are told apart by sorting, or by counting, keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sql.typing.kernels import text_offsets, validity
+
+_MOST_BITS = 63
+_DENSE = 8
+"""Flags for each key that there might be, if these are so many times as many as there are, cost less than sorting."""
+
+
+@dataclass(frozen=True)
+class Lists:
+    """``values`` of all lists of ``given``; those of the list ``i`` are from ``offsets[i]`` on."""
+
+    given: pa.Array
+    values: pa.Array
+    offsets: np.ndarray
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """The number of each value's list."""
+        return np.repeat(np.arange(len(self.given)), self.lengths)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Of each value in its list, from 0."""
+        return np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
+
+    def counts(self, found: np.ndarray) -> np.ndarray:
+        """How many values of each list are ``found``."""
+        counted = np.zeros(len(found) + 1, np.int64)
+        np.cumsum(found, out=counted[1:])
+        return counted[self.offsets[1:]] - counted[self.offsets[:-1]]
+
+    def where(self, kept: np.ndarray) -> pa.Array:
+        """Lists of the values that are kept."""
+        if kept.all():
+            return self.like(self.values)
+        return self.like(self.values.filter(pa.array(kept)), self.counts(kept))
+
+    def like(self, values: pa.Array, lengths: np.ndarray | None = None) -> pa.Array:
+        """Lists of these values, as long as they are or of ``lengths``, NULL where ``given`` is."""
+        offsets = self.offsets if lengths is None else _offsets(lengths)
+        parts = [self._nulls, pa.py_buffer(offsets.astype(np.int32))]
+        return pa.Array.from_buffers(pa.list_(values.type), len(self.given), parts, children=[values])
+
+    def column(self, values: np.ndarray, type_: pa.DataType) -> pa.Array:
+        """A value of fixed width for each list, NULL where ``given`` is."""
+        if pa.types.is_boolean(type_):
+            data = pa.py_buffer(np.packbits(values, bitorder="little"))
+        else:
+            data = pa.py_buffer(np.ascontiguousarray(values.astype(type_.to_pandas_dtype(), copy=False)))
+        return pa.Array.from_buffers(type_, len(values), [self._nulls, data])
+
+    @property
+    def _nulls(self) -> pa.Buffer | None:
+        return validity(np.asarray(pc.is_valid(self.given))) if self.given.null_count else None
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def lists_of(given: pa.Array) -> Lists:
+    offsets = text_offsets(given).astype(np.int64) if len(given) else np.zeros(1, np.int64)
+    first = int(offsets[0])
+    return Lists(given, given.values.slice(first, int(offsets[-1]) - first), offsets - first)
+
+
+def codes(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], int]:
+    """The codes of the values of arrays of one type, and a number above them all. NULL has the greatest."""
+    whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
+    nulls = np.asarray(pc.is_null(whole)) if whole.null_count else None
+    coded, most = _ranges(whole) or _ranks(whole)
+    if nulls is not None:
+        coded = np.where(nulls, most, coded)
+        most += 1
+    ends = np.cumsum([len(array) for array in arrays])[:-1]
+    return np.split(coded, ends), most
+
+
+def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
+    """Of whole numbers that are not too far apart: their distances from the least."""
+    if pa.types.is_date32(whole.type):
+        whole = whole.view(pa.int32())
+    if not pa.types.is_integer(whole.type):
+        return None
+    if whole.null_count == len(whole):
+        return np.zeros(len(whole), np.int64), 1
+    both = pc.min_max(whole)
+    least, span = both["min"].as_py(), both["max"].as_py() - both["min"].as_py() + 1
+    if span > 1 << 34:
+        return None
+    buffer, width = whole.buffers()[1], whole.type.bit_width // 8
+    numbers = np.frombuffer(buffer, whole.type.to_pandas_dtype(), len(whole), whole.offset * width)
+    if numbers.dtype == np.uint64:
+        return (numbers - np.uint64(least)).astype(np.int64), span
+    return numbers.astype(np.int64) - least, span
+
+
+def _ranks(whole: pa.Array) -> tuple[np.ndarray, int]:
+    """The places of values among those that are there, in order."""
+    coded = whole.dictionary_encode()
+    ranks = np.empty(len(coded.dictionary) + 1, np.int64)
+    ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(len(coded.dictionary))
+    indices = coded.indices.fill_null(0) if coded.indices.null_count else coded.indices
+    return ranks[np.asarray(indices)], max(1, len(coded.dictionary))
+
+
+def in_order(keys: np.ndarray, most: int) -> np.ndarray:
+    """The numbers of the keys in their order, equal ones as they stand."""
+    bits = len(keys).bit_length()
+    return _sorted(keys, most, bits) & ((1 << bits) - 1)
+
+
+def _sorted(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+    """The keys, all below ``most``, in order, each with its number in so many bits behind it: numbers by themselves are
+    sorted several times as fast as with what belongs to them."""
+    packed = (_narrow(keys, most, bits) << bits) | np.arange(len(keys))
+    packed.sort()
+    return packed
+
+
+def _narrow(keys: np.ndarray, most: int, bits: int) -> np.ndarray:
+    """The keys, or where these leave no room for so many more bits their numbers among all that are there."""
+    has_room = most.bit_length() + bits <= _MOST_BITS
+    return keys if has_room else np.unique(keys, return_inverse=True)[1]
+
+
+def first_of_equal(keys: np.ndarray, most: int) -> np.ndarray:
+    """Which keys are there for the first time."""
+    bits = len(keys).bit_length()
+    packed = _sorted(keys, most, bits)
+    ordered = packed >> bits
+    is_new = np.diff(ordered, prepend=-1) != 0
+    return _marked(packed[is_new] & ((1 << bits) - 1), len(keys))
+
+
+def first_among(keys: np.ndarray, others: np.ndarray, most: int) -> np.ndarray:
+    """Which keys are there for the first time and among the others, too."""
+    both = np.concatenate([others, keys])
+    bits = len(both).bit_length()
+    is_own = np.arange(len(both)) >= len(others)
+    packed = _sorted((_narrow(both, most, bits + 1) << 1) | is_own, 0, bits)
+    follows = np.flatnonzero(_follows(packed >> bits)) + 1
+    return _marked((packed[follows] & ((1 << bits) - 1)) - len(others), len(keys))
+
+
+def _follows(ordered: np.ndarray) -> np.ndarray:
+    """Which numbers but the first one are odd, with the even one below them just before."""
+    return (np.diff(ordered) == 1) & (ordered[1:] & 1 == 1)
+
+
+def _marked(numbers: np.ndarray, count: int) -> np.ndarray:
+    marked = np.zeros(count, bool)
+    marked[numbers] = True
+    return marked
+
+
+def shared(keys: np.ndarray, others: np.ndarray, most: int, *, missing: bool) -> np.ndarray:
+    """Of the others those that are among the keys, or those that are ``missing``; all are below ``most``."""
+    if most <= _DENSE * (len(keys) + len(others)):
+        return others[_marked(keys, most)[others] != missing]
+    ordered = np.concatenate([[-3], keys << 1, (others << 1) | 1])
+    ordered.sort()
+    found = np.diff(ordered) > 1 if missing else np.diff(ordered) == 1
+    return ordered[1:][found & (ordered[1:] & 1 == 1)] >> 1
