@@ -40,13 +40,12 @@ from sql.formats.options import FormatOptions
 from sql.formats.wire import enum_names, list_parts
 from sql.formats.zones import wall_clock
 from sql.grammar.escapes import escape, unchecked_text
-from sql.typing.ipv6_texts import write_plain
+from sql.typing.ipv6_texts import write
 
 QUOTED_ESCAPES = {
     "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "'": "\\'",
 }  # fmt: skip
 _BARE_IN_SQL = (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType, NothingType)
-_MAPPED_PREFIX = b"\0" * 10 + b"\xff\xff"
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -196,13 +195,7 @@ def _ipv4(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
 def _ipv6(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.Array:
     if not len(array):
         return pa.array([], pa.string())
-    matrix = _bytes_matrix(array, 16)
-    texts = write_plain(matrix)
-    is_mapped = (matrix[:, :12] == np.frombuffer(_MAPPED_PREFIX, np.uint8)).all(axis=1)
-    if is_mapped.any():
-        numbers = pa.array(np.ascontiguousarray(matrix[is_mapped, 12:]).view(">u4").ravel().astype(np.uint32))
-        mapped = pc.binary_join_element_wise("::ffff:", _ipv4(numbers, type_, options), "")
-        texts = pc.replace_with_mask(texts, pa.array(is_mapped), mapped)
+    texts = write(_bytes_matrix(array, 16))
     return pc.if_else(pc.is_valid(array), texts, None) if array.null_count else texts
 
 

@@ -13,7 +13,16 @@ from sql.functions import (
     strings_codes,
     strings_search,
 )
-from sql.typing import instant_texts, integer_texts, plain_texts, ranges, text_kernels, texts, zone_tables
+from sql.typing import (
+    instant_texts,
+    integer_texts,
+    plain_texts,
+    ranges,
+    scanned_addresses,
+    text_kernels,
+    texts,
+    zone_tables,
+)
 from sql.typing.fragments import MACRO, Fragment
 
 _MOST_WEIGHT = 300_000
@@ -36,6 +45,7 @@ MACROS = (
 KERNELS = (
     *text_kernels.KERNELS,
     *plain_texts.KERNELS,
+    *scanned_addresses.KERNELS,
     *zone_tables.KERNELS,
     *bits_and_hashes.KERNELS,
     *mathematics.KERNELS,

@@ -7,36 +7,29 @@ import pyarrow as pa
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.plain_texts import ipv4_numbers, uuids
-from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scannable import Scannable, read_or_odd
 from sql.typing.scanned_addresses import ipv6_values
 
 
 def uuid_of_text(sql: Fragment) -> Fragment:
     """The 16 bytes of a UUID's text. A wrong one fails when it is met."""
-
-    def read(value: Fragment) -> Fragment:
-        plain = Scannable(fragment("pando_plain_uuid(encode({}))", value), value, uuids, pa.binary())
-        return fragment("coalesce({}, CAST(CAST({} AS UUID) AS BLOB))", plain, value)  # some more spellings, but slowly
-
-    return bound(sql, "spelled", read)
+    rest = "CAST(CAST({} AS UUID) AS BLOB)"  # some more spellings, but slowly
+    whole = bound(sql, "spelled", lambda v: fragment(f"coalesce(pando_plain_uuid(encode({{}})), {rest})", v, v))
+    return read_or_odd(whole, sql, uuids, pa.binary(), lambda odd: fragment(rest, odd))
 
 
 def ipv4_of_text(sql: Fragment) -> Fragment:
     """The UINTEGER of an address. A wrong one fails when it is met."""
-
-    def read(value: Fragment) -> Fragment:
-        plain = Scannable(fragment("pando_plain_ipv4(encode({}))", value), value, ipv4_numbers, pa.uint32())
-        return fragment("coalesce({}, pando_ipv4({}))", plain, value)
-
-    return bound(sql, "spelled", read)
+    whole = bound(sql, "spelled", lambda v: fragment("coalesce(pando_plain_ipv4(encode({})), pando_no_ipv4({}))", v, v))
+    return read_or_odd(whole, sql, ipv4_numbers, pa.uint32(), lambda odd: fragment("pando_no_ipv4({})", odd))
 
 
 def ipv6_of_text(sql: Fragment) -> Fragment:
     """The 16 bytes of an address. A wrong one fails when it is met."""
-    return bound(sql, "spelled", lambda v: fragment("coalesce({}, pando_no_ipv6({}))", ipv6_or_null(v), v))
+    whole = bound(sql, "spelled", lambda v: fragment("coalesce(pando_try_ipv6(encode({})), pando_no_ipv6({}))", v, v))
+    return read_or_odd(whole, sql, ipv6_values, pa.binary(), lambda odd: fragment("pando_no_ipv6({})", odd))
 
 
 def ipv6_or_null(text: Fragment) -> Fragment:
     """The 16 bytes of an address, NULL where there is none."""
-    whole = bound(text, "spelled", lambda v: fragment("pando_try_ipv6({})", v))
-    return read_by_scan(whole, text, ipv6_values, pa.binary(), lambda odd: fragment("pando_try_ipv6({})", odd))
+    return Scannable(fragment("pando_try_ipv6(encode({}))", text), text, ipv6_values, pa.binary())

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sql.typing.fragments import ONCE, SCANNABLE, Fragment, fragment
+from sql.typing.fragments import HIDES_NULL, ONCE, SCANNABLE, Fragment, fragment
 
 
 class Bound(Fragment):
-    """``sql``, or ``body`` of ``value`` where a scan makes that a column."""
+    """``sql``, or ``body`` of ``value`` where a scan makes that a column. ``keeps_null``: it is NULL for NULL."""
 
     __slots__ = ("body", "value")
 
-    def __init__(self, sql: Fragment, value: Fragment, body: Callable[[Fragment], Fragment]) -> None:
-        traits = sql.traits | SCANNABLE
+    def __init__(
+        self, sql: Fragment, value: Fragment, body: Callable[[Fragment], Fragment], *, keeps_null: bool = False
+    ) -> None:
+        traits = sql.traits & ~(HIDES_NULL if keeps_null else 0) | SCANNABLE
         super().__init__(sql.texts, sql.parts, sql.size, traits, sql.own_traits, sql.weight, sql.depth)
         self.value = value
         self.body = body

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pyarrow as pa
+
 from parts.errors import UserError
 from parts.types import (
     ArrayType,
@@ -38,6 +40,8 @@ from sql.typing.inference import is_date_or_time, is_number
 from sql.typing.integers import to_integer, wrap_integer
 from sql.typing.mapping import engine_type
 from sql.typing.ranges import wrapped_day, wrapped_seconds
+from sql.typing.scannable import Scannable
+from sql.typing.scanned_addresses import ipv6_of_ipv4
 from sql.typing.text_or_null import SPELLED, text_or_null
 from sql.typing.texts import from_text, to_text
 from sql.typing.times import to_date, to_instant
@@ -185,7 +189,8 @@ def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> F
     if isinstance(goal, IPv4Type) and isinstance(source, IntegerType) and not source.signed:
         return wrap_integer(value.sql, source, UINT32)
     if isinstance(goal, IPv6Type) and isinstance(source, IPv4Type):
-        return fragment("unhex('00000000000000000000FFFF' || lpad(to_hex({}), 8, '0'))", value.sql)
+        spelled = fragment("unhex('00000000000000000000FFFF' || lpad(to_hex({}), 8, '0'))", value.sql)
+        return Scannable(spelled, value.sql, ipv6_of_ipv4, pa.binary())
     return None
 
 

@@ -15,9 +15,9 @@ from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
-from sql.typing.scannable import Scannable
+from sql.typing.scannable import Scannable, read_by_scan
 from sql.typing.scanned_numbers import fitting_integers, integers
-from sql.typing.typed import INT64, UINT64
+from sql.typing.typed import INT64, UINT64, cast
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED = re.compile(r"\+?[0-9]+")
@@ -47,15 +47,20 @@ def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:
 
 def integer_of_text(sql: Fragment, goal: IntegerType) -> Fragment:
     """The integer of a VARCHAR; errors 6, 32 and 72 where there is none."""
-    plain = _spelled(sql, goal, goal)
-    tiers: list[Fragment] = [Scannable(plain, sql, partial(integers, goal=goal), goal.arrow)]
+    tiers: list[Fragment] = [_spelled(sql, goal, goal)]
     if goal.bits < INT64.bits:
         low = wrap_integer(fragment("low"), INT64, goal)
         tiers.append(fragment("list_transform([{}], lambda low: {})[1]", _spelled(sql, goal, INT64), low))
     wrapped = wrap_integer(
         fragment("pando_low_digits(digits, '{}', '{}')", _pattern(goal).pattern, goal.name), UINT64, goal
     )
-    return fragment("coalesce({}, list_transform([{}], lambda digits: {})[1])", joined(", ", tiers), sql, wrapped)
+    whole = fragment("coalesce({}, list_transform([{}], lambda digits: {})[1])", joined(", ", tiers), sql, wrapped)
+    compute = partial(integers, goal=goal)
+    return read_by_scan(whole, sql, compute, goal.arrow, lambda odd: _no_integer(odd, goal))
+
+
+def _no_integer(sql: Fragment, goal: IntegerType) -> Fragment:
+    return cast(fragment("pando_no_integer({}, '{}')", sql, goal.name), goal)
 
 
 MACROS = macros(
@@ -68,6 +73,8 @@ MACROS = macros(
             AS UBIGINT))[1]""",
     r"""pando_low_digits(t, pattern, name) AS CASE WHEN t IS NULL THEN NULL
         WHEN regexp_full_match(t, pattern) THEN pando_low_of_digits(t)
+        ELSE pando_no_integer(t, name) END""",
+    r"""pando_no_integer(t, name) AS CASE
         WHEN t = '' THEN error('pando:32:Attempt to read after eof: Cannot parse ' || name || ' from an empty String')
         WHEN regexp_full_match(t, '-[0-9]+')
         THEN error('pando:72:Unsigned type must not contain ''-'' symbol: Cannot parse ' || name || ' from ' || t)

@@ -2,19 +2,25 @@
 
 A text of nothing but hexadecimal digits and colons is read here: colons part its groups, the empty group between two
 colons stands for as many zeros as are missing. What else an address may be (``1.2.3.4``, ``::ffff:1.2.3.4``) is for the
-caller. Written are the eight groups without leading zeros, the first longest run of zero groups as ``::``.
+caller. Written are the eight groups without leading zeros, the first longest run of zero groups as ``::``; the last two
+groups as an IPv4 address behind ``::ffff:``, and behind ``::`` alone.
 """
 
 from __future__ import annotations
+
+import re
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
 GROUPS, _DIGITS = 8, 4
 _COLON = ord(":")
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _NONE = 255
+_LOW_OF = np.array([0, 0xF, 0xFF, 0xFFF, 0xFFFF], np.uint16)
+"""By the number of digits."""
 _VALUES = np.full(256, _NONE, np.uint8)
+_VALUES[_COLON] = 16
 for _base, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
     _VALUES[list(_base)] = np.arange(_first, _first + len(_base))
 
@@ -22,17 +28,16 @@ for _base, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
 def read_plain(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Addresses as a byte matrix, and which texts (none is null) are addresses of digits and colons alone."""
     _, offset_buffer, data_buffer = texts.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32, len(texts) + 1, 4 * texts.offset).astype(np.int64)
+    offsets = np.frombuffer(offset_buffer, np.int32, len(texts) + 1, 4 * texts.offset)
     size = int(offsets[-1] - offsets[0])
     data = np.frombuffer(data_buffer or b"", np.uint8, size, int(offsets[0]) if size else 0)
-    offsets -= offsets[0]
-    digits = np.append(_VALUES[data], np.zeros(_DIGITS, np.uint8))
-    colons = np.flatnonzero(data == _COLON)
+    offsets = offsets - offsets[0]
+    colons = np.flatnonzero(data == _COLON).astype(np.int32)
     first_colons = np.searchsorted(colons, offsets)
     counts = np.diff(first_colons) + 1
     firsts = first_colons[:-1] + np.arange(len(texts))
     lasts = firsts + counts - 1
-    begins = np.empty(len(colons) + len(texts), np.int64)
+    begins = np.empty(len(colons) + len(texts), np.int32)
     ends = np.empty_like(begins)
     is_first, is_last = np.zeros(len(begins), bool), np.zeros(len(begins), bool)
     is_first[firsts], is_last[lasts] = True, True
@@ -41,12 +46,6 @@ def read_plain(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     lengths = ends - begins
     rows = np.repeat(np.arange(len(texts)), counts)
 
-    values, is_bad = np.zeros(len(begins), np.uint16), lengths > _DIGITS
-    for place in range(_DIGITS):
-        digit = digits[np.minimum(begins + place, len(data))]
-        is_there = place < lengths
-        is_bad |= is_there & (digit == _NONE)
-        values = np.where(is_there, values * np.uint16(16) + digit, values)
     is_empty = lengths == 0
     gaps = np.flatnonzero(is_empty & ~is_first & ~is_last)
     gap_counts = np.bincount(rows[gaps], minlength=len(texts))
@@ -55,46 +54,97 @@ def read_plain(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     starts_empty, ends_empty = is_empty[firsts], is_empty[lasts]
     given = counts - gap_counts - starts_empty - ends_empty
     is_whole = (gap_counts == 0) & (given == GROUPS) & ~starts_empty & ~ends_empty
-    is_short = (gap_counts == 1) & (given < GROUPS)
+    is_short = (gap_counts == 1) & (given <= GROUPS - ends_empty)
     is_short &= (~starts_empty | (gap == firsts + 1)) & (~ends_empty | (gap == lasts - 1))
     is_good = is_whole | is_short
-    is_good[rows[is_bad]] = False
-    groups = np.zeros((len(texts), GROUPS), ">u2")
+    is_good[rows[lengths > _DIGITS]] = False
+    codes = _VALUES[data]
+    others = np.flatnonzero(codes == _NONE)
+    is_good[np.searchsorted(offsets, others, side="right") - 1] = False
+    groups = np.zeros((len(texts), GROUPS), np.uint16)
     placed = np.flatnonzero(~is_empty & is_good[rows])
     row = rows[placed]
     slot = placed - np.where(placed < gap[row], firsts[row], lasts[row] + 1 - GROUPS)
-    groups[row, slot] = values[placed]
-    return groups.view(np.uint8), is_good
+    groups[row, slot] = _values_before(codes, ends[placed]) & _LOW_OF[lengths[placed]]
+    return groups.astype(">u2").view(np.uint8), is_good
 
 
-def write_plain(addresses: np.ndarray) -> pa.Array:
-    """The texts of a byte matrix."""
+def _values_before(codes: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """What four hexadecimal digits before each place are."""
+    digits = np.zeros(len(codes) + _DIGITS, np.uint16)
+    digits[_DIGITS:] = codes & 15
+    values = digits.copy()
+    for place in range(1, _DIGITS):
+        values[place:] |= digits[:-place] << np.uint16(4 * place)
+    return values[ends + (_DIGITS - 1)]
+
+
+def write(addresses: np.ndarray) -> pa.Array:
+    """The texts of a byte matrix: a word for each group, without the zero bytes in them."""
     groups = np.ascontiguousarray(addresses).view(">u2").astype(np.uint16)
-    rows = len(groups)
-    starts, lengths = _longest_zeros(groups)
-    index = np.arange(GROUPS)
-    is_zeros = (lengths[:, None] > 1) & (index >= starts[:, None]) & (index < (starts + lengths)[:, None])
-    codes, is_kept = np.empty((rows, GROUPS, _DIGITS + 1), np.uint8), np.empty((rows, GROUPS, _DIGITS + 1), bool)
-    for place in range(_DIGITS):
-        shift = np.uint16(4 * (_DIGITS - 1 - place))
-        codes[:, :, place] = _HEX[(groups >> shift) & 15]
-        is_kept[:, :, place] = ((groups >> shift) != 0) | (shift == 0)
-    is_kept[:, :, :_DIGITS] &= ~is_zeros[:, :, None]
-    codes[:, :, _DIGITS] = _COLON
-    # Two colons for the zeros: that of the group before and that of the first zero, or those of the first two zeros.
-    at_start = (index == starts[:, None]) | ((index == 1) & (starts == 0)[:, None])
-    is_kept[:, :, _DIGITS] = np.where(is_zeros, at_start, index < GROUPS - 1)
-    offsets = np.append(0, np.cumsum(is_kept.sum(axis=(1, 2)))).astype(np.int32)
-    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(codes[is_kept])])
+    words, sizes = _words(_GROUP)[groups], _sizes(_GROUP)[groups]
+    words[:, -1] &= _LOW_BYTES[sizes[:, -1] - 1]
+    sizes[:, -1] -= 1
+    zeros = np.packbits(np.equal(groups, 0), axis=1)[:, 0]
+    rows = np.flatnonzero(_HAS_RUN[zeros])
+    kept, colons = _IS_KEPT[zeros[rows]], _COLONS[zeros[rows]]
+    words[rows] = np.where(kept, words[rows], colons)
+    sizes[rows] = np.where(kept, sizes[rows], colons != 0)
+    fifth, sixth = groups[:, 5], groups[:, 6]
+    begins_short = np.bitwise_and(zeros, 0b11111000) == 0b11111000
+    rows = np.flatnonzero(begins_short & ((fifth == 0xFFFF) | ((fifth == 0) & (sixth != 0))))
+    words[rows, 6:], sizes[rows, 6:] = _pairs(groups[rows, 6:])
+    return _joined(words, sizes)
 
 
-def _longest_zeros(groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the first longest run of zeros of each row begins, and its length."""
-    length = np.zeros(len(groups), np.int64)
-    starts, lengths = np.zeros_like(length), np.zeros_like(length)
-    for place in range(GROUPS):
-        length = np.where(groups[:, place] == 0, length + 1, 0)
-        is_longer = length > lengths
-        lengths = np.where(is_longer, length, lengths)
-        starts = np.where(is_longer, place + 1 - length, starts)
-    return starts, lengths
+def write_ipv4(octets: np.ndarray) -> pa.Array:
+    """The texts of a matrix of four bytes a row."""
+    return _joined(*_pairs(np.ascontiguousarray(octets).view(">u2").astype(np.uint16)))
+
+
+def _pairs(groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The words of the two halves of IPv4 addresses, and their sizes."""
+    words, sizes = _words(_PAIR)[groups], _sizes(_PAIR)[groups]
+    words[:, -1] &= _LOW_BYTES[sizes[:, -1] - 1]
+    sizes[:, -1] -= 1
+    return words, sizes
+
+
+def _joined(words: np.ndarray, sizes: np.ndarray) -> pa.Array:
+    offsets = np.zeros(len(words) + 1, np.int32)
+    np.cumsum(sizes.sum(axis=1, dtype=np.int32), out=offsets[1:])
+    spelled = words.tobytes().translate(None, b"\0")
+    return pa.Array.from_buffers(pa.string(), len(words), [None, pa.py_buffer(offsets), pa.py_buffer(spelled)])
+
+
+_GROUP, _PAIR = "{0:x}:", "{1}.{2}."
+
+
+@cache
+def _words(spelling: str) -> np.ndarray:
+    """Of every group, as a number or as two bytes."""
+    return np.array([int.from_bytes(spelled, "little") for spelled in _spelled(spelling)], np.uint64)
+
+
+@cache
+def _sizes(spelling: str) -> np.ndarray:
+    return np.array([len(spelled) for spelled in _spelled(spelling)], np.uint8)
+
+
+def _spelled(spelling: str) -> list[bytes]:
+    return [spelling.format(group, group >> 8, group & 255).encode() for group in range(1 << 16)]
+
+
+_LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(8)], np.uint64)
+_IS_KEPT = np.ones((256, GROUPS), bool)
+_COLONS = np.zeros((256, GROUPS), np.uint64)
+"""By which groups are zero: those that are written, and the colons in the place of others. The group before them has
+another one, if there is one."""
+for _zeros in range(256):
+    _runs = re.finditer("11+", f"{_zeros:08b}")
+    _run = max(_runs, key=lambda run: run.end() - run.start(), default=None)
+    if _run is not None:
+        _IS_KEPT[_zeros, _run.start() : _run.end()] = False
+        _COLONS[_zeros, _run.start()] = _COLON
+        _COLONS[_zeros, 1] |= np.uint64(0 if _run.start() else _COLON)
+_HAS_RUN = _COLONS.sum(axis=1) > 0

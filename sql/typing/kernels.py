@@ -66,6 +66,14 @@ def masked(values: np.ndarray, known: np.ndarray, type_: pa.DataType) -> pa.Arra
     return pa.Array.from_buffers(type_, len(values), [validity(known), pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def blobs(values: np.ndarray, known: np.ndarray) -> pa.Array:
+    """The rows of a byte matrix as BLOBs, NULL where they are not ``known``."""
+    offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [validity(known), pa.py_buffer(offsets), pa.py_buffer(values)]
+    )
+
+
 def text_offsets(texts: pa.Array) -> np.ndarray:
     """Where each text begins in ``text_bytes``, and where the last one ends."""
     return np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]

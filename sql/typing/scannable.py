@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,9 @@ import pyarrow.compute as pc
 from sql.typing.bound import Bound
 from sql.typing.fragments import SCANNABLE, Fragment, fragment
 
-_ROWS_AT_ONCE = 16_384
-"""What NumPy computes of so many stays in the processor's cache: half the time."""
-_ELEMENTS_AT_ONCE = 8 * _ROWS_AT_ONCE
+_ROWS_AT_ONCE = 65_536
+"""Kernels hold several columns of as many values for a moment."""
+_ELEMENTS_AT_ONCE = 2 * _ROWS_AT_ONCE
 """Of arrays."""
 Compute = Callable[..., pa.Array]
 Rest = Callable[[Fragment], Fragment]
@@ -57,7 +58,7 @@ class Scannable(Fragment):
 def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
     """``sql`` of texts; or where a scan can, what ``compute`` knows, and ``rest`` of the texts that it leaves over.
 
-    ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL.
+    ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL, and so is what ``sql`` makes of NULL.
     """
     read = Scannable(fragment("{}", texts), texts, compute, pa.struct([("known", known), ("odd", pa.string())]))
 
@@ -66,7 +67,18 @@ def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Dat
         other = fragment("CASE WHEN {} IS NOT NULL THEN {} END", odd, rest(odd))
         return fragment("coalesce(struct_extract({}, 'known'), {})", column, other)
 
-    return Bound(sql, read, body)
+    return Bound(sql, read, body, keeps_null=True)
+
+
+def read_or_odd(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
+    """As :func:`read_by_scan`; ``compute`` gives NULL for the texts that are left over."""
+    return read_by_scan(sql, texts, partial(_known_or_odd, compute), known, rest)
+
+
+def _known_or_odd(compute: Compute, texts: pa.Array) -> pa.Array:
+    known = compute(texts)
+    is_odd = pc.and_(pc.is_null(known), pc.is_valid(texts)) if known.null_count > texts.null_count else None
+    return known_and_odd(known, texts, np.zeros(len(texts), bool) if is_odd is None else np.asarray(is_odd))
 
 
 def known_and_odd(known: pa.Array, texts: pa.Array, is_odd: np.ndarray) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Kernels that make texts: the case of ASCII letters, IPv6 addresses. Texts come as BLOBs, as in ``plain_texts``."""
+"""Kernels that change the case of ASCII letters. Texts come as BLOBs, as in ``plain_texts``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.ipv6_texts import write_plain
-from sql.typing.kernels import Kernel, of_size, text_bytes, text_offsets, validity
+from sql.typing.kernels import Kernel, text_bytes, text_offsets, validity
 
 
 def _from_to(first: str, last: str) -> np.ndarray:
@@ -53,16 +52,8 @@ def initcap(texts: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(texts), [nulls, pa.py_buffer(starts), pa.py_buffer(data)])
 
 
-def _ipv6(addresses: pa.Array) -> pa.Array:
-    rows, given = of_size(addresses, 16)
-    places = np.full(len(addresses), -1)
-    places[rows] = np.arange(len(rows))
-    return write_plain(given).take(pa.array(places, mask=places < 0))
-
-
 KERNELS = (
     Kernel("pando_ascii_lower", ("BLOB",), "VARCHAR", _lower),
     Kernel("pando_ascii_upper", ("BLOB",), "VARCHAR", _upper),
     Kernel("pando_initcap", ("BLOB",), "VARCHAR", initcap),
-    Kernel("pando_plain_ipv6_text", ("BLOB",), "VARCHAR", _ipv6),
 )

@@ -24,13 +24,13 @@ from parts.types import (
 )
 from sql.typing.address_texts import ipv6_or_null
 from sql.typing.bound import bound
-from sql.typing.fragments import Fragment, fragment
+from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
 from sql.typing.integer_texts import integer_or_null
 from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import ipv4_numbers
-from sql.typing.scannable import Scannable, read_by_scan
-from sql.typing.scanned_numbers import decimals, floats
+from sql.typing.scannable import Scannable
+from sql.typing.scanned_numbers import decimal_pattern, decimals, floats
 from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text
 from sql.typing.typed import STRING, Typed
 
@@ -56,14 +56,10 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():
-            compute = partial(floats, bits=target.bits)
-            return read_by_scan(_float(sql, target), sql, compute, target.arrow, lambda odd: _float(odd, target))
+            return Scannable(_float(sql, target), sql, partial(floats, bits=target.bits), target.arrow)
         case DecimalType():
-            if target.precision > 18:
-                return _decimal(sql, target)
             known = pa.decimal128(target.precision, target.scale)
-            compute = partial(decimals, goal=target)
-            return read_by_scan(_decimal(sql, target), sql, compute, known, lambda odd: _decimal(odd, target))
+            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known)
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
@@ -84,15 +80,27 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
 
 
 def _float(sql: Fragment, target: FloatType) -> Fragment:
-    return fragment("TRY_CAST({} AS {})", _float_spelling(sql), engine_type(target))
+    spelled = bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
+    return fragment("TRY_CAST({} AS {})", spelled, engine_type(target))
 
 
 def _decimal(sql: Fragment, target: DecimalType) -> Fragment:
-    return decimal_of_text(_float_spelling(sql), target, "TRY_CAST")
+    return bound(sql, "given", lambda given: _decimal_of(given, target))
 
 
-def _float_spelling(sql: Fragment) -> Fragment:
-    return bound(sql, "spelled", lambda v: fragment("pando_float_spelling({})", v))
+def _decimal_of(sql: Fragment, target: DecimalType) -> Fragment:
+    """Digits that the type has not are cut off, not rounded."""
+    spelled = called("pando_decimal_spelling", sql)
+    plain = decimal_of_text(spelled, target, "TRY_CAST")
+    goal = engine_type(target)
+    fine = fragment("TRY_CAST(trunc(TRY_CAST({} AS DECIMAL(38, 20)), {}) AS {})", spelled, target.scale, goal)
+    rounded = fragment("TRY_CAST({} AS {})", spelled, goal)
+    with_exponent = fragment("coalesce({}, {})", fine, rounded) if target.scale <= 18 else rounded
+    return fragment(
+        "(CASE WHEN {sql} = '' OR NOT regexp_full_match({sql}, '{}') THEN NULL "
+        "WHEN regexp_matches({sql}, '[eE]') THEN {} ELSE {} END)",
+        decimal_pattern(target), with_exponent, plain, sql=sql,
+    )  # fmt: skip
 
 
 def _instant(sql: Fragment, target: DateTimeType | DateTime64Type, zone: str, *, basic: bool) -> Fragment:

@@ -4,6 +4,8 @@ A word is a ``uint64`` whose lowest byte is the first character. What a word has
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,6 +92,19 @@ def rows_that_begin(array: pa.Array, is_first: np.ndarray) -> np.ndarray:
     if array.null_count:
         which &= np.asarray(pc.is_valid(array))
     return np.flatnonzero(which)
+
+
+def of_some(
+    texts: pa.Array, is_first: np.ndarray, compute: Callable[[pa.Array], pa.Array], *, may_take_all: bool = False
+) -> pa.Array:
+    """What ``compute`` makes of the texts whose first byte is such a one, NULL of others; ``may_take_all``: it gives
+    NULL for others itself, so that most texts need not be chosen."""
+    rows = rows_that_begin(texts, is_first)
+    if len(rows) == len(texts) or (may_take_all and len(rows) * 2 > len(texts)):
+        return compute(texts)
+    places = np.full(len(texts), -1)
+    places[rows] = np.arange(len(rows))
+    return compute(texts.take(pa.array(rows))).take(pa.array(places, mask=places < 0))
 
 
 def low_bytes(words: np.ndarray, counts: np.ndarray | int) -> np.ndarray:

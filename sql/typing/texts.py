@@ -44,7 +44,7 @@ from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import padded
 from sql.typing.ranges import clamped_date
 from sql.typing.scannable import Scannable, read_by_scan
-from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts
+from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
 from sql.typing.scanned_times import days, days_and_odd
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
@@ -73,7 +73,7 @@ def to_text(value: Typed, zone: str) -> Fragment:
         case DateTimeType() | DateTime64Type():
             return _instant_text(value, type_, zone)
         case UUIDType():
-            return fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql)
+            return Scannable(fragment("CAST(CAST({} AS UUID) AS VARCHAR)", sql), sql, uuid_texts, pa.string())
         case EnumType():
             arms = joined(" ", [fragment("WHEN {} THEN {}", number, text(name)) for name, number in type_.values])
             return fragment("(CASE {} {} END)", sql, arms)
@@ -83,8 +83,7 @@ def to_text(value: Typed, zone: str) -> Fragment:
             octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
             return Scannable(fragment("({})", joined(" || '.' || ", octets)), sql, ipv4_texts, pa.string())
         case IPv6Type():
-            spelled = bound(sql, "address", lambda v: fragment("pando_ipv6_text({})", v))
-            return Scannable(spelled, sql, ipv6_texts, pa.string())
+            return Scannable(fragment("pando_ipv6_text({})", sql), sql, ipv6_texts, pa.string())
         case ArrayType() | TupleType() | MapType():
             return _composite_text(sql, type_, zone)
     raise UserError("NOT_IMPLEMENTED", f"Conversion from {value.type} to String is not supported")
@@ -274,32 +273,6 @@ MACROS = macros(
         OR (strlen(t) = 19 AND t LIKE '____-__-__ __:__:__')""",
     r"""pando_try_ipv4(t) AS CASE WHEN t >= '0' AND t < ':' AND strlen(t) BETWEEN 7 AND 15
         THEN pando_plain_ipv4(encode(t)) END""",
-    r"""pando_ipv6_tail(b) AS array_to_string(list_transform(range(12, 16), lambda i:
-        CAST(CAST('0x' || substr(hex(b), 2 * i + 1, 2) AS UTINYINT) AS VARCHAR)), '.')""",
-    r"""pando_ipv6_text(b) AS CASE WHEN b BETWEEN unhex('00000000000000000000FFFF00000000')
-        AND unhex('00000000000000000000FFFFFFFFFFFF') THEN '::ffff:' || pando_ipv6_tail(b)
-        ELSE pando_plain_ipv6_text(b) END""",
-    r"""pando_mapped_ipv6(t) AS
-        unhex('00000000000000000000FFFF' || lpad(to_hex(pando_try_ipv4(t)), 8, '0'))""",
-    r"""pando_ipv6_hexadecimal(t) AS CASE WHEN contains(t, '.')
-        THEN CASE WHEN contains(t, ':') THEN regexp_replace(t, '[^:]*$', '') ELSE '::ffff:' END
-            || list_transform([pando_try_ipv4(regexp_extract(t, '[^:]*$'))],
-                lambda v: to_hex(v >> 16) || ':' || to_hex(v & 65535))[1]
-        ELSE t END""",
-    r"pando_ipv6_groups(t) AS list_filter(string_split(t, ':'), lambda g: g <> '' OR contains(t, ':'))",
-    r"""pando_ipv6_filled(l, r) AS
-        list_concat(list_concat(l, list_transform(range(8 - len(l) - len(r)), lambda i: '0')), r)""",
-    r"""pando_ipv6_all(t) AS CASE WHEN contains(t, '::')
-        THEN pando_ipv6_filled(pando_ipv6_groups(split_part(t, '::', 1)), pando_ipv6_groups(split_part(t, '::', 2)))
-        ELSE string_split(t, ':') END""",
-    r"""pando_ipv6_packed(t, groups) AS CASE WHEN t IS NULL THEN NULL
-        WHEN len(string_split(t, '::')) <= 2
-            AND regexp_full_match(array_to_string(groups, ':'), '([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}')
-        THEN unhex(array_to_string(list_transform(groups, lambda g: lpad(g, 4, '0')), '')) END""",
-    r"""pando_colon_ipv6(t) AS list_transform([t], lambda s: list_transform([pando_ipv6_hexadecimal(s)], lambda n:
-        list_transform([pando_ipv6_all(n)], lambda g: pando_ipv6_packed(n, g))[1])[1])[1]""",
-    r"""pando_try_ipv6(t) AS CASE WHEN NOT contains(t, ':') THEN pando_mapped_ipv6(t)
-        WHEN regexp_full_match(t, '[0-9a-fA-F:.]+') THEN pando_colon_ipv6(t) END""",
     r"""pando_no_ipv6(t) AS CASE WHEN t IS NOT NULL
         THEN CAST(error('pando:676:Cannot parse IPv6 from ''' || t || '''') AS BLOB) END""",
     r"pando_tidy_float(t) AS CASE WHEN ends_with(t, '.0') THEN left(t, length(t) - 2) ELSE t END",
@@ -364,8 +337,10 @@ MACROS = macros(
     r"""pando_float_spelling(t) AS CASE
         WHEN regexp_full_match(t, '[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|(?i)[+-]?(inf|infinity|nan)')
         THEN t END""",
-    r"""pando_ipv4(t) AS coalesce(pando_try_ipv4(t), CASE WHEN t IS NOT NULL
-        THEN CAST(error('pando:675:Cannot parse IPv4 from ''' || t || '''') AS UINTEGER) END)""",
+    r"""pando_decimal_spelling(t) AS regexp_replace(CASE WHEN contains(t, '.') THEN split_part(t, '.', 1) || '.'
+        || replace(substr(t, strpos(t, '.') + 1), '.', '') ELSE t END, '^([+-]?)([.eE]|$)', '\10\2')""",
+    r"""pando_no_ipv4(t) AS CASE WHEN t IS NOT NULL
+        THEN CAST(error('pando:675:Cannot parse IPv4 from ''' || t || '''') AS UINTEGER) END""",
     r"""pando_try_bool(t) AS CASE WHEN lower(t) IN ('1', 'true', 't', 'yes', 'y', 'on', 'enable', 'enabled') THEN true
         WHEN lower(t) IN ('0', 'false', 'f', 'no', 'n', 'off', 'disable', 'disabled') THEN false END""",
     r"""pando_bool(t) AS list_transform([t], lambda whole: coalesce(pando_try_bool(whole), CASE WHEN whole IS NOT NULL

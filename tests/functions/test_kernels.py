@@ -72,7 +72,11 @@ def test_ipv6_texts() -> None:
     rng = np.random.default_rng(3)
     values = [bytes((rng.integers(0, 256, 16) * (rng.random(16) < rng.random())).astype(np.uint8)) for _ in range(3000)]
     values += [bytes(16), b"\xff" * 16, bytes(15) + b"\x01", b"\x01" + bytes(15)]
-    assert _texts("pando_plain_ipv6_text", [*values]) == [ipaddress.IPv6Address(value).compressed for value in values]
+    values = [value for value in values if value[:10] != bytes(10) or value[10:14] == bytes(4)]
+    expected = [ipaddress.IPv6Address(value).compressed for value in values]
+    short = [bytes(10) + b"\xff\xff\x01\x02\x03\xff", bytes(12) + b"\0\x01\0\0", bytes(10) + b"\xff\xff" + bytes(4)]
+    expected += ["::ffff:1.2.3.255", "::0.1.0.0", "::ffff:0.0.0.0"]
+    assert _texts("pando_ipv6_text", [*values, *short]) == expected
 
 
 def test_ipv4_addresses() -> None:

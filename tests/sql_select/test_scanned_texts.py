@@ -27,13 +27,17 @@ _NUMBERS = [
     "", " ", " 1", "1 ", "abc", "12abc", "0x10", "1,5", "--1", "+-1", "-", "+", ".", "-.5", "1.2.3", "0.1", "é1", "1é",
     "123456789.987654321", "0.30000000000000004", "1234567.125", "99999.999", "-7.005", "16777217", "0.1e1",
 ]  # fmt: skip
-_NO_DECIMALS = (".5", "-", "+", ".", "-.5", "1.2.3", "0.1e1")
-"""Read otherwise than in ClickHouse."""
+_DECIMALS = [
+    *_NUMBERS, "-.", "1..2", ".e1", "e1", "1.e1", "1e", "1e+", "1e2.5", "1.2399e1", "0.019", "00000000000001", "1e-400",
+    "12345678901e-4", "123456789e-7", "0000000000012345678901.5", "1.23456789012345678901234", "1E+05",
+]  # fmt: skip
 _ADDRESSES = [
     "1.2.3.4", "255.255.255.255", "0.0.0.0", "256.1.1.1", "1.2.3", "1.2.3.4.5", "", "::", "::1", "1::",
     "2001:db8::7334", "2001:0DB8:0:0:0:8a2e:370:7334", "::ffff:1.2.3.4", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::",
     "1:2:3:4:5:6:7", ":1:2:3:4:5:6:7", "1::2::3", "12345::", "g::", "fe80::1%eth0", "abc",
-    "é::", ".1.2.3", "1.2.3.", "::.",
+    "é::", ".1.2.3", "1.2.3.", "::.", "::1.2.3.4", "64:ff9b::1.2.3.4", "1:2:3:4:5:6:1.2.3.4", "1:2:3:4:5:6:7:1.2.3.4",
+    "::FFFF:1.2.3.4", "::ffff:1.2.3", "1.2.3.4::", "::ffff:1.2.::ffff:3.4", "::1.2.3.4.5", "1::1:2:3:4:5:6:7",
+    "::00001", "1:2:3:4:5:6:7:8::", "1:2:3:4:5:6:7::8", "::1:2:3:4:5:6:7:8", ":::",
 ]  # fmt: skip
 _URLS = [
     "http://example.com", "https://www.example.com/a?x=1#f", "ftp://user:pw@host.org:21/f", "//cdn.net/x.js", "", "/",
@@ -48,6 +52,9 @@ _NO_URLS = ["a.b://c", "a.b://", "1a://b.c", "http://a.b.", "a.b@c", "http://www
 _READERS = {
     "urls": (_URLS, "domain(x) domainWithoutWWW(x)"),
     "addresses": (_ADDRESSES, "toIPv6OrNull(x) toIPv6OrZero(x) toIPv4OrNull(x) toIPv4OrZero(x)"),
+    "spelled_addresses": (["::ffff:1.2.3.4", "64:ff9b::1.2.3.4", "1:2::7", "::9.8.7.6", "::"], "toIPv6(x)"),
+    "spelled_uuids": (["61f0c404-5cb3-11e7-907b-a6006ad3d003", "00000000-0000-0000-0000-0000000000FF",
+                       "61f0c4045cb311e7907ba6006ad3d003"], "toUUID(x) toString(toUUID(x))"),
     "strings": (["", "a", "example.com/a-b", "Hello World", "ab ab", "日abc", "abc日", "é", "a,b,,c", "ÉA", "aaa",
                  "\0a", "one two", "TWO one1", "-one-", " ", "a" * 70],
                 "position(x,'b') position(x,'日') positionCaseInsensitive(x,'É') positionCaseInsensitive(x,'O') "
@@ -59,9 +66,10 @@ _READERS = {
                 "lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
     "numbers": (_NUMBERS, "toUInt8OrNull(x) toInt8OrZero(x) toUInt16OrNull(x) toInt32OrNull(x) toUInt32OrZero(x) "
                 "toInt64OrNull(x) toUInt64OrNull(x) toFloat64OrNull(x) toFloat32OrNull(x) toFloat64OrZero(x)"),
-    "decimals": ([text for text in _NUMBERS if text not in _NO_DECIMALS],
-                 "toDecimal32OrNull(x,2) toDecimal64OrZero(x,3) toDecimal64OrNull(x,0)"),
-    "integers": (["0", "7", "255", "256", "65536", "4294967296", "18446744073709551615", "+5", "12345678", "123456789"],
+    "decimals": (_DECIMALS, "toDecimal32OrNull(x,2) toDecimal64OrZero(x,3) toDecimal64OrNull(x,0) "
+                 "toDecimal128OrNull(x,3) toDecimal64OrNull(x,12)"),
+    "integers": (["0", "7", "255", "256", "65536", "4294967296", "18446744073709551615", "+5", "12345678", "123456789",
+                  "18446744073709551617", "9" * 25, "+" + "7" * 40, "123456789" * 12, "0" * 90 + "12"],
                  "toUInt8(x) toInt8(x) toUInt32(x) toInt64(x) toUInt64(x) toInt16(x)"),
     "times": (_TIMES, "toDateOrNull(x) toDateOrZero(x) toDate32OrNull(x) toDateTimeOrNull(x) toDateTimeOrZero(x) "
               "toDateTime64OrNull(x,6) toDateTime64OrNull(x,3,'Asia/Tokyo') "

@@ -14,7 +14,7 @@ from parts.types import parse_type
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.render import render_plain
 from sql.formats.text_values import parse_text
-from sql.typing.ipv6_texts import read_plain, write_plain
+from sql.typing.ipv6_texts import read_plain, write
 
 ADDRESS = parse_type("IPv6")
 GROUP = st.sampled_from([0, 0, 0, 1, 0x10, 0xABC, 0xFFFF])
@@ -31,9 +31,12 @@ TEXTS = st.one_of(
 
 
 def by_library(text: str) -> bytes | None:
+    """ClickHouse takes a gap of no zeros too, but not at the end."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
+        if text.count("::") == 1 and ":::" not in text and not text.endswith("::"):
+            return by_library(text.replace("::", ":").removeprefix(":"))
         return None
     return (address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")).packed
 
@@ -60,6 +63,8 @@ def test_addresses_are_written_as_the_library_writes_them(packed: list[bytes | N
     for index, value in enumerate(packed):
         if value and value.startswith(MAPPED):
             texts[index] = f"::ffff:{ipaddress.IPv4Address(value[12:])}"
+        elif value and value.startswith(bytes(12)) and value[12:14] != bytes(2):
+            texts[index] = f"::{ipaddress.IPv4Address(value[12:])}"
     array = pa.array([b"x" * 16, *packed], pa.binary(16)).slice(1)
     assert render_plain(array, ADDRESS, FormatOptions()).to_pylist() == texts
 
@@ -67,8 +72,10 @@ def test_addresses_are_written_as_the_library_writes_them(packed: list[bytes | N
 def test_all_places_of_zeros_are_read_and_written() -> None:
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     matrix = np.repeat(bits, 2, axis=1)
-    texts = write_plain(matrix)
-    assert texts.to_pylist() == [ipaddress.IPv6Address(row.tobytes()).compressed for row in matrix]
+    texts = write(matrix)
+    is_ipv4 = [text.count(".") == 3 for text in texts.to_pylist()]
+    expected = [ipaddress.IPv6Address(row.tobytes()).compressed for row in matrix]
+    assert [ipaddress.IPv6Address(text).compressed for text in texts.to_pylist()] == expected
     read, is_plain = read_plain(texts)
-    assert is_plain.all()
-    assert (read == matrix).all()
+    assert (is_plain != is_ipv4).all()
+    assert (read[is_plain] == matrix[is_plain]).all()
