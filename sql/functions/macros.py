@@ -1,6 +1,12 @@
-"""The macros and kernels that types and functions use: DuckDB is given all of them before its first statement."""
+"""The macros and kernels that types and functions use.
+
+DuckDB is given all kernels before its first statement, and a macro before the first statement that names it: to define
+all of them takes it as long as to start.
+"""
 
 from __future__ import annotations
+
+import re
 
 from parts.errors import UserError
 from sql.functions import (
@@ -28,7 +34,8 @@ from sql.typing.fragments import MACRO, Fragment
 _MOST_WEIGHT = 300_000
 """DuckDB takes some seconds for as much."""
 
-MACROS = (
+_NAME = re.compile(r"\bpando_\w+")
+_DEFINITIONS = (
     *ranges.MACROS,
     *arithmetic.MACROS,
     *division.MACROS,
@@ -42,6 +49,9 @@ MACROS = (
     *bits_and_hashes.MACROS,
 )
 
+MACROS = {definition.partition("(")[0]: definition for definition in _DEFINITIONS}
+"""By name."""
+
 KERNELS = (
     *text_kernels.KERNELS,
     *plain_texts.KERNELS,
@@ -51,6 +61,11 @@ KERNELS = (
     *mathematics.KERNELS,
     *collected_lists.KERNELS,
 )
+
+
+def macros_in(sql: str) -> set[str]:
+    """The names of the macros that a statement, or the body of a macro, may use."""
+    return {name for name in _NAME.findall(sql) if name in MACROS}
 
 
 def check_weight(sql: Fragment) -> None:

@@ -110,11 +110,11 @@ class _Evaluator:
         try:
             if not self._columns:
                 # Once a row, not once a block: rand() and generateUUIDv4() differ from row to row.
-                rows = cursor.sql(f"{self._sql} FROM range({block.num_rows})").to_arrow_table()
+                rows = cursor.sql(database.prepared(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
                 return storage_table(rows, (("c0", self._type),)).column(0)
             used = block.select(list(self._columns)).rename_columns([f"0.{name}" for name in self._columns])
             cursor.register("s0", used.to_reader())
-            result = storage_table(cursor.sql(self._sql).to_arrow_table(), (("c0", self._type),))
+            result = storage_table(cursor.sql(database.prepared(self._sql)).to_arrow_table(), (("c0", self._type),))
             return result.column(0)
         except Exception as error:
             raise database.translate(error) from None

@@ -1,4 +1,4 @@
-"""The one DuckDB of the process: in memory, with Pando's macros, closed to files, network and configuration.
+"""The one DuckDB of the process: in memory, with Pando's kernels and macros, without files, network and configuration.
 
 User text never reaches it: only what the compilers write. A cursor serves one query. Of the configuration only the
 memory limit changes while it runs. What sorts, joins and aggregations cannot hold in memory goes to a spill directory,
@@ -21,13 +21,15 @@ import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
 from sql.functions import guards
-from sql.functions.macros import KERNELS, MACROS
+from sql.functions.macros import KERNELS, MACROS, macros_in
 from sql.typing import kernels
 from sql.typing.typed import text_sql
 
 _LONG_TEXT = 10_000
 _OWN_ERROR = re.compile(r"pando:(\d+):(.*?)(?:\n|$)", re.DOTALL)
 _lock = threading.Lock()
+_made: set[str] = set()
+"""The macros that DuckDB has."""
 
 
 @dataclass
@@ -57,8 +59,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=config)
     connection.execute(f"SET max_temp_directory_size = '{_spill.most_bytes or _half_of_disk(_spill.directory)}B'")
     kernels.register(connection, KERNELS)
-    for macro in MACROS:
-        connection.execute(f"CREATE MACRO {macro}")
+    _made.clear()
     guards.register(connection)
     connection.execute("SET allowed_configs = ['memory_limit']")
     connection.execute("SET lock_configuration = true")
@@ -101,12 +102,25 @@ def cursor() -> duckdb.DuckDBPyConnection:
 
 
 def prepared(sql: str) -> str:
-    """The same statement, whose parsing holds the interpreter for a moment only.
+    """The same statement, whose macros are there, and whose parsing holds the interpreter for a moment only.
 
     DuckDB parses what it is given with the interpreter locked, about a megabyte a second, but what ``query`` is given
     only when it plans, without the lock.
     """
+    missing = macros_in(sql) - _made
+    if missing:
+        with _lock:
+            _make(missing)
     return sql if len(sql) <= _LONG_TEXT else f"SELECT * FROM query({text_sql(sql)})"
+
+
+def _make(macros: set[str]) -> None:
+    """The macros, and before each those that it uses."""
+    for name in sorted(macros):
+        if name not in _made:
+            _make(macros_in(MACROS[name].partition(")")[2]))
+            _connection().execute(f"CREATE MACRO {MACROS[name]}")
+            _made.add(name)
 
 
 def translate(error: Exception) -> PandoError:
