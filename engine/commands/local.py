@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from engine.client.options import CONTEXT, query_options, runner_options, script_of, split_extra
-from engine.commands.startup import leave_out_pandas, start_engine
+from engine.commands.startup import leave, leave_out_pandas, loading, start_engine
 
 
 @click.command("local", context_settings=CONTEXT)
@@ -41,9 +41,7 @@ def command(
     options = runner_options(output_format, vertical, progress, prints_time, ignore_error, interactive=interactive)
     with ExitStack() as running:
         code = _run(path, settings, parameters, script, options, interactive, running)
-    sys.stdout.flush()
-    if code:
-        raise click.exceptions.Exit(code)
+    leave(code)
 
 
 def _run(
@@ -55,13 +53,14 @@ def _run(
     interactive: bool,
     running: ExitStack,
 ) -> int:
-    import logging
-
     leave_out_pandas()
-    from engine.client.backend import LocalBackend
-    from engine.client.runner import Options, Runner
-    from engine.config import Config
-    from engine.engine import Engine, local_engine_path
+    with loading():
+        import logging
+
+        from engine.client.backend import LocalBackend
+        from engine.client.runner import Options, Runner
+        from engine.config import Config
+        from engine.engine import Engine, local_engine_path
 
     assert isinstance(options, Options)
     logging.getLogger().setLevel(logging.CRITICAL)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from engine.engine import Engine
@@ -26,6 +29,19 @@ class _LeftOut(MetaPathFinder):
         return None
 
 
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """What is loaded stays until the end: collections would look at it again and again, for a tenth of the time of a
+    start. The last one must: DuckDB's binding complains about what is left."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)
+
+
 def leave_out_pandas() -> None:
     """pyarrow imports pandas, if installed, to see whether a list is a DataFrame: 0.4 s and 40 MB for nothing."""
     _leave_out("pandas")
@@ -39,6 +55,14 @@ def leave_out_terminal_of_httpx() -> None:
 def _leave_out(name: str) -> None:
     if name not in sys.modules:
         sys.meta_path.insert(0, _LeftOut(name))
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process, of which nothing is open any more: to take apart all that is loaded takes it longer than most
+    statements."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def start_engine(engine: Engine, running: contextlib.ExitStack) -> None:
