@@ -38,16 +38,15 @@ class Pando:
         return self.clients[name]
 
     def new_table(
-        self, columns: str, key: str = "tuple()", engine: str = "", settings: str = "", partition: str = "tuple()"
+        self, columns: str, key: str = "tuple()", engine: str = "", settings: str = "", partition: str = ""
     ) -> str:
         """A table on both replicas; ``engine`` defaults to a replicated one."""
         name = f"s{next(_numbers)}"
         engine = engine or f"ReplicatedMergeTree('/tables/{name}', '{{replica}}')"
         tail = f" SETTINGS {settings}" if settings else ""
+        engine += f" PARTITION BY {partition}" if partition else ""
         for client in self.clients.values():
-            client.execute(
-                f"CREATE TABLE {name} ({columns}) ENGINE = {engine} PARTITION BY {partition} ORDER BY {key}{tail}"
-            )
+            client.execute(f"CREATE TABLE {name} ({columns}) ENGINE = {engine} ORDER BY {key}{tail}")
         return name
 
     def options(self, table: str, **more: str) -> dict[str, str]:
