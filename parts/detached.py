@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from parts.disk import make_directories, sync_directory
+from parts.part_name import PartName
 from parts.reader import Part
 
 DETACHED = "detached"
+_TRY = re.compile(r"_try\d+\Z")
+
+
+def last_block_of(directory: str) -> int:
+    """The largest block number that the part in ``[<reason>_]<name>[_try<n>]`` can have; 0 if that is no part."""
+    fields = _TRY.sub("", directory).split("_")
+    names = (PartName.try_parse("_".join(fields[-count:])) for count in (4, 5))
+    return max((name.max_block for name in names if name is not None), default=0)
 
 
 class DetachedParts:

@@ -1,8 +1,8 @@
 """``MergeTree``: a table on this server alone. Commits are renames; block numbers come from a counter.
 
 Invariants:
-- Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk, and above what
-  was dropped.
+- Block numbers are unique over all partitions and grow; the counter restarts above the largest on disk, detached parts
+  among them, and above what was dropped: a stream that has read a block would take another of its number for read.
 - The parts of one INSERT become visible together; a failed one leaves no part under a final name.
 - A part is a source of at most one merge at a time (``_busy``).
 - A merge covers no block but those of its sources: none that is numbered and not active yet (``_pending``).
@@ -27,6 +27,7 @@ from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.table import Table
+from parts.detached import last_block_of
 from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.merge.select import PartFacts, select_merge
 from parts.part_name import PartName, merged_name
@@ -106,6 +107,7 @@ class MergeTreeTable(Table):
         super().start()
         self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
+        numbers += map(last_block_of, self.store.detached())
         self._last_block_number = max([*numbers, *self._history.dropped().values()], default=0)
         self._merge_task = self.make_task("merge", self._merge_step)
         self.run_in_background(self.services.workers, self._merge_task)

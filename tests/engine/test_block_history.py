@@ -89,6 +89,20 @@ def test_numbers_go_on_behind_what_was_dropped_over_a_restart(local: Local) -> N
     assert table_of(local).history().identity != before.identity
 
 
+def test_numbers_go_on_behind_a_part_that_was_broken(local: Local) -> None:
+    local.run(CREATE)
+    for key in range(2):
+        local.run(f"INSERT INTO t VALUES (0, {key})")
+    decided = table_of(local).history().decided
+    broken = max(table_of(local).store.active(), key=lambda part: part.name.max_block).path
+    local.engine.stop()
+    (broken / "meta.bin").write_bytes(b"broken")
+    local.restart()
+    local.run("INSERT INTO t VALUES (0, 9)")
+    assert local.value("SELECT count() FROM t") == 2
+    assert table_of(local).history().decided["0"] > decided["0"]
+
+
 def test_batches_end_at_blocks_and_no_partition_starves(local: Local) -> None:
     local.run(CREATE)
     for p, rows in ((0, 5), (0, 5), (1, 2), (1, 2), (0, 5), (1, 50), (2, 1)):

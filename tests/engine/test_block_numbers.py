@@ -64,6 +64,30 @@ def test_as_in_clickhouse_before_and_after_merges(local: Local, oracle: Oracle, 
             assert texts(local, query) == oracle.query(query), (statement, query)
 
 
+def test_repeated_shapes_with_other_literals(local: Local, oracle: Oracle) -> None:
+    """Known shapes are answered in shorter ways."""
+    create = f"CREATE TABLE t (a UInt64, s String, d Date) ENGINE = MergeTree PARTITION BY d ORDER BY a {KEPT}"
+    statements = [create]
+    for number in range(8):
+        day = f"toDate('2020-01-01') + {number % 2}"
+        statements.append(f"INSERT INTO t SELECT number * {number + 1}, toString(number % 5), {day} FROM numbers(30)")
+    statements.insert(6, "OPTIMIZE TABLE t FINAL")
+    oracle.query("DROP TABLE IF EXISTS t")
+    for statement in statements:
+        local.run(statement)
+        oracle.query(statement)
+    shapes = (
+        "SELECT a, s FROM t WHERE _block_number = {0} ORDER BY ALL",
+        "SELECT count(), sum(a) FROM t WHERE _block_number > {0} AND a > {1}",
+        "SELECT a, _block_number FROM t WHERE a = {1} ORDER BY ALL",
+        "SELECT count() FROM t WHERE _block_number BETWEEN {0} AND {1} AND d > '2020-01-01'",
+        "SELECT a FROM t WHERE _block_number = {0} OR a = {1} ORDER BY a LIMIT 5",
+        "SELECT _block_number, max(a) FROM t WHERE s = '{0}' GROUP BY 1 ORDER BY 1",
+    )
+    for query in [shape.format(x, y) for shape in shapes for x in range(0, 10, 2) for y in (0, 4, 12)]:
+        assert texts(local, query) == oracle.query(query), query
+
+
 def test_kept_through_merges_of_merges_and_over_a_restart(local: Local) -> None:
     local.run(f"CREATE TABLE t (a UInt64, s String) ENGINE = MergeTree PARTITION BY a % 2 ORDER BY s {KEPT}")
     random = np.random.default_rng(7)
