@@ -2,5 +2,26 @@
 
 It speaks HTTP to the servers and knows of them only the names of types. ``data_source`` is the entrance; ``options``
 lists what can be set; ``reader`` plans and reads scans; ``writer`` and ``stream`` insert blocks that a retry does not
-double.
+double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``create_table``.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_connector.creation import create_table
+    from spark_connector.session import configure
+    from spark_connector.views import register
+
+__all__ = ["configure", "create_table", "register"]
+
+_HOMES = {"configure": "session", "create_table": "creation", "register": "views"}
+
+
+def __getattr__(name: str) -> object:
+    """Late: Spark imports this package in every session."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.types import DataType, DecimalType, FloatType, IntegerType, strip_nullable
-from spark_connector.schema import TableColumn
+from spark_connector.schema import TableColumn, has_nanoseconds
 
 
 def cut_blocks(batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int) -> Iterator[pa.Table]:
@@ -57,6 +57,8 @@ def encode_block(block: pa.Table) -> bytes:
 
 
 def _cast(array: pa.ChunkedArray, column: TableColumn) -> pa.ChunkedArray:
+    if has_nanoseconds(column.type) and pa.types.is_integer(array.type):
+        return array.cast(pa.timestamp("ns"))
     target = _target(column.type)
     if target is None or array.type == target or not _is_number(array.type):
         return array

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 class PandoDataSource(DataSource):
     """``spark.read.format("pando")``, ``df.write.format("pando")``, ``CREATE TABLE … USING pando``."""
+
+    defaults: ClassVar[Mapping[str, str]] = {}
+    """Options of a session (``spark_connector.session``), for what a use leaves open."""
 
     @classmethod
     def name(cls) -> str:
@@ -34,7 +38,7 @@ class PandoDataSource(DataSource):
             refuse_secrets(self.options)
         with Transport(options) as transport:
             columns = describe_query(transport) if options.query else describe_table(transport)
-            schema = readable_schema(columns, options.columns, options.full_name)
+            schema = readable_schema(columns, options.columns, options.full_name, options.nanoseconds)
         return with_options(schema, self.options) if is_of_catalog(self.options) else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -79,8 +83,9 @@ class PandoDataSource(DataSource):
         return options
 
     def _options(self, schema: StructType | None = None) -> Options:
-        """Of this use, completed by those of the catalog's table."""
+        """Of this use, completed by those of the catalog's table and of the session."""
         from spark_connector.options import parse_options
         from spark_connector.schema import options_of
 
-        return parse_options({**(options_of(schema) if schema is not None else {}), **self.options})
+        given = {**(options_of(schema) if schema is not None else {}), **self.options}
+        return parse_options(given, self.defaults)

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from parts.errors import UserError
@@ -14,6 +15,9 @@ from parts.errors import UserError
 _SETTING = "setting."
 _COPY = "option."
 """Spark's catalog keeps the options of ``CREATE TABLE … USING pando`` under this prefix, and hands them over so."""
+_PASSWORDS = ("password", "password_env", "password_file")
+_LOGIN = ("user", *_PASSWORDS)
+_NO_OPTIONS: Mapping[str, str] = {}
 _IGNORED = frozenset(
     {"serialization.format", "provider", "owner", "location", "is_managed_location", "external", "checkpointlocation"}
 )
@@ -46,6 +50,8 @@ class Options:
     select_sequential_consistency: bool = False
     max_replica_delay_seconds: float = 300.0
     compression: str = "lz4"
+    nanoseconds: str = "error"
+    """What a DateTime64 that is finer than Spark's timestamps is read as."""
     # reading a stream
     starting_offsets: str = "earliest"
     """``earliest``, ``latest`` or JSON: of each partition the last block that is not read, or an offset."""
@@ -83,16 +89,19 @@ def refuse_secrets(given: Mapping[str, str]) -> None:
         raise _bad(
             "a catalog table must not have the option 'password': Spark keeps it readable, in its catalog and in the "
             "metadata of columns. Name an environment variable of the driver in the option 'password_env' instead, or "
-            "load a frame with spark.read.format('pando').option('password', …) and make a temporary view of it"
+            "a file there in 'password_file', or load a frame with spark.read.format('pando').option('password', …) "
+            "and make a temporary view of it"
         )
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OPTIONS) -> Options:
     """Raises ``UserError`` 36 naming the option."""
     lowered = {name.lower(): value for name, value in given.items()}
     copies = {name.removeprefix(_COPY): value for name, value in lowered.items() if name.startswith(_COPY)}
     plain = {name: value for name, value in lowered.items() if not name.startswith(_COPY)}
     values = {name: value for name, value in {**copies, **plain}.items() if name not in _IGNORED}
+    is_login_given = any(name in values for name in _LOGIN)
+    values = {**{k: v for k, v in defaults.items() if not (is_login_given and k in _LOGIN)}, **values}
     settings = {name.removeprefix(_SETTING): values.pop(name) for name in list(values) if name.startswith(_SETTING)}
     if "insert_quorum" in values:
         settings["insert_quorum"] = values.pop("insert_quorum")
@@ -109,6 +118,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
     for name in settings:
         if name.startswith("insert_deduplication_token"):
             raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
+    if _flag(values, "mergeschema"):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "Format pando: the option 'mergeSchema' is not offered: a table's columns cannot be changed. Write the "
+            "columns that it has (select), or make a table with all of them (spark_connector.create_table)",
+        )
     if _flag(values, "push_filters"):
         raise UserError(
             "NOT_IMPLEMENTED",
@@ -136,6 +151,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         select_sequential_consistency=_flag(values, "select_sequential_consistency"),
         max_replica_delay_seconds=_number(values, "max_replica_delay_seconds", 300.0),
         compression=_choice(values, "compression", "lz4", ("lz4", "zstd", "none")),
+        nanoseconds=_choice(values, "nanoseconds", "error", ("error", "truncate", "long", "string")),
         starting_offsets=_offsets(values),
         max_rows_per_trigger=_count(values, "maxrowspertrigger", 0) or None,
         fail_on_data_loss=_flag(values, "failondataloss", default="true"),
@@ -147,14 +163,23 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 
 def _password(values: Mapping[str, str]) -> str:
-    name = values.get("password_env", "")
-    if not name:
-        return values.get("password", "")
-    if "password" in values:
-        raise _bad("give 'password' or 'password_env', not both")
-    if name not in os.environ:
-        raise _bad(f"the environment variable {name!r}, named by the option 'password_env', is not set in the driver")
-    return os.environ[name]
+    """Read in the driver. Raises 36 for a reference to nothing."""
+    given = [name for name in _PASSWORDS if values.get(name)]
+    if len(given) > 1:
+        raise _bad(f"give {' or '.join(repr(name) for name in given)}, not both")
+    if values.get("password_env"):
+        name = values["password_env"]
+        if name not in os.environ:
+            raise _bad(
+                f"the environment variable {name!r}, named by the option 'password_env', is not set in the driver"
+            )
+        return os.environ[name]
+    if values.get("password_file"):
+        try:
+            return Path(values["password_file"]).read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _bad(f"the file of the option 'password_file' cannot be read in the driver: {error}") from None
+    return values.get("password", "")
 
 
 def _table(text: str, database: str) -> tuple[str, str]:
@@ -173,10 +198,10 @@ _LOST = (
 _OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task", "max_bytes_per_task")
 _NAMES = frozenset(
     {
-        "url", "table", "query", "database", "user", "password", "password_env", "connect_timeout", "timeout",
-        "stall_timeout", "retries", "columns", "filter", "push_filters", "partitions", "max_rows_per_task",
-        "max_bytes_per_task", "lease_seconds", "select_sequential_consistency", "max_replica_delay_seconds",
-        "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
+        "url", "table", "query", "database", "user", "password", "password_env", "password_file", "connect_timeout",
+        "timeout", "stall_timeout", "retries", "mergeschema", "nanoseconds", "columns", "filter", "push_filters",
+        "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds", "select_sequential_consistency",
+        "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
         "startingoffsets", "maxrowspertrigger", "failondataloss",
     }
 )  # fmt: skip

@@ -72,7 +72,7 @@ class QueryReader(DataSourceReader):
             batches = transport.try_servers(urls, lambda url: _Batches(transport, url, statement, stack))
             for batch in batches:
                 if batch.num_rows:
-                    yield to_spark_batch(batch, schema)
+                    yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
 
     def _statement(self, transport: Transport) -> str:
         """With the columns of the schema, those as texts that a stream of Arrow has in bytes."""

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, error_from_code
 from parts.types import parse_type
 from spark_connector.options import Options
-from spark_connector.schema import check_read_schema
+from spark_connector.schema import check_read_schema, options_of
 from spark_connector.transport import Transport
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _GONE = 232
 _BEHIND = 289
+_NO_COLUMN = 16
 _NOT_HERE = (_GONE, _BEHIND)
 _MAY_HEAL = (UnavailableError, UnknownOutcomeError)
 
@@ -59,7 +60,10 @@ class PandoReader(DataSourceReader):
         options = self.options
         request = {**self._what_to_read(), "partitions": options.partitions}
         with Transport(options) as transport:
-            plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
+            try:
+                plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
+            except PandoError as error:
+                raise _of_catalog(error) if error.code == _NO_COLUMN and options_of(self.schema) else error from None
         check_read_schema(self.schema, [(item["name"], parse_type(item["type"])) for item in plan["columns"]])
         return [ScanPartition(number, plan["slots"]) for number in range(plan["slots"])]
 
@@ -87,7 +91,7 @@ class PandoReader(DataSourceReader):
         schema = to_arrow_schema(self.schema, timezone="UTC")
         for batch in self._batches(partition):
             if batch.num_rows:
-                yield to_spark_batch(batch, schema)
+                yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
 
     def _batches(self, partition: ScanPartition) -> Iterator[pa.RecordBatch]:
         given = turn = 0
@@ -162,6 +166,15 @@ class PandoReader(DataSourceReader):
             "dropped since. Run the query again. If it pauses for long between two reads of the table, a larger option "
             f"'lease_seconds' (now {self.options.lease_seconds:g}) has the servers hold the parts. {reasons}",
         )
+
+
+def _of_catalog(error: PandoError) -> PandoError:
+    return error_from_code(
+        error.code,
+        f"{error.message}. ALTER TABLE … ADD COLUMN of Spark changes its catalog alone: a table of Pando keeps the "
+        "columns it was made with. Make a table that has the column, or make the catalog's table again (DROP TABLE, "
+        "and CREATE TABLE … USING pando: the rows stay)",
+    )
 
 
 def _execution(scan: str) -> str:

@@ -2,8 +2,8 @@
 
 Mapping: unsigned integers are widened, UInt64 is decimal(20,0); FixedString, UUID, IPv4, IPv6
 and Enum are strings (FixedString without its padding zeros; as binary it keeps them); DateTime and DateTime64 are
-timestamps, of which Spark keeps microseconds; Array, Map and Tuple are array, map and struct. A column is nullable if
-its type is.
+timestamps, which have microseconds (those with nanoseconds may be read as bigint or string); Array, Map and Tuple are
+array, map and struct. A column is nullable if its type is.
 """
 
 from __future__ import annotations
@@ -69,8 +69,11 @@ def describe(transport: Transport, what: str) -> list[TableColumn]:
     return [TableColumn(row["name"], parse_type(row["type"]), row["default_type"]) for row in rows]
 
 
-def readable_schema(columns: Sequence[TableColumn], wanted: Sequence[str], table: str) -> spark.StructType:
-    """The schema of ``SELECT *``, or of the wanted columns (which may be MATERIALIZED ones too)."""
+def readable_schema(
+    columns: Sequence[TableColumn], wanted: Sequence[str], table: str, nanoseconds: str = "error"
+) -> spark.StructType:
+    """The schema of ``SELECT *``, or of the wanted columns (which may be MATERIALIZED ones too). ``nanoseconds``: the
+    option."""
     known = {column.name: column for column in columns}
     for name in wanted:
         if name not in known:
@@ -78,7 +81,24 @@ def readable_schema(columns: Sequence[TableColumn], wanted: Sequence[str], table
                 "NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r} in {table}{_nearest(name, list(known))}"
             )
     chosen = [known[name] for name in wanted] or [c for c in columns if c.default_kind not in _COMPUTED]
-    return spark.StructType([spark_field(column.name, column.type) for column in chosen])
+    exact = _EXACT_INSTANTS.get(nanoseconds)
+    return spark.StructType(
+        [
+            spark.StructField(column.name, exact, column.type.is_nullable)
+            if exact is not None and has_nanoseconds(column.type)
+            else spark_field(column.name, column.type)
+            for column in chosen
+        ]
+    )
+
+
+_EXACT_INSTANTS: dict[str, spark.DataType] = {"long": spark.LongType(), "string": spark.StringType()}
+
+
+def has_nanoseconds(type_: DataType) -> bool:
+    """Whether values may be finer than Spark's timestamps."""
+    type_ = strip_nullable(type_)
+    return isinstance(type_, DateTime64Type) and type_.unit == "ns"
 
 
 def with_options(schema: spark.StructType, options: Mapping[str, str]) -> spark.StructType:
@@ -173,6 +193,8 @@ def _is_readable_as(natural: spark.DataType, wanted: spark.DataType, type_: Data
     if isinstance(natural, spark.DecimalType) and isinstance(wanted, spark.DecimalType):
         digits = wanted.precision - wanted.scale >= natural.precision - natural.scale
         return digits and wanted.scale >= natural.scale
+    if has_nanoseconds(type_):
+        return target in ("bigint", "string")
     return isinstance(strip_nullable(type_), FixedStringType) and target == "binary"
 
 
@@ -268,6 +290,8 @@ def is_writable_as(source: spark.DataType, type_: DataType) -> bool:
         return len(source.fields) == len(type_.elements) and all(
             name in (None, field.name) and is_writable_as(field.dataType, inner) for field, (name, inner) in pairs
         )
+    if has_nanoseconds(type_) and isinstance(source, spark.LongType):
+        return True
     kind = source.simpleString().partition("(")[0].partition("<")[0].partition(" ")[0]
     return kind in _ACCEPTED.get(type(type_).__name__, frozenset())
 

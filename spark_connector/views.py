@@ -43,6 +43,6 @@ def register(spark: SparkSession, url: str, database: str = "default", prefix: s
         raise UserError("UNKNOWN_DATABASE", f"Format pando: there are no MergeTree tables in a database {database!r}")
     for table, columns in tables.items():
         reader = spark.read.format("pando").options(**given, table=table)
-        schema = readable_schema(columns, (), f"{database}.{table}")
+        schema = readable_schema(columns, (), f"{database}.{table}", parsed.nanoseconds)
         reader.schema(schema).load().createOrReplaceTempView(prefix + table)
     return [prefix + table for table in tables]

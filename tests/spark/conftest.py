@@ -16,6 +16,7 @@ from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
 from spark_connector.options import Options, parse_options
 
+SECRET = "lovelace1815"
 _numbers = itertools.count(1)
 
 
@@ -24,7 +25,7 @@ class Pando:
 
     def __init__(self, directory: Path) -> None:
         self.cluster = Cluster(directory)
-        overrides = {"zookeeper": {"session_timeout_ms": 4000}}
+        overrides = {"zookeeper": {"session_timeout_ms": 4000}, "users": {"default": {}, "ada": {"password": SECRET}}}
         ports = {s.name: s.http_port for s in self.cluster.start(2, overrides=overrides) if s.name.startswith("r")}
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.clients = {name: HttpClient(port=port, timeout_seconds=60) for name, port in ports.items()}
@@ -80,13 +81,22 @@ def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pando]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Spark's UI shows, as files."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PANDO_TEST_PASSWORD"] = ""
     session = (
         SparkSession.builder.master("local[2, 2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", str(event_log))
+        .config("spark.eventLog.compress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")

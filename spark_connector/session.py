@@ -1,0 +1,40 @@
+"""What a Spark session says once for all uses of the format ``pando``: ``configure(spark)``.
+
+Spark hands its configuration to no data source of Python. So the options are read here, in the driver, and go with the
+class that is registered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parts.errors import UserError
+from spark_connector.data_source import PandoDataSource
+from spark_connector.options import parse_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PREFIX = "spark.pando."
+
+
+def configure(spark: SparkSession) -> dict[str, str]:
+    """Takes ``spark.pando.<option>`` of the session's configuration, as it is now, for every option that a use leaves
+    open, and returns them. Raises ``UserError`` 36 for a wrong one.
+
+    A password is named (``spark.pando.password_env``, ``spark.pando.password_file``), never said: everybody who uses a
+    session can read its configuration.
+    """
+    known = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    options = {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX) and value}
+    if "password" in options:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            "Format pando: the configuration must not have 'spark.pando.password', which everybody can read there: "
+            "name a file of the driver in 'spark.pando.password_file', or a variable of its environment in "
+            "'spark.pando.password_env'",
+        )
+    parse_options({"url": "http://127.0.0.1", "table": "any", **options})
+    source = type("ConfiguredDataSource", (PandoDataSource,), {"defaults": options})
+    spark.dataSource.register(source)
+    return options
