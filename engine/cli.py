@@ -16,6 +16,7 @@ _COMMANDS = {
     "local": ("engine.commands.local", "Run SQL in this process, without a server."),
     "server": ("engine.commands.server", "Run one server."),
     "client": ("engine.commands.client", "Run SQL on a server, interactively or from a pipe."),
+    "spark-sql": ("engine.commands.spark_sql", "Run Spark SQL over the tables of a cluster."),
     "cluster": ("engine.commands.cluster", "Start and stop a cluster of replicas on this machine."),
     "zookeeper": ("engine.commands.zookeeper", "Run a ZooKeeper in the foreground."),
     "simulate": ("engine.commands.simulate", "Run whole servers in one thread, under random faults."),

@@ -2,7 +2,8 @@
 
 It speaks HTTP to the servers and knows of them only the names of types. ``data_source`` is the entrance; ``options``
 lists what can be set; ``reader`` plans and reads scans; ``writer`` and ``stream`` insert blocks that a retry does not
-double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``create_table``.
+double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``create_table``,
+``prepare`` (rows to write).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_connector.creation import create_table
+    from spark_connector.preparation import prepare
     from spark_connector.session import configure
     from spark_connector.views import register
 
-__all__ = ["configure", "create_table", "register"]
+__all__ = ["configure", "create_table", "prepare", "register"]
 
-_HOMES = {"configure": "session", "create_table": "creation", "register": "views"}
+_HOMES = {"configure": "session", "create_table": "creation", "prepare": "preparation", "register": "views"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,105 @@
+"""What prepares rows for a table, and the shell of Spark SQL."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from engine.cli import cli
+from parts.errors import UserError
+from spark_connector import prepare, register, shell
+from tests.spark.conftest import Pando, save
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+
+
+def test_rows_of_a_partition_are_written_together(pando: Pando, spark: SparkSession) -> None:
+    table = pando.new_table("day Date, k UInt32, s String", "(day, intHash32(k)) PARTITION BY toYYYYMM(day)")
+    frame = spark.range(0, 3000, 1, 4).selectExpr("date_add(DATE'2024-01-01', CAST(id % 91 AS INT)) AS day",
+                                                  "id AS k", "CAST(id AS STRING) AS s")  # fmt: skip
+    options = pando.options(table)
+    prepared = prepare(frame, options["url"], table, partitions=3)
+    assert prepared.rdd.getNumPartitions() == 3
+    rows = prepared.rdd.glom().collect()
+    assert all(task == sorted(task) for task in rows)
+    months = [{row.day.month for row in task} for task in rows]
+    assert sorted(month for task in months for month in task) == [1, 2, 3], "each is in one task"
+    save(prepared, options)
+    pando.sync(table)
+    assert pando.value(f"SELECT count() FROM {table}") == 3000
+    again = prepare(frame.repartition(7), options["url"], table, partitions=3)
+    assert again.rdd.glom().collect() == rows, "whatever order the rows came in"
+
+
+@pytest.mark.parametrize(
+    ("key", "groups"),
+    [
+        ("k", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("(k, s) PARTITION BY k % 2", [[0, 2, 4, 6], [1, 3, 5, 7]]),
+        ("k PARTITION BY intDiv(k, 4)", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("(intHash32(k), k)", None),
+        ("tuple() PARTITION BY intHash32(k) % 2", None),
+    ],
+)
+def test_keys_are_understood_or_left_out(
+    pando: Pando, spark: SparkSession, key: str, groups: list[list[int]] | None
+) -> None:
+    table = pando.new_table("k UInt32, s String, m Map(String, UInt8)", key)
+    frame = spark.range(8).selectExpr("7 - id AS k", "'x' AS s", "map('a', 1) AS m")
+    tasks = prepare(frame, pando.urls["r1"], table, partitions=2).select("k").rdd.glom().collect()
+    keys = [[row.k for row in task] for task in tasks]
+    assert sorted(key for task in keys for key in task) == list(range(8))
+    if groups is None:
+        assert all(task == sorted(task) for task in keys)
+    for group in groups or ():
+        assert [key for task in keys for key in task if key in group] == group
+        assert any(set(group) <= set(task) for task in keys)
+
+
+def test_a_table_that_is_not_there(pando: Pando, spark: SparkSession) -> None:
+    with pytest.raises(UserError, match=r"default\.nowhere does not exist"):
+        prepare(spark.range(1), pando.urls["r1"], "nowhere")
+
+
+def test_statements_are_told_apart() -> None:
+    text = "SELECT ';', \"a;b\" -- no; end\n, `x;y`; /* ; */ SELECT 'it''s; \\'; ';;\n SELECT 4 - 3 / 2"
+    ended, last = shell.statements(text)
+    assert ended == ["SELECT ';', \"a;b\" -- no; end\n, `x;y`", "/* ; */ SELECT 'it''s; \\'; '"]
+    assert last == "\n SELECT 4 - 3 / 2"
+
+
+def test_the_shell(pando: Pando, spark: SparkSession) -> None:
+    for client in pando.clients.values():
+        client.execute("CREATE DATABASE shell")
+    pando["r1"].execute(
+        "CREATE TABLE shell.t (k UInt32, a Array(String), n Nullable(Int8)) ENGINE = MergeTree ORDER BY k"
+    )
+    pando["r1"].execute("INSERT INTO shell.t VALUES (1, ['x', 'y'], NULL), (2, [], -1)")
+    register(spark, pando.urls["r1"], "shell", prefix="sh_")
+    out, errors = io.StringIO(), io.StringIO()
+    lines = ["SELECT * FROM sh_t ORDER BY k;\n", "SELECT nope;\n", "SELECT k AS a,\n", " k + 1 AS a FROM sh_t\n",
+             "ORDER BY k; SET x.y = 1;\n", "quit\n", "SELECT 'not any more';\n"]  # fmt: skip
+    shell.converse(spark, iter(lines), out, errors)
+    assert out.getvalue() == "1\t[x, y]\tNULL\n2\t[]\t-1\n1\t2\n2\t3\nx.y\t1\n"
+    assert "`nope` cannot be resolved" in errors.getvalue()
+    out = io.StringIO()
+    shell.run_all(spark, ["SELECT 1; SELECT 2", "SELECT count(*) FROM sh_t"], out)
+    assert out.getvalue() == "1\n2\n2\n"
+
+
+def test_the_command(pando: Pando, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the session of the tests, which it must not end."""
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    for client in pando.clients.values():
+        client.execute("CREATE DATABASE command")
+        client.execute("CREATE TABLE command.of_command (k UInt32) ENGINE = MergeTree ORDER BY k")
+        client.execute("INSERT INTO command.of_command SELECT number FROM numbers(7)")
+    arguments = ["spark-sql", "--url", pando.urls["r1"], "-d", "command", "-e", "SELECT sum(k) FROM of_command"]
+    answer = CliRunner().invoke(cli, arguments)
+    assert (answer.exit_code, answer.stdout) == (0, "21\n"), answer.output
+    assert "1 tables of command: of_command" in answer.stderr
+    answer = CliRunner().invoke(cli, ["spark-sql", "-o", "wrong"])
+    assert answer.exit_code == 2
