@@ -1,7 +1,7 @@
 """Which texts contain one of some needles, looked for in the bytes of all rows at once.
 
-All bytes are compared with that of a needle which is rarest in the first texts, and what stands around it only where it
-is found. That pays where the byte is rare; else nothing is said of the rows.
+All bytes are compared with those of a needle which are rarest in the first texts, and what stands around them only
+where they are found. That pays where one of them is rare; else nothing is said of the rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 _SAMPLE_BYTES = 65_536
 _ROWS_PER_CANDIDATE = 2
+_COMPARED_EVERYWHERE = 3
 
 
 def can_contain(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
@@ -45,10 +46,25 @@ def can_contain(texts: pa.Array, needles: Sequence[bytes]) -> np.ndarray:
 
 
 def _positions(text: np.ndarray, needle: bytes, counts: np.ndarray) -> np.ndarray:
-    """Where the needle stands, whose rarest bytes by ``counts`` are compared first."""
-    rarest, *others = sorted(range(len(needle)), key=lambda place: counts[needle[place]])
-    found = np.flatnonzero(text == needle[rarest]) - rarest
-    found = found[(found >= 0) & (found <= len(text) - len(needle))]
-    for place in others:
+    """Where the needle stands: its rarest bytes by ``counts`` are compared everywhere, the others where these are."""
+    starts = len(text) - len(needle) + 1
+    if starts <= 0:
+        return np.zeros(0, np.int64)
+    places = sorted(range(len(needle)), key=lambda place: counts[needle[place]])
+    is_found = np.zeros(-(-starts // 8) * 8, bool)
+    inside = is_found[:starts]
+    np.equal(text[places[0] :][:starts], needle[places[0]], out=inside)
+    for place in places[1:_COMPARED_EVERYWHERE]:
+        inside &= text[place:][:starts] == needle[place]
+    found = _set_places(is_found)
+    for place in places[_COMPARED_EVERYWHERE:]:
         found = found[text[place:].take(found) == needle[place]]
     return found
+
+
+def _set_places(mask: np.ndarray) -> np.ndarray:
+    """Which of the bits, a multiple of 8 and few of them set, are set: several times as fast as to look at each."""
+    eights = mask.view(np.uint64)
+    some = np.flatnonzero(eights != 0)
+    places = np.flatnonzero(eights[some].view(bool))
+    return (some[places >> 3] << 3) + (places & 7)
