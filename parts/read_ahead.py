@@ -14,6 +14,8 @@ from parts.pool import THREADS, submit
 from parts.read_plan import RowRange
 
 _VALUES_PER_JOB = 1_000_000
+_JOBS_PER_THREAD = 8
+"""Of fewer, one thread would have nothing to do while another ends the last."""
 _BYTES_PER_JOB = 32 << 20
 
 
@@ -40,7 +42,7 @@ def decode_ahead(
     column when there are too few for all threads, unless ``is_split`` is false.
     """
     rows = min(_VALUES_PER_JOB // len(stored), _BYTES_PER_JOB // max(row_bytes, 1))
-    per_job = max(1, rows // batches[0].rows)
+    per_job = max(1, min(rows // batches[0].rows, len(batches) // (_JOBS_PER_THREAD * THREADS)))
     groups = [stored]
     ahead = threads if threads < THREADS else THREADS + 1
     if len(batches) < 2 * THREADS and threads == THREADS:
