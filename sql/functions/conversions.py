@@ -89,6 +89,13 @@ def to_string(call: Call) -> Typed:
     return Typed(cast_to(value, STRING, call.environment.zone), STRING)
 
 
+def _converted(call: Call, value: Typed, target: DataType, zone: str) -> Typed:
+    """A wrong text in a Nullable is NULL."""
+    if call.is_nullable and is_string(value.type):
+        return Typed(text_or_null(value, target, zone), target)
+    return Typed(cast_to(value, target, zone), target)
+
+
 def _to(target: DataType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
@@ -102,7 +109,7 @@ def _to(target: DataType) -> Callable[[Call], Typed]:
             return Typed(cast(str(value.value), target), target, value.value)
         if isinstance(target, FloatType) and isinstance(value.value, (int, float)) and abs(value.value) < 1e38:
             return Typed(cast(value.sql, target), target)
-        return Typed(cast_to(value, target, zone or call.environment.zone), target)
+        return _converted(call, value, target, zone or call.environment.zone)
 
     return build
 
@@ -129,7 +136,6 @@ for _type, _name in (
     (DateType(), "Date"),
     (UUIDType(), "UUID"),
     (Date32Type(), "Date32"),
-    (DateTimeType(), "DateTime"),
     (IPv4Type(), "IPv4"),
     (IPv6Type(), "IPv6"),
 ):
@@ -149,8 +155,11 @@ def to_date_time(call: Call) -> Typed:
     value = call.args[0]
     if zone is None and isinstance(value.type, (DateTimeType, DateTime64Type)):
         zone = value.type.timezone
-    type_ = DateTimeType(zone)
-    return Typed(cast_to(value, type_, call.environment.zone), type_)
+    return _converted(call, value, DateTimeType(zone), call.environment.zone)
+
+
+def _date_time_or(kind: str) -> Callable[[Call], Typed]:
+    return lambda call: _or(DateTimeType(call.constant_zone(1)), kind)(call)
 
 
 def _date_time64_or(kind: str) -> Callable[[Call], Typed]:
@@ -158,6 +167,7 @@ def _date_time64_or(kind: str) -> Callable[[Call], Typed]:
 
 
 for _kind in ("Zero", "Null"):
+    define(f"toDateTimeOr{_kind}", _date_time_or(_kind), (1, 2))
     define(f"toDateTime64Or{_kind}", _date_time64_or(_kind), (2, 3))
 
 
@@ -181,7 +191,7 @@ def to_unix_timestamp(call: Call) -> Typed:
     value = call.args[0]
     zone = call.constant_zone(1) or call.environment.zone
     if is_string(value.type):
-        value = Typed(cast_to(value, DateTimeType(), zone), DateTimeType())
+        value = _converted(call, value, DateTimeType(), zone)
     if not is_date_or_time(value.type):
         raise call.wrong_type(0, "Date, DateTime or String")
     if isinstance(value.type, (DateType, Date32Type)):
@@ -202,7 +212,7 @@ def _decimal(width: int) -> Callable[[Call], Typed]:
         value = call.args[0]
         if value.is_literal and call.node is not None:
             value = _written_decimal(call, value)
-        return Typed(cast_to(value, target, call.environment.zone), target)
+        return _converted(call, value, target, call.environment.zone)
 
     return build
 

@@ -50,7 +50,8 @@ class Environment:
 class Call:
     """One call: ``args`` and ``params`` are compiled; ``name`` is canonical; ``node`` is the tree.
 
-    ``distinct`` and ``filter`` are of an aggregate: before its arguments, and behind its bracket.
+    ``distinct`` and ``filter`` are of an aggregate: before its arguments, and behind its bracket. ``is_nullable``: an
+    argument is, which ``args`` do not show (``Rule.nulls``).
     """
 
     name: str
@@ -60,6 +61,7 @@ class Call:
     node: Function | None = None
     distinct: str = ""
     filter: Fragment = EMPTY
+    is_nullable: bool = False
 
     @property
     def types(self) -> tuple[DataType, ...]:
@@ -214,7 +216,7 @@ def apply(rule: Rule, call: Call) -> Typed:
         return literal(None)
     nullable = any(arg.type.is_nullable for arg in args)
     stripped = tuple([_retyped(arg, strip_nullable(arg.type)) for arg in args])
-    result = rule.build(replace(call, args=stripped))
+    result = rule.build(replace(call, args=stripped, is_nullable=nullable))
     type_ = make_nullable(result.type) if nullable else result.type
     if nullable and not result.type.is_nullable:
         if type_.is_nullable:

@@ -22,7 +22,7 @@ from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.macros import macros
 from sql.typing.ranges import clamped_instant
 from sql.typing.scannable import Scannable, read_by_scan
-from sql.typing.scanned_times import basic_instants, clocks
+from sql.typing.scanned_times import basic_instants, plain_instants
 from sql.typing.zones import from_zone
 
 _TIME = (
@@ -43,31 +43,30 @@ def instant_of_text(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
 
     ``fine``: for DateTime64, with parts of a second; else whole seconds within DateTime's range.
     """
-    return _with_fallback(sql, zone, fragment("coalesce({}, pando_no_instant(spelled))", _free(zone, fine)), fine)
+    rest = fragment("coalesce({}, pando_no_instant(spelled))", _free(zone, fine))
+    return _with_fallback(sql, zone, rest, fine, may_be_none=False)
 
 
 def instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """As :func:`instant_of_text`, NULL where there is none."""
-    return _with_fallback(sql, zone, _free(zone, fine), fine)
+    return _with_fallback(sql, zone, _free(zone, fine), fine, may_be_none=True)
 
 
 def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
     """The UTC instant of a VARCHAR in the basic spelling, or NULL."""
     clock = fragment("pando_basic_clock(spelled, {})", str(fine).lower())
     seconds = fragment("pando_basic_unix(spelled, {})", str(fine).lower())
-    template = "coalesce({}, {})"
-    rest = fragment(template, from_zone(clock, zone), seconds)
+    rest = fragment("coalesce({}, {})", from_zone(clock, zone), seconds)
     begins = "(strlen({0}) >= 5 AND {0} >= '0' AND {0} < ':' AND regexp_matches({0}, '^[0-9]{{4}}'))"
     if fine:
         begins = f"{begins} OR starts_with({{0}}, '-')"
 
     def read(value: Fragment) -> Fragment:
-        plain, other = _plain(value, zone, fine), _other(value, rest, fine)
-        whole = fragment("coalesce({}, CASE WHEN {} THEN {} END)", plain, fragment(begins, value), other)
-        compute = partial(basic_instants, zone=zone, fine=fine)
-        return read_by_scan(whole, value, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
+        other = fragment("CASE WHEN {} THEN {} END", fragment(begins, value), _other(value, rest, fine))
+        return fragment("coalesce({}, {})", _plain(value, zone, fine), other)
 
-    return bound(sql, "given", read)
+    compute = partial(basic_instants, zone=zone, fine=fine)
+    return Scannable(bound(sql, "given", read), sql, compute, pa.timestamp("us"))
 
 
 def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:
@@ -81,17 +80,20 @@ def _free(zone: str, fine: bool) -> Fragment:
     return read if local == read else fragment("CASE WHEN pando_is_utc(spelled) THEN {} ELSE {} END", read, local)
 
 
-def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool) -> Fragment:
+def _with_fallback(sql: Fragment, zone: str, rest: Fragment, fine: bool, *, may_be_none: bool) -> Fragment:
     """``rest`` reads ``spelled``."""
-    return bound(
-        sql, "given", lambda value: fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
-    )
+
+    def read(value: Fragment) -> Fragment:
+        return fragment("coalesce({}, {})", _plain(value, zone, fine), _other(value, rest, fine))
+
+    compute = partial(plain_instants, zone=zone, fine=fine, may_be_none=may_be_none)
+    whole = bound(sql, "given", read)
+    return read_by_scan(whole, sql, compute, pa.timestamp("us"), lambda odd: _other(odd, rest, fine))
 
 
 def _plain(value: Fragment, zone: str, fine: bool) -> Fragment:
     """The instants of the usual spellings."""
-    macro = called("pando_plain_clock" if fine else "pando_plain_second", value)
-    return from_zone(Scannable(macro, value, partial(clocks, fine=fine), pa.timestamp("us")), zone)
+    return from_zone(called("pando_plain_clock" if fine else "pando_plain_second", value), zone)
 
 
 def _other(value: Fragment, rest: Fragment, fine: bool) -> Fragment:
@@ -122,7 +124,7 @@ MACROS = macros(
         WHEN regexp_matches(t, '^[0-9]{4}-[0-9]{2}$') THEN t || '-01'
         ELSE regexp_replace(t, '^ *([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})', '\3-\2-\1') END""",
     r"""pando_unix(t) AS make_timestamp(CAST(split_part(t, '.', 1) AS BIGINT) * 1000000
-        + CASE WHEN starts_with(t, '-') THEN -1 ELSE 1 END
+        + CASE WHEN regexp_matches(t, '^-0*[1-9]') THEN -1 ELSE 1 END
         * pando_part(rpad(left(split_part(t, '.', 2), 6), 6, '0')))""",
     r"""pando_any_unix(t, fine) AS CASE
         WHEN regexp_full_match(t, '[0-9]{13}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
@@ -142,7 +144,7 @@ MACROS = macros(
             THEN pando_clock_of(pando_day_of(CAST(p.y AS BIGINT), CAST(p.m AS BIGINT), CAST(p.d AS BIGINT)), p)
             END)[1] END""",
     r"""pando_basic_unix(t, fine) AS CASE
-        WHEN fine AND regexp_full_match(t, '-?[0-9]{5,12}([.][0-9]+)?|-[0-9]{1,4}') THEN pando_unix(t)
+        WHEN fine AND regexp_full_match(t, '(-[0-9]{1,12}|[0-9]{5,12})([.][0-9]*)?') THEN pando_unix(t)
         WHEN fine AND regexp_full_match(t, '[0-9]{13,15}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
         WHEN NOT fine AND regexp_full_match(t, '[0-9]{5,20}')
         THEN make_timestamp(pando_clamped_seconds(TRY_CAST(t AS UBIGINT)) * 1000000) END""",

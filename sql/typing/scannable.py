@@ -60,7 +60,7 @@ def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Dat
 
     ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL, and so is what ``sql`` makes of NULL.
     """
-    read = Scannable(fragment("{}", texts), texts, compute, pa.struct([("known", known), ("odd", pa.string())]))
+    read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]))
 
     def body(column: Fragment) -> Fragment:
         odd = fragment("struct_extract({}, 'odd')", column)

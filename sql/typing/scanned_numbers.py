@@ -27,7 +27,7 @@ _BEGINS_INTEGER, _BEGINS_FLOAT, _BEGINS_DECIMAL = (
 )
 
 
-def _read(texts: pa.Array, type_: pa.DataType) -> pa.Array:
+def read_numbers(texts: pa.Array, type_: pa.DataType) -> pa.Array:
     """The numbers that texts spell, NULL where they spell none that the type has."""
     import polars as pl  # takes 0.1 s
 
@@ -37,18 +37,18 @@ def _read(texts: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def fitting_integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
     """Those that fit the type."""
-    return of_some(texts, _BEGINS_INTEGER, partial(_read, type_=goal.arrow), may_take_all=True)
+    return of_some(texts, _BEGINS_INTEGER, partial(read_numbers, type_=goal.arrow), may_take_all=True)
 
 
 def floats(texts: pa.Array, *, bits: int) -> pa.Array:
     type_ = pa.float64() if bits == 64 else pa.float32()
-    return of_some(texts, _BEGINS_FLOAT, partial(_read, type_=type_), may_take_all=True)
+    return of_some(texts, _BEGINS_FLOAT, partial(read_numbers, type_=type_), may_take_all=True)
 
 
 def integers(texts: pa.Array, *, goal: IntegerType) -> pa.Array:
     """The low bits of all; a text that spells no integer is odd."""
     wide = pa.int64() if goal.signed else pa.uint64()
-    known = pc.cast(_read(texts, wide), goal.arrow, safe=False)
+    known = pc.cast(read_numbers(texts, wide), goal.arrow, safe=False)
     if known.null_count == texts.null_count:
         return known_and_odd(known, texts, np.zeros(len(texts), bool))
     pattern = r"^[+-]?[0-9]+$" if goal.signed else r"^\+?[0-9]+$"
@@ -72,7 +72,7 @@ def _low_bits(spelled: pa.Array) -> np.ndarray:
     value = np.zeros(len(spelled), np.uint64)
     for behind in range(0, _SLICES * _DIGITS_AT_ONCE, _DIGITS_AT_ONCE):
         piece = pc.utf8_slice_codeunits(digits, -behind - _DIGITS_AT_ONCE, -behind or None)
-        value += numbers(_read(piece, pa.uint64()).fill_null(0), np.uint64) * np.uint64(10**behind % 2**64)
+        value += numbers(read_numbers(piece, pa.uint64()).fill_null(0), np.uint64) * np.uint64(10**behind % 2**64)
     return np.where(np.asarray(pc.starts_with(spelled, "-")), -value, value)
 
 
@@ -111,12 +111,12 @@ def _odd_decimals(texts: pa.Array, goal: DecimalType) -> pa.Array:
     if pc.any(is_strange).as_py():
         texts = pc.replace_with_mask(texts, is_strange, _with_one_point(texts.filter(is_strange)))
     if goal.scale > _FINE_SCALE - 2:
-        return _read(_cut(texts, goal.scale), type_)
+        return read_numbers(cut(texts, goal.scale), type_)
     fine = pc.cast(
-        _read(_cut(texts, _FINE_SCALE), pa.decimal128(38, _FINE_SCALE)), pa.decimal128(38, goal.scale), safe=False
+        read_numbers(cut(texts, _FINE_SCALE), pa.decimal128(38, _FINE_SCALE)), pa.decimal128(38, goal.scale), safe=False
     )
-    values = _read(fine, type_)
-    return values if goal.precision <= 18 else pc.coalesce(values, _read(_cut(texts, goal.scale), type_))
+    values = read_numbers(fine, type_)
+    return values if goal.precision <= 18 else pc.coalesce(values, read_numbers(cut(texts, goal.scale), type_))
 
 
 def _with_one_point(texts: pa.Array) -> pa.Array:
@@ -127,7 +127,7 @@ def _with_one_point(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(spelled, r"^([+-]?)([.eE]|$)", r"\10\2")
 
 
-def _cut(texts: pa.Array, scale: int) -> pa.Array:
+def cut(texts: pa.Array, scale: int) -> pa.Array:
     """Without the digits beyond the scale."""
     if pc.max(pc.binary_length(texts)).as_py() <= scale:
         return texts

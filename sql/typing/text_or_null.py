@@ -31,7 +31,7 @@ from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import ipv4_numbers
 from sql.typing.scannable import Scannable
 from sql.typing.scanned_numbers import decimal_pattern, decimals, floats
-from sql.typing.texts import cut_second, date32_of_text, date_of_text, decimal_of_text, from_text
+from sql.typing.texts import cut_second, date_of_text, decimal_of_text, from_text
 from sql.typing.typed import STRING, Typed
 
 SPELLED = (
@@ -49,10 +49,8 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
         if isinstance(target, IntegerType):
             sql = fragment("coalesce(nullif({}, ''), '0')", sql)
     match target:
-        case DateType():
-            return date_of_text(sql, "pando_try_day({0})", fails=False)
-        case Date32Type():
-            return date32_of_text(sql, "pando_try_day({0})", fails=False)
+        case DateType() | Date32Type():
+            return date_of_text(sql, target, fails=False)
         case DateTimeType() | DateTime64Type():
             return _instant(sql, target, zone, basic=basic)
         case FloatType():

@@ -43,9 +43,9 @@ from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import padded
 from sql.typing.ranges import clamped_date
-from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scannable import Scannable, read_or_odd
 from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
-from sql.typing.scanned_times import days, days_and_odd
+from sql.typing.scanned_times import days
 from sql.typing.typed import Typed, cast, text
 from sql.typing.zones import local_time
 
@@ -157,10 +157,8 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
             return decimal_of_text(sql, goal)
         case BoolType():
             return fragment("pando_bool({})", sql)
-        case DateType():
-            return date_of_text(sql, "pando_day({0}, 'Date')", fails=True)
-        case Date32Type():
-            return date32_of_text(sql, "pando_day({0}, 'Date32')", fails=True)
+        case DateType() | Date32Type():
+            return date_of_text(sql, goal, fails=True)
         case DateTimeType():
             return instant_of_text(sql, goal.timezone or zone, fine=False)
         case DateTime64Type(precision, own):
@@ -196,37 +194,25 @@ def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Frag
     return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, engine_type(goal))
 
 
-def date_of_text(sql: Fragment, rest: str, *, fails: bool) -> Fragment:
-    """The day of a VARCHAR, within Date's range: that of the usual texts at once, of others by ``rest``, which reads
-    ``{0}``, and fails for what is no day, or gives NULL."""
-
-    def other(text: Fragment) -> Fragment:
-        return fragment("list_transform([{}], lambda day: {})[1]", fragment(rest, text), clamped_date("day"))
-
-    def day(value: Fragment) -> Fragment:
-        plain = fragment("pando_plain_date({})", value)
-        if fails:
-            known = Scannable(plain, value, partial(days, is_narrow=True), pa.date32())
-            return fragment("coalesce({}, {})", known, other(value))
-        whole = fragment("coalesce({}, CASE WHEN pando_may_be_day({}) THEN {} END)", plain, value, other(value))
-        return read_by_scan(whole, value, partial(days_and_odd, is_narrow=True), pa.date32(), other)
-
-    return bound(sql, "spelled", day)
-
-
-def date32_of_text(sql: Fragment, rest: str, *, fails: bool) -> Fragment:
-    """As :func:`date_of_text`, with all days that DuckDB has."""
+def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
+    """The day of a VARCHAR, of a Date within its range: that of the usual texts at once. What is no day fails, or gives
+    NULL."""
+    is_narrow = isinstance(goal, DateType)
+    rest = f"pando_day({{}}, '{goal.name}')" if fails else "pando_try_day({})"
 
     def day(value: Fragment) -> Fragment:
-        plain = fragment("pando_plain_date32({})", value)
-        if fails:
-            known = Scannable(plain, value, partial(days, is_narrow=False), pa.date32())
-            return fragment("coalesce({}, {})", known, fragment(rest, value))
-        whole = fragment("coalesce({}, {})", plain, fragment(rest, value))
-        compute = partial(days_and_odd, is_narrow=False)
-        return read_by_scan(whole, value, compute, pa.date32(), lambda odd: fragment(rest, odd))
+        other = fragment(rest, value)
+        if not is_narrow:
+            return fragment("coalesce(pando_plain_date32({}), {})", value, other)
+        other = fragment("list_transform([{}], lambda day: {})[1]", other, clamped_date("day"))
+        other = other if fails else fragment("CASE WHEN pando_may_be_day({}) THEN {} END", value, other)
+        return fragment("coalesce(pando_plain_date({}), {})", value, other)
 
-    return bound(sql, "spelled", day)
+    whole, compute = bound(sql, "spelled", day), partial(days, is_narrow=is_narrow)
+    if not fails:
+        return Scannable(whole, sql, compute, pa.date32())
+    failure = f"CAST(pando_no_day({{}}, '{goal.name}') AS DATE)"
+    return read_or_odd(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 
 
 def _integer(value: Typed, sql: Fragment, goal: IntegerType) -> Fragment:
@@ -322,7 +308,8 @@ MACROS = macros(
     r"""pando_split_day(t) AS CASE
         WHEN regexp_full_match(t, '[0-9]{8}') THEN pando_day_of(TRY_CAST(left(t, 4) AS BIGINT),
             TRY_CAST(substr(t, 5, 2) AS BIGINT), TRY_CAST(substr(t, 7, 2) AS BIGINT))
-        WHEN regexp_full_match(t, '[0-9]{4}[^0-9][0-9]{1,2}[^0-9][0-9]{1,2}(?:[ T]([0-9]{2}:){2}[0-9]{2}([.][0-9]+)?)?')
+        WHEN regexp_full_match(t, '[0-9]{4}[\x01-/:-\x7f](?:[0-9]{1,2}[\x01-/:-\x7f][0-9]{1,2}'
+            || '|[0-9]{2}[\x01-/:-\x7f][0-9]{2}[ T]([0-9]{2}:){2}[0-9]{2}([.][0-9]+)?)')
         THEN pando_day_of(
             TRY_CAST(left(t, 4) AS BIGINT), TRY_CAST(regexp_extract(t, '^.{5}([0-9]+)', 1) AS BIGINT),
             TRY_CAST(regexp_extract(t, '^.{5}[0-9]+.([0-9]+)', 1) AS BIGINT)) END""",
@@ -333,7 +320,8 @@ MACROS = macros(
     r"""pando_try_day(t) AS CASE WHEN NOT pando_may_be_day(t) THEN NULL WHEN strlen(t) = 10 AND t[5] = '-'
         THEN coalesce(TRY_CAST(t AS DATE), pando_split_day(t)) ELSE pando_split_day(t) END""",
     r"""pando_day(t, name) AS CASE WHEN t IS NULL THEN NULL
-        ELSE coalesce(pando_try_day(t), error('pando:38:Cannot parse ' || name || ' from ''' || t || '''')) END""",
+        ELSE coalesce(pando_try_day(t), pando_no_day(t, name)) END""",
+    r"pando_no_day(t, name) AS error('pando:38:Cannot parse ' || name || ' from ''' || t || '''')",
     r"""pando_float_spelling(t) AS CASE
         WHEN regexp_full_match(t, '[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|(?i)[+-]?(inf|infinity|nan)')
         THEN t END""",
