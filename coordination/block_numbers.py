@@ -33,12 +33,14 @@ _SKIPS_IN_ONE_MULTI = 500
 
 @dataclass(frozen=True, slots=True)
 class BlockLock:
-    """A block number taken and not yet used. ``session_id`` is the session whose end takes it away."""
+    """A block number taken and not yet used, or ``count`` of them. ``session_id`` is the session whose end takes it
+    away."""
 
     path: str
     partition_id: str
     number: int
     session_id: int
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +59,21 @@ def allocate_block(
     *,
     owner: str = "",
     minimum: int = 0,
+    count: int = 1,
 ) -> BlockLock | DuplicateBlock:
     """Takes the next block number, unless ``block_id`` (not "") was inserted before. One round trip, usually.
 
     ``owner`` (the replica) is written into the lock for people to read. A lost answer leaves at most an unused number,
     which the session's end frees: the caller may simply try again.
+
+    ``count`` numbers that follow each other have one lock, that of the first: others take theirs above the last.
     """
     for _ in range(_ATTEMPTS):
         session = keeper.session_id
         ops: list[Op] = list(check_not_exists(table.block(block_id))) if block_id else []
         lock_op = Create(table.block_number_prefix(partition_id), owner.encode(), ephemeral=True, sequential=True)
         try:
-            path = keeper.multi([*ops, lock_op])[-1]
+            path = keeper.multi([*ops, lock_op, *_skip_ops(table, partition_id, count - 1)])[len(ops)]
         except MultiFailed as error:
             if error.op is not lock_op and isinstance(error.cause, NodeExists):
                 duplicate = _duplicate(keeper, table, block_id)
@@ -82,7 +87,7 @@ def allocate_block(
                 raise error.cause from error
             continue
         assert isinstance(path, str)
-        lock = BlockLock(path, partition_id, sequence_number(path), session)
+        lock = BlockLock(path, partition_id, sequence_number(path), session, count)
         if lock.number >= minimum:
             return lock
         _advance_counter(keeper, table, lock, minimum)
@@ -113,13 +118,17 @@ def _create_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> N
 
 def _advance_counter(keeper: Keeper, table: TablePaths, lock: BlockLock, minimum: int) -> None:
     """Every create under the partition's node moves its counter, so creating and deleting a name skips numbers."""
-    skip = f"{table.partition(lock.partition_id)}/skip-{lock.number}"
     left = minimum - lock.number - 1
     first: list[Op] = [Delete(lock.path)]
     while first or left > 0:
         count = min(left, _SKIPS_IN_ONE_MULTI)
-        keeper.multi([*first, *[op for _ in range(count) for op in (Create(skip), Delete(skip))]])
+        keeper.multi([*first, *_skip_ops(table, lock.partition_id, count)])
         first, left = [], left - count
+
+
+def _skip_ops(table: TablePaths, partition_id: str, count: int) -> list[Op]:
+    skip = f"{table.partition(partition_id)}/skip"
+    return [op for _ in range(count) for op in (Create(skip), Delete(skip))]
 
 
 def release(keeper: Keeper, lock: BlockLock) -> bool:

@@ -165,7 +165,7 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[st
         replica = table.replica(name)
         paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
     entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
-    named = {str(entry.new_part) for entry in entries}
+    named = {str(part) for entry in entries for part in entry.made}
     for listing in keeper.children_many([table.replica(name).parts for name in replicas]):
         named.update(listing or ())
     for name in names:
@@ -263,13 +263,11 @@ def _awaited_parts(
     awaited: set[PartName] = set()
     for answer in keeper.get_many(paths):
         entry = LogEntry.parse(answer[0]) if answer is not None else None
-        if entry is None or entry.new_part is None:
+        if entry is None:
             continue
-        if entry.is_dropping:
-            gone = entry.new_part
+        for gone in entry.gone:
             awaited = {part for part in awaited if not gone.covers(part)}
-        elif entry.is_producing:
-            awaited.add(entry.new_part)
+        awaited.update(entry.made)
     return awaited
 
 

@@ -79,7 +79,7 @@ def clone_replica(
     _require_not_lost(keeper, origin, lost_version)
     coming = [*queue, *_read_log(keeper, replica)]
     virtual = _virtual_parts(listed, coming)
-    hashes = {entry.new_part: entry.content_hash for entry in coming if entry.new_part is not None} | listed
+    hashes = {part: digest for entry in coming for part, digest in entry.hashes.items()} | listed
     own = set(keeper.children(replica.parts))
     detach = tuple(
         part
@@ -174,10 +174,10 @@ def _hash(data: bytes) -> str:
 def _virtual_parts(listed: Mapping[PartName, str], queue: Sequence[LogEntry]) -> PartSet:
     virtual = PartSet(listed)
     for entry in queue:
-        if entry.new_part is not None and entry.is_dropping:
-            virtual.remove_covered(entry.new_part)
-        elif entry.new_part is not None and entry.is_producing:
-            virtual.add(entry.new_part)
+        for dropped in entry.gone:
+            virtual.remove_covered(dropped)
+        for part in entry.made:
+            virtual.add(part)
     return virtual
 
 

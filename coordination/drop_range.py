@@ -18,8 +18,8 @@ n's own lock keeps merges from reaching over n until the drop is in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from coordination.block_ids import free_block_ids, free_claims, judge_block_ids, read_claims
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
@@ -108,7 +108,7 @@ def _log_drop(
     entry = LogEntry(EntryType.DROP_RANGE, gone, clock(), replica_name, detach=detach)
     for _ in range(_ATTEMPTS):
         try:
-            ops = _drop_ops(keeper, table, lock, gone, entry, last_block)
+            ops = _drop_ops(keeper, table, lock, entry, last_block)
             return sequence_number(str(keeper.multi(ops)[0]))
         except MultiFailed as error:
             if error.op.path == lock.path:
@@ -124,33 +124,52 @@ def _log_drop(
     raise ConflictError("KEEPER_EXCEPTION", f"Could not log the drop of {gone}: inserts keep getting ahead; retry")
 
 
-def _drop_ops(
-    keeper: Keeper, table: TablePaths, lock: BlockLock, gone: PartName, entry: LogEntry, last_block: LastBlock
-) -> list[Op]:
+@dataclass(frozen=True, slots=True)
+class RangeDrop:
+    """What the multi that drops some ranges does beside logging them: all of ``must``, and of the groups of ``rest`` as
+    many as fit."""
+
+    ranges: tuple[PartName, ...]
+    must: tuple[Op, ...]
+    rest: tuple[list[Op], ...]
+
+    def ops(self, limit_bytes: int) -> tuple[list[Op], bool]:
+        """The operations, in ``limit_bytes`` unless ``must`` takes more; whether something is left over."""
+        fitting, is_all = _fit(self.rest, limit_bytes - sum(map(op_bytes, self.must)))
+        return [*self.must, *fitting], not is_all
+
+
+def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], last_block: LastBlock) -> RangeDrop:
+    """Of every block below each of the locks, which go in the same multi."""
+    ranges = tuple(drop_range(lock.partition_id, lock.number) for lock in locks)
     # Locks are read before ids: an insert that commits in between has deleted its lock, so the multi fails.
-    numbers = committing_blocks(keeper, table, [lock.partition_id])[lock.partition_id]
-    last = last_block(lock.partition_id, lock.number)
-    prefix = table.block_number_prefix(lock.partition_id)
-    ids = judge_block_ids(keeper, table, lock.partition_id, gone.covers)
-    must: list[Op] = [
-        Delete(lock.path),
-        SetData(table.log, b""),
-        ids.guard_op,
-        *(Delete(f"{prefix}{number:010d}") for number in numbers if number < lock.number),
-        *forget_confirmed_ops(keeper, table, gone),
-        *(drop_ops(keeper, table, lock.partition_id, last) if last is not None else ()),
-    ]
+    numbers = committing_blocks(keeper, table, [lock.partition_id for lock in locks])
+    ids = [judge_block_ids(keeper, table, gone.partition_id, gone.covers) for gone in ranges]
+    must: list[Op] = [Delete(lock.path) for lock in locks]
+    must.append(SetData(table.log, b""))
+    for lock, judged in zip(locks, ids, strict=True):
+        prefix = table.block_number_prefix(lock.partition_id)
+        must.append(judged.guard_op)
+        must += [Delete(f"{prefix}{n:010d}") for n in numbers[lock.partition_id] if n < lock.number]
+        last = last_block(lock.partition_id, lock.number)
+        must += drop_ops(keeper, table, lock.partition_id, last) if last is not None else ()
+    must += forget_confirmed_ops(keeper, table, *ranges)
     quorums = [
         [op for op in marking_ops(keeper, table, status, path, stat.version) if op.path != table.log]
+        for gone in ranges
         for status, stat, path in _pending(keeper, table, gone)
     ]
-    rest: list[list[Op]] = [[op] for op in ids.deletes]
-    fitting, is_all = _fit([*quorums, *rest], MAX_BYTES - sum(map(op_bytes, must)))
-    logged = Create(table.log_prefix, replace(entry, has_leftovers=not is_all).to_bytes(), sequential=True)
-    return [logged, *must, *fitting]
+    singles: list[list[Op]] = [[op] for judged in ids for op in judged.deletes]
+    return RangeDrop(ranges, tuple(must), (*quorums, *singles))
 
 
-def _fit(groups: list[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
+def _drop_ops(keeper: Keeper, table: TablePaths, lock: BlockLock, entry: LogEntry, last_block: LastBlock) -> list[Op]:
+    ops, has_leftovers = plan_drop(keeper, table, [lock], last_block).ops(MAX_BYTES)
+    logged = Create(table.log_prefix, replace(entry, has_leftovers=has_leftovers).to_bytes(), sequential=True)
+    return [logged, *ops]
+
+
+def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
     """The first groups that fit together, and whether these are all."""
     fitting: list[Op] = []
     for group in groups:

@@ -11,7 +11,7 @@ MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``dedu
 MUTATE_PART    apply mutations to the one source part.
 DROP_RANGE     the blocks of ``new_part``'s range are gone; ``detach`` keeps them in detached/.
 DROP_PART      the one part ``new_part`` is gone; ``detach`` as above.
-REPLACE_RANGE  drop the range, attach ``replace_parts`` (names and hashes) instead.
+REPLACE_RANGE  at once: the blocks of ``drop_ranges`` are gone, and ``replace_parts`` are there.
 ALTER_METADATA new ``metadata`` and ``columns`` text with ``alter_version``.
 =============  =====================================================================================================
 """
@@ -42,8 +42,28 @@ class EntryType(Enum):
     ALTER_METADATA = "ALTER_METADATA"
 
 
+@dataclass(frozen=True, slots=True)
+class StagedPart:
+    """A part that a transaction left on ``replica``, under ``place`` among the staged parts of the transaction."""
+
+    part: PartName
+    content_hash: str
+    replica: str
+    place: str
+    rows: int = 0
+    size_bytes: int = 0
+
+    def to_list(self) -> list[object]:
+        return [str(self.part), self.content_hash, self.replica, self.place, self.rows, self.size_bytes]
+
+    @classmethod
+    def from_list(cls, items: list[Any]) -> StagedPart:
+        part, content_hash, replica, place, rows, size_bytes = items
+        return cls(_part(part), str(content_hash), str(replica), str(place), int(rows), int(size_bytes))
+
+
 _PRODUCING = {EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.MERGE_PARTS, EntryType.MUTATE_PART}
-_DROPPING = {EntryType.DROP_RANGE, EntryType.DROP_PART, EntryType.REPLACE_RANGE}
+_DROPPING = {EntryType.DROP_RANGE, EntryType.DROP_PART}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +91,15 @@ class LogEntry:
     """``Regular`` or ``Optimize``, as in system.replication_queue."""
     detach: bool = False
     has_leftovers: bool = False
-    """DROP_RANGE: who executes it first clears block ids and quorums of the range (``drop_range``)."""
+    """A drop: who executes it first clears block ids and quorums of the range (``drop_range``)."""
     is_restored: bool = False
     """GET_PART of a part that was confirmed elsewhere before: the replica lost it, or is cloned."""
-    replace_parts: tuple[tuple[str, str], ...] = ()
-    """REPLACE_RANGE: (part name, content hash)."""
+    drop_ranges: tuple[PartName, ...] = ()
+    """REPLACE_RANGE: what goes, a range a partition."""
+    replace_parts: tuple[StagedPart, ...] = ()
+    """REPLACE_RANGE: what comes."""
+    transaction: str = ""
+    """REPLACE_RANGE: the name of the transaction (``coordination.transactions``)."""
     metadata: str = ""
     columns: str = ""
     alter_version: int = 0
@@ -83,14 +107,29 @@ class LogEntry:
     """Keys of a later minor format, kept as they are."""
 
     @property
-    def is_producing(self) -> bool:
-        """True when executing it adds ``new_part`` to the replica."""
-        return self.type in _PRODUCING
+    def made(self) -> tuple[PartName, ...]:
+        """The parts that the replica has more when it is executed."""
+        if self.type is EntryType.REPLACE_RANGE:
+            return tuple(staged.part for staged in self.replace_parts)
+        return (self.new_part,) if self.type in _PRODUCING and self.new_part is not None else ()
 
     @property
-    def is_dropping(self) -> bool:
-        """True when ``new_part`` is the range that goes."""
-        return self.type in _DROPPING
+    def gone(self) -> tuple[PartName, ...]:
+        """The ranges whose parts the replica has no more when it is executed."""
+        if self.type is EntryType.REPLACE_RANGE:
+            return self.drop_ranges
+        return (self.new_part,) if self.type in _DROPPING and self.new_part is not None else ()
+
+    @property
+    def hashes(self) -> dict[PartName, str]:
+        """Of the parts made, as far as the writer knew them."""
+        if self.type is EntryType.REPLACE_RANGE:
+            return {staged.part: staged.content_hash for staged in self.replace_parts}
+        return dict.fromkeys(self.made, self.content_hash) if self.content_hash else {}
+
+    @property
+    def partition_ids(self) -> set[str]:
+        return {part.partition_id for part in (*self.made, *self.gone)}
 
     def to_bytes(self) -> bytes:
         document: dict[str, object] = {"version": FORMAT_VERSION, "type": self.type.value}
@@ -126,6 +165,8 @@ _DEFAULTS: dict[str, object] = {
 def _plain(value: object) -> object:
     if isinstance(value, PartName):
         return str(value)
+    if isinstance(value, StagedPart):
+        return value.to_list()
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
@@ -139,12 +180,13 @@ def _arguments(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("create_time", "source_replica"):
         if name not in known:
             raise KeyError(name)
-    if "source_parts" in known:
-        known["source_parts"] = tuple(_part(text) for text in known["source_parts"])
+    for name in ("source_parts", "drop_ranges"):
+        if name in known:
+            known[name] = tuple(_part(text) for text in known[name])
     if "deduplicate_by" in known:
         known["deduplicate_by"] = tuple(known["deduplicate_by"])
     if "replace_parts" in known:
-        known["replace_parts"] = tuple((name, digest) for name, digest in known["replace_parts"])
+        known["replace_parts"] = tuple(map(StagedPart.from_list, known["replace_parts"]))
     return {**known, "extra": extra}
 
 

@@ -5,7 +5,7 @@
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
-           lost_blocks/<part> replicas/<name>/…
+           lost_blocks/<part> transactions/<name>/<key> applications/<name> replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -143,6 +143,25 @@ class TablePaths:
 
     def lost_block(self, part: str) -> str:
         return f"{self.root}/lost_blocks/{part}"
+
+    @property
+    def transactions(self) -> str:
+        """Staged parts, and what became of them (``transactions``)."""
+        return f"{self.root}/transactions"
+
+    def transaction(self, name: str) -> str:
+        return f"{self.root}/transactions/{name}"
+
+    def staged_part(self, transaction: str, key: str) -> str:
+        return f"{self.root}/transactions/{transaction}/{key}"
+
+    @property
+    def applications(self) -> str:
+        """The last version that each application committed (``transactions``)."""
+        return f"{self.root}/applications"
+
+    def application(self, name: str) -> str:
+        return f"{self.root}/applications/{name}"
 
     @property
     def dropped(self) -> str:

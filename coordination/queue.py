@@ -34,7 +34,7 @@ _RECHECK_SECONDS = 30.0
 
 
 def _rank(item: QueueItem) -> Rank:
-    return (not item.entry.is_dropping, item.name)
+    return (not item.entry.gone, item.name)
 
 
 class ReplicationQueue:
@@ -77,12 +77,10 @@ class ReplicationQueue:
             self._apply_to_virtual(entry)
 
     def _apply_to_virtual(self, entry: LogEntry) -> None:
-        if entry.new_part is None:
-            return
-        if entry.is_dropping:
-            self._virtual.remove_covered(entry.new_part)
-        elif entry.is_producing:
-            self._virtual.add(entry.new_part)
+        for dropped in entry.gone:
+            self._virtual.remove_covered(dropped)
+        for part in entry.made:
+            self._virtual.add(part)
 
     @contextmanager
     def inserting(self, part: PartName) -> Iterator[None]:
@@ -155,9 +153,9 @@ class ReplicationQueue:
                 return None
             self._schedule.forget(_rank(item))
             self._schedule.release(name)
-            if item.entry.is_dropping and item.entry.new_part is not None:
+            for dropped in item.entry.gone:
                 # An INSERT that was committed before the drop may have become active after the drop was queued.
-                self._virtual.remove_covered(item.entry.new_part)
+                self._virtual.remove_covered(dropped)
             if item.entry.type in INSERTS:
                 self._max_processed_insert_time = max(self._max_processed_insert_time, item.entry.create_time)
             return item.entry
@@ -253,16 +251,29 @@ class ReplicationQueue:
         """Entries queued before the drop ``name`` whose result it covers, and that do not run: they go with it."""
         with self._lock:
             item = self._index.get(name)
-            drop = item.entry.new_part if item is not None else None
-            assert drop is not None
+            assert item is not None
             return [
-                item.name
-                for item in self._index.in_partition(drop.partition_id)
-                if item.name < name
-                and not item.is_executing
-                and item.entry.new_part is not None
-                and drop.covers(item.entry.new_part)
+                other.name
+                for dropped in item.entry.gone
+                for other in self._index.in_partition(dropped.partition_id)
+                if other.name < name
+                and not other.is_executing
+                and other.entry.new_part is not None
+                and dropped.covers(other.entry.new_part)
             ]
+
+    def dropped_later(self, name: str) -> list[PartName]:
+        """The ranges of drops that are queued behind the entry ``name``: what they cover it need not bring."""
+        with self._lock:
+            item = self._index.get(name)
+            partition_ids = item.entry.partition_ids if item is not None else set()
+            drops = [drop for partition_id in partition_ids for drop in self._index.drops(partition_id)]
+            return [dropped for drop in drops if drop.name > name for dropped in drop.entry.gone]
+
+    def is_queued(self, transaction: str) -> bool:
+        """Whether what the transaction decided is still to be done here."""
+        with self._lock:
+            return any(item.entry.transaction == transaction for item in self._index.replacements())
 
     def is_cancelled(self, name: str) -> bool:
         """For a running entry: a drop over it has been queued, so its result would be thrown away."""
@@ -270,7 +281,7 @@ class ReplicationQueue:
             item = self._index.get(name)
             if item is None:
                 return True
-            if item.entry.new_part is None or item.entry.is_dropping:
+            if item.entry.new_part is None or item.entry.gone:
                 return False
             return self._rules().drop_over(item) is not None
 

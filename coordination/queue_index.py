@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from coordination.log_entry import EntryType, LogEntry
 
 _SLACK = 16
-INSERTS = (EntryType.GET_PART, EntryType.ATTACH_PART)
+INSERTS = (EntryType.GET_PART, EntryType.ATTACH_PART, EntryType.REPLACE_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,6 @@ class QueueItem:
     last_postpone_time: float = 0.0
     must_fetch: bool = False
     """A merge whose own result differed from the others': take theirs."""
-
-    @property
-    def partition_id(self) -> str:
-        return self.entry.new_part.partition_id if self.entry.new_part is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +55,7 @@ class QueueIndex:
         self._items: dict[str, QueueItem] = {}
         self._partitions: dict[str, dict[str, None]] = {}
         self._drops: dict[str, dict[str, None]] = {}
+        self._replacements: dict[str, None] = {}
         self._executing: dict[str, None] = {}
         self._types: Counter[EntryType] = Counter()
         self._insert_times: list[tuple[float, str]] = []
@@ -90,9 +87,12 @@ class QueueIndex:
 
     def _enter(self, item: QueueItem) -> None:
         self._types[item.entry.type] += 1
-        self._partitions.setdefault(item.partition_id, {})[item.name] = None
-        if item.entry.is_dropping:
-            self._drops.setdefault(item.partition_id, {})[item.name] = None
+        for partition_id in item.entry.partition_ids:
+            self._partitions.setdefault(partition_id, {})[item.name] = None
+        for dropped in item.entry.gone:
+            self._drops.setdefault(dropped.partition_id, {})[item.name] = None
+        if item.entry.type is EntryType.REPLACE_RANGE:
+            self._replacements[item.name] = None
         if item.entry.type in INSERTS:
             if len(self._insert_times) > 2 * len(self._items) + _SLACK:  # most have gone, behind one that stays
                 self._insert_times = sorted(pair for pair in self._insert_times if pair[1] in self._items)
@@ -104,11 +104,13 @@ class QueueIndex:
             return None
         self._types[item.entry.type] -= 1
         self._executing.pop(name, None)
+        self._replacements.pop(name, None)
         for names in (self._partitions, self._drops):
-            of_partition = names.get(item.partition_id, {})
-            of_partition.pop(name, None)
-            if not of_partition:
-                names.pop(item.partition_id, None)
+            for partition_id in item.entry.partition_ids:
+                of_partition = names.get(partition_id, {})
+                of_partition.pop(name, None)
+                if not of_partition:
+                    names.pop(partition_id, None)
         return item
 
     def in_partition(self, partition_id: str) -> list[QueueItem]:
@@ -116,6 +118,10 @@ class QueueIndex:
 
     def drops(self, partition_id: str) -> list[QueueItem]:
         return [self._items[name] for name in self._drops.get(partition_id, ())]
+
+    def replacements(self) -> list[QueueItem]:
+        """Those of type REPLACE_RANGE."""
+        return [self._items[name] for name in self._replacements]
 
     def executing(self) -> list[QueueItem]:
         return [self._items[name] for name in self._executing]
@@ -143,7 +149,7 @@ class QueueIndex:
             queue_oldest_time=min((i.entry.create_time for i in items), default=0.0),
             inserts_oldest_time=oldest_insert.entry.create_time if oldest_insert else 0.0,
             merges_oldest_time=oldest_merge.entry.create_time if oldest_merge else 0.0,
-            oldest_part_to_get=str(oldest_insert.entry.new_part) if oldest_insert else "",
+            oldest_part_to_get=str(next(iter(oldest_insert.entry.made), "")) if oldest_insert else "",
             oldest_part_to_merge_to=str(oldest_merge.entry.new_part) if oldest_merge else "",
-            future_parts=sum(i.is_executing and i.entry.is_producing for i in items),
+            future_parts=sum(len(i.entry.made) for i in items if i.is_executing),
         )

@@ -33,6 +33,7 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.packets import packets
 from coordination.paths import ReplicaPaths, log_name, sequence_number
 from coordination.queue import ReplicationQueue
+from coordination.queue_index import INSERTS
 from coordination.quorum import confirm_own_parts, fetch_entries
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
@@ -198,7 +199,7 @@ def _is_here(queue: ReplicationQueue, entry: LogEntry) -> bool:
 
 def _oldest_insert(queue: ReplicationQueue, fresh: list[LogEntry]) -> float | None:
     """The new value of min_unprocessed_insert_time, ``None`` if it does not change."""
-    times = [entry.create_time for entry in fresh if entry.type in (EntryType.GET_PART, EntryType.ATTACH_PART)]
+    times = [entry.create_time for entry in fresh if entry.type in INSERTS]
     if not times:
         return None
     known = queue.insert_times()[0]
@@ -289,7 +290,7 @@ def requeue_fetch(
     if not missing:
         return 0
     queued = [entry for _, entry in _read_entries(keeper, replica, keeper.children(replica.queue))]
-    drops = [entry.new_part for entry in queued if entry.is_dropping and entry.new_part is not None]
+    drops = [gone for entry in queued for gone in entry.gone]
     dropped = [part for part in missing if any(gone.covers(part) for gone in drops)]
     remove_parts(keeper, replica, dropped)
     for part in dropped:

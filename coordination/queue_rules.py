@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -24,6 +24,7 @@ class ActionKind(Enum):
     FETCH = "fetch the part from a replica that has it"
     MERGE = "merge the sources"
     DROP_RANGE = "drop the parts of the range"
+    REPLACE = "bring the parts that come, then exchange them for those that go"
     SKIP = "nothing to do: remove the entry"
 
 
@@ -78,16 +79,21 @@ class Rules:
 
     def judge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
         entry = item.entry
+        if entry.type is EntryType.REPLACE_RANGE:
+            return self._judge_replacement(item, local, limits)
         if entry.new_part is None:
             return Wait(f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER)
-        if entry.is_dropping:
-            return self._judge_drop(item)
+        if entry.gone:
+            return self._judge_drop(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
         if (drop := self.drop_over(item)) is not None:
             return self._wait(item, "a drop range over it is queued", drop.name)
         if local.covering_active(entry.new_part) is not None:
             return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
         if (made := self._made_elsewhere(item)) is not None:
             return made
+        if (older := self._replacement_before(item, (entry.new_part,))) is not None:
+            # What covers its parts would show some of them before the others.
+            return self._wait(item, f"log entry {older.name} that makes a part of it has not been executed", older.name)
         if entry.new_part in self.inserting:
             # This replica's own INSERT may be in the log some moments before its part is active here.
             return self._wait(item, "this replica is committing it", entry.new_part)
@@ -99,29 +105,51 @@ class Rules:
 
     @staticmethod
     def _wait(item: QueueItem, reason: str, key: Hashable, until: float = math.inf) -> Wait:
-        return Wait(f"Not executing log entry {item.name} for part {item.entry.new_part} because {reason}.", key, until)
-
-    def _judge_drop(self, item: QueueItem) -> Action | Wait:
         entry = item.entry
-        assert entry.new_part is not None
-        if entry.type is EntryType.REPLACE_RANGE:
-            return Wait(f"Not executing log entry {item.name} of type REPLACE_RANGE: it is not supported", NEVER)
+        what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.made)} parts"
+        return Wait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
+
+    def _judge_drop(self, item: QueueItem) -> Wait | None:
+        """``None``: what the entry takes away may go now. A replacement before it brings its parts first: it is one
+        step, of which no part may be left out for a drop of another part."""
+        entry = item.entry
         for other in self.index.executing():
-            part = other.entry.new_part
-            if part is not None and any(not entry.new_part.is_disjoint(p) for p in [part, *other.entry.source_parts]):
+            touched = (*other.entry.made, *other.entry.gone, *other.entry.source_parts)
+            part = _meeting(touched, (*entry.gone, *entry.made))
+            if part is not None:
                 return self._wait(item, f"another log entry for part {part} is executing", other.name)
-        for part in self.inserting:
-            if not entry.new_part.is_disjoint(part):
-                return self._wait(item, f"an INSERT of part {part} is being committed", part)
-        return Action(ActionKind.DROP_RANGE, item.name, entry)
+        part = _meeting(self.inserting, entry.gone)
+        if part is not None:
+            return self._wait(item, f"an INSERT of part {part} is being committed", part)
+        older = self._replacement_before(item, entry.gone)
+        if older is not None:
+            return self._wait(item, f"log entry {older.name} has not been executed", older.name)
+        return None
+
+    def _judge_replacement(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        if (wait := self._judge_drop(item)) is not None:
+            return wait
+        needs_fetch = any(
+            staged.replica != self.replica_name and local.covering_active(staged.part) is None
+            for staged in item.entry.replace_parts
+        )
+        if needs_fetch and limits.free_fetch_slots <= 0:
+            return self._wait(item, "no fetch slot is free", FETCH_SLOT)
+        return Action(ActionKind.REPLACE, item.name, item.entry)
+
+    def _replacement_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
+        """One queued before the entry that makes something of these blocks."""
+        for older in self.index.replacements():
+            if older.name < item.name and _meeting(older.entry.made, parts) is not None:
+                return older
+        return None
 
     def drop_over(self, item: QueueItem) -> QueueItem | None:
         """A queued drop, newer than the entry, over any block the entry makes or reads."""
         part = item.entry.new_part
         assert part is not None
         for drop in self.index.drops(part.partition_id):
-            gone = drop.entry.new_part
-            if drop.name > item.name and gone is not None and not gone.is_disjoint(part):
+            if drop.name > item.name and _meeting(drop.entry.gone, (part,)) is not None:
                 return drop
         return None
 
@@ -130,10 +158,10 @@ class Rules:
         part = item.entry.new_part
         assert part is not None
         for other in self.index.executing():
-            made = other.entry.new_part
-            if made is None or made.is_disjoint(part):
+            made = _meeting((*other.entry.gone, *other.entry.made), (part,))
+            if made is None:
                 continue
-            if other.entry.is_dropping:
+            if made in other.entry.gone:
                 reason = f"the range {made} is being dropped"
             elif made.covers(part):
                 reason = f"it is covered by part {made} that is currently executing"
@@ -168,3 +196,14 @@ class Rules:
         if limits.free_fetch_slots <= 0:
             return self._wait(item, "no fetch slot is free", FETCH_SLOT)
         return Action(ActionKind.FETCH, item.name, item.entry, reason)
+
+
+def _meeting(parts: Iterable[PartName], others: Collection[PartName]) -> PartName | None:
+    """The first of ``parts`` that shares blocks with one of the others."""
+    ranges: dict[str, list[PartName]] = {}
+    for other in others:
+        ranges.setdefault(other.partition_id, []).append(other)
+    for part in parts:
+        if any(not part.is_disjoint(other) for other in ranges.get(part.partition_id, ())):
+            return part
+    return None

@@ -217,12 +217,16 @@ def fetch_entries(
     return entries
 
 
-def forget_confirmed_ops(keeper: Keeper, table: TablePaths, gone: PartName) -> list[Op]:
-    """For the multi that drops ``gone``: sequential reads must not wait for a confirmed part that it covers."""
+def forget_confirmed_ops(keeper: Keeper, table: TablePaths, *gone: PartName) -> list[Op]:
+    """For the multi that drops ``gone``: sequential reads must not wait for a confirmed part that they cover."""
     data, stat = keeper.get(table.quorum_last_part)
     last = parse_last_parts(data)
-    left = {partition: part for partition, part in last.items() if not gone.covers(PartName.parse(part))}
+    left = {partition: part for partition, part in last.items() if not _is_covered(PartName.parse(part), gone)}
     return [] if left == last else [SetData(table.quorum_last_part, format_last_parts(left), stat.version)]
+
+
+def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:
+    return any(other.covers(part) for other in by)
 
 
 def failed_parts(keeper: Keeper, table: TablePaths) -> list[str]:

@@ -32,6 +32,11 @@ from coordination.keeper import (
 from coordination.paths import ReplicaPaths, TablePaths
 from parts.errors import CorruptionError, UnavailableError, UserError
 
+EXCHANGE = "exchange"
+"""The feature: entries of type REPLACE_RANGE are carried out."""
+FEATURES = (EXCHANGE,)
+"""What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAddress:
@@ -41,6 +46,7 @@ class ReplicaAddress:
     interserver_port: int
     http_port: int = 0
     scheme: str = "http"
+    features: tuple[str, ...] = FEATURES
 
     @property
     def interserver_url(self) -> str:
@@ -54,6 +60,7 @@ class ReplicaAddress:
             "interserver_port": self.interserver_port,
             "http_port": self.http_port,
             "scheme": self.scheme,
+            "features": list(self.features),
         }
         return json.dumps(document, separators=(",", ":")).encode()
 
@@ -61,7 +68,13 @@ class ReplicaAddress:
     def parse(cls, data: bytes) -> ReplicaAddress:
         try:
             document = json.loads(data)
-            return cls(document["host"], document["interserver_port"], document.get("http_port", 0), document["scheme"])
+            return cls(
+                document["host"],
+                document["interserver_port"],
+                document.get("http_port", 0),
+                document["scheme"],
+                tuple(document.get("features", ())),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptionError(f"Cannot read replica address {data[:200]!r}", name="CORRUPTED_DATA") from error
 
@@ -251,3 +264,15 @@ def holders_of_part(keeper: Keeper, table: TablePaths, part: str, *, excluding: 
         [path for n in names for path in (table.replica(n).is_active, table.replica(n).part(part))]
     )
     return [name for i, name in enumerate(names) if stats[2 * i] is not None and stats[2 * i + 1] is not None]
+
+
+def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
+    """Raises ``UserError`` 48 naming a replica whose version lacks it. One that never ran is taken for a new one."""
+    names = keeper.children(table.replicas)
+    for name, answer in zip(names, keeper.get_many([table.replica(name).host for name in names]), strict=True):
+        if answer is not None and answer[0] and feature not in ReplicaAddress.parse(answer[0]).features:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "
+                "take it away with SYSTEM DROP REPLICA",
+            )

@@ -50,10 +50,10 @@ def _quorum_parts_ahead(keeper: Keeper, replica: ReplicaPaths) -> list[PartName]
     ahead: list[PartName] = []
     for answer in keeper.get_many([*queued, *logged]):
         entry = LogEntry.parse(answer[0]) if answer is not None else None
-        if entry is None or entry.new_part is None:
+        if entry is None:
             continue
-        if entry.is_dropping:
-            ahead = [part for part in ahead if not entry.new_part.covers(part)]
-        elif entry.quorum >= 2 or entry.is_restored:
-            ahead.append(entry.new_part)
+        for gone in entry.gone:
+            ahead = [part for part in ahead if not gone.covers(part)]
+        if entry.quorum >= 2 or entry.is_restored:
+            ahead += entry.made
     return ahead

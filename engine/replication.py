@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_STAGED = "/staged/"
 _CONNECT_SECONDS = 5.0
 """How long a start waits for ZooKeeper before tables come up read-only."""
 
@@ -41,6 +42,9 @@ class PartLender(Protocol):
 
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Raises ``UserError`` 232 (NO_SUCH_DATA_PART)."""
+
+    def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+        """What a transaction left here, or the part ``name`` that it has become. Raises ``UserError`` 232."""
 
     def on_session_change(self) -> None:
         """Called at every change of the ZooKeeper session's state; must not block."""
@@ -126,6 +130,10 @@ class Replication:
     def lend_part(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
         """Raises ``UserError`` 232 (NO_SUCH_DATA_PART)."""
         lender = self._lenders.get(endpoint)
+        owner, _, staged = endpoint.rpartition(_STAGED)
+        if lender is None and owner in self._lenders:
+            transaction, _, place = staged.partition("/")
+            return self._lenders[owner].lend_staged(transaction, place, name)
         if lender is None:
             raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoint} on this server")
         return lender.lend_part(name)
@@ -133,3 +141,8 @@ class Replication:
     def _on_state(self, _: SessionState) -> None:
         for lender in list(self._lenders.values()):
             lender.on_session_change()
+
+
+def staged_endpoint(endpoint: str, staged: str) -> str:
+    """Of the part that the replica of ``endpoint`` holds at ``<transaction>/<place>``."""
+    return f"{endpoint}{_STAGED}{staged}"

@@ -100,6 +100,9 @@ CODES: dict[str, int] = {
     "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE": 321,
     "INCOMPATIBLE_COLUMNS": 122,
     "METADATA_MISMATCH": 342,
+    "UNFINISHED": 341,
+    "INVALID_TRANSACTION": 649,
+    "UNKNOWN_STATUS_OF_TRANSACTION": 659,
     "TABLE_IS_DROPPED": 218,
     "UNKNOWN_ELEMENT_OF_ENUM": 691,
     "CANNOT_DECOMPRESS": 271,
@@ -269,6 +272,7 @@ def resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+_UNKNOWN = ("UNKNOWN_STATUS_OF_INSERT", "UNKNOWN_STATUS_OF_TRANSACTION", "UNFINISHED")
 _UNAVAILABLE = (
     "KEEPER_EXCEPTION", "NETWORK_ERROR", "TABLE_IS_READ_ONLY", "TOO_FEW_LIVE_REPLICAS", "ALL_REPLICAS_ARE_STALE",
 )  # fmt: skip
@@ -279,7 +283,7 @@ def error_from_code(code: int, message: str) -> PandoError:
     name = NAMES.get(code, "STD_EXCEPTION")
     if name in ("CHECKSUM_DOESNT_MATCH", "CORRUPTED_DATA"):
         return CorruptionError(message, name=name)
-    if name == "UNKNOWN_STATUS_OF_INSERT":
+    if name in _UNKNOWN:
         return UnknownOutcomeError(name, message)
     if name in _UNAVAILABLE:
         return UnavailableError(name, message)

@@ -13,6 +13,7 @@ from parts.part_name import PartName
 from parts.part_states import LoadReport, PartState
 from parts.reader import Part, open_part
 from parts.schema import TableSchema
+from parts.staged import STAGED
 
 TEMPORARY_PREFIXES = ("tmp_", "delete_tmp_")
 
@@ -25,7 +26,7 @@ def open_parts(
     Temporary directories are removed. ``is_taken`` names those that are in use already.
     """
     for directory in sorted(path.iterdir()):
-        if not directory.is_dir() or directory.name == DETACHED or is_taken(directory.name):
+        if not directory.is_dir() or directory.name in (DETACHED, STAGED) or is_taken(directory.name):
             continue
         if directory.name.startswith(TEMPORARY_PREFIXES):
             shutil.rmtree(directory, ignore_errors=True)

@@ -4,6 +4,7 @@ States::
 
     temporary ──add_preactive──► pre-active ──commit──► active ──(covered, dropped)──► outdated ──delete──► gone
     (tmp_…, not in the set)          └──rollback──► gone            └──────detach──────┴──► detached/
+    staged/… ──────────────────exchange──────────────────► active
 
 Invariants (asserted at every change of the set)
 - Active parts are pairwise disjoint.
@@ -13,6 +14,7 @@ Invariants (asserted at every change of the set)
 - Every rename is preceded by an fsync of the directory's files and followed by an fsync of the parent directory.
 - What is in ``detached/`` is never deleted here.
 - Dropped parts, and what they cover, stay dropped over a restart (``parts.drop_markers``).
+- An exchange of parts is one step, for readers and over a restart (``parts.exchange_record``).
 
 Pre-active parts are on disk under their final name but invisible to readers: after a crash they are
 indistinguishable from active ones, and the owner of the table decides (ZooKeeper, or for plain tables: they count).
@@ -25,18 +27,20 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from parts.detached import DETACHED, DetachedParts
 from parts.disk import SharedSync, sync_directory
 from parts.drop_markers import DropMarkers
 from parts.errors import ConflictError, CorruptionError
+from parts.exchange_record import ExchangeRecord, drop_drafts, pending_records, remove_record
 from parts.part_loading import largest_first, open_parts, sort_out
 from parts.part_name import PartName
 from parts.part_states import LoadReport, PartState, Snapshot, StoredPart
 from parts.reader import Part, open_part
 from parts.schema import TableDescription
+from parts.staged import StagedParts
 from parts.stored_parts import StoredParts
 
 __all__ = ["DETACHED", "LoadReport", "PartState", "PartStore", "Snapshot", "StoredPart"]
@@ -67,6 +71,8 @@ class PartStore(StoredParts):
         self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
         self._detached = DetachedParts(self.path, description.settings.fsync_part_directory)
+        self.staged = StagedParts(self.path, description.settings.fsync_part_directory)
+        """Parts of transactions, which no reader sees."""
 
     # Loading
 
@@ -75,6 +81,7 @@ class PartStore(StoredParts):
         covered parts become outdated. Of intersecting parts (which no correct run leaves) the smaller is detached."""
         report = LoadReport()
         with self.lock:
+            self._finish_exchanges()
             found: list[Part] = []
             for opened in open_parts(self.path, self.description.schema, report, is_taken=self._is_taken):
                 if isinstance(opened, Part):
@@ -186,6 +193,74 @@ class PartStore(StoredParts):
             entry.state = PartState.ACTIVE
             self._active.add(part.name)
             return [other.part for other in rivals]
+
+    def exchange(
+        self,
+        arrivals: Mapping[PartName, Path],
+        is_leaving: Callable[[PartName], bool] = lambda name: False,
+        notes: Mapping[str, str] | None = None,
+    ) -> list[Part]:
+        """Gives whole, fsynced directories below the table's their names, as active parts, and drops the active parts
+        that leave: all in one step. ``notes``: texts of small files below the table's directory, written with it.
+        Returns the parts that came. After an error nothing has changed. Raises 235 for a name that is taken."""
+        opened = [
+            open_part(directory, name=name, table_schema=self.description.schema)
+            for name, directory in arrivals.items()
+        ]
+        with self.lock:
+            for part in opened:
+                self._require_free(part.name)
+                self._markers.admit(part.name, self._entries)
+            leaving = [self._entries[name] for name in self._active if is_leaving(name)]
+            covered = [other for name in arrivals for other in self._active.overlapping(name) if not is_leaving(other)]
+            for other in covered:
+                if not any(name.covers(other) for name in arrivals):
+                    raise ConflictError("DUPLICATE_DATA_PART", f"A part that comes shares blocks with the part {other}")
+            record = ExchangeRecord(
+                tuple((str(part.path.relative_to(self.path)), part.name) for part in opened),
+                tuple(entry.part.name for entry in leaving),
+                tuple((notes or {}).items()),
+            )
+            self._carry_out(record, opened)
+            for entry in (*leaving, *map(self._entries.__getitem__, covered)):
+                self._outdate(entry)
+            for part in opened:
+                self._admit(StoredPart(part, _ACTIVE))
+            for stored in self._entries.values():
+                stored.is_dropped = stored.state is PartState.OUTDATED and self._markers.is_dropped(stored.part.name)
+        return opened
+
+    def _carry_out(self, record: ExchangeRecord, opened: list[Part]) -> None:
+        """On disk. The lock is held."""
+        should_sync = self.description.settings.fsync_part_directory
+        written = record.write(self.path, self._new_uuid().hex)
+        homes = [part.path for part in opened]
+        try:
+            record.write_notes(self.path)
+            for part in opened:
+                part.move(self.path / str(part.name))
+            if should_sync:
+                sync_directory(self.path)
+            self._markers.add(record.departures)
+        except BaseException:
+            for part, home in zip(opened, homes, strict=True):
+                if part.path != home:
+                    part.move(home)
+            remove_record(written, should_sync=should_sync)
+            raise
+        remove_record(written, should_sync=False)
+
+    def _finish_exchanges(self) -> None:
+        """What a crash cut short after it had been decided."""
+        drop_drafts(self.path)
+        for file in pending_records(self.path):
+            record = ExchangeRecord.read(file)
+            record.move_arrivals(self.path)
+            self._markers.load()
+            self._markers.add(record.departures)
+            record.write_notes(self.path)
+            sync_directory(self.path)
+            remove_record(file, should_sync=True)
 
     def rollback(self, part: Part) -> None:
         """Deletes a pre-active part that was certainly not committed."""

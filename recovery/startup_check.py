@@ -9,6 +9,7 @@ in ZooKeeper, not on disk                              fetch: leave ZooKeeper's 
 on disk with another hash than ZooKeeper's             detach as ``broken``, and as above
 on disk only, covered by a part in ZooKeeper           drop: it was merged away, the cover has its rows
 on disk only, covered by a drop in the own queue       leave: carrying out the drop removes it
+on disk only, put there by an exchange in the queue    leave: carrying out the rest of it lists the part
 on disk only, none of these                            detach as ``ignored`` (an INSERT that was never acknowledged,
                                                        a merge or fetch cut short, or something worse)
 =====================================================  ============================================================
@@ -48,6 +49,8 @@ class Survey:
     elsewhere: frozenset[PartName] = frozenset()
     queued_products: frozenset[PartName] = frozenset()
     queued_drops: tuple[PartName, ...] = ()
+    exchanged: Mapping[PartName, str] = field(default_factory=dict)
+    """Content hashes of what queued exchanges of parts (REPLACE_RANGE) bring: they come to the disk first."""
 
 
 @dataclass
@@ -120,6 +123,8 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
     suspicious, interrupted = 0, 0
     for name, disk in sorted(on_disk.items()):
         if name in survey.listed or any(drop.covers(name) for drop in survey.queued_drops):
+            continue
+        if survey.exchanged.get(name) == disk.content_hash:
             continue
         if any(other.covers(name) for other in survey.listed):
             plan.covered.append(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordination.keeper import Keeper
-from coordination.log_entry import LogEntry
+from coordination.log_entry import EntryType, LogEntry
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths
 from parts.part_name import PartName
@@ -16,8 +16,14 @@ def read_survey(keeper: Keeper, replica: ReplicaPaths) -> Survey:
     return Survey(
         listed=read_part_records(keeper, replica),
         elsewhere=_parts_elsewhere(keeper, replica),
-        queued_products=frozenset(e.new_part for e in queued if e.new_part is not None and e.is_producing),
-        queued_drops=tuple(e.new_part for e in queued if e.new_part is not None and e.is_dropping),
+        queued_products=frozenset(part for entry in queued for part in entry.made),
+        queued_drops=tuple(gone for entry in queued for gone in entry.gone),
+        exchanged={
+            part: digest
+            for entry in queued
+            if entry.type is EntryType.REPLACE_RANGE
+            for part, digest in entry.hashes.items()
+        },
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.context import Context
-from engine.interpreter import checks, definitions, inserts, queries, shows, system_commands
+from engine.interpreter import checks, definitions, inserts, queries, shows, system_commands, transactions
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.grammar import statements
@@ -40,6 +40,8 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.SelectQuery: queries.select,
     statements.Explain: queries.explain,
     statements.KillQuery: queries.kill_query,
+    statements.CommitTransaction: transactions.commit_transaction,
+    statements.RollbackTransaction: transactions.rollback_transaction,
 }
 _READ_ONLY = (
     statements.SelectQuery, statements.Explain, statements.ShowDatabases, statements.ShowTables,

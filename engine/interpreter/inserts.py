@@ -12,6 +12,7 @@ import pyarrow as pa
 from engine.context import Context
 from engine.interpreter.queries import run_query
 from engine.interpreter.refusals import refuse_system
+from engine.interpreter.transactions import check_id
 from engine.session import QueryResult
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
@@ -88,6 +89,10 @@ def _options(context: Context) -> InsertOptions:
         token_check=settings.insert_deduplication_token_check,
         token_job=settings.insert_deduplication_token_job,
         token_job_size=job_size if (job_size := settings.insert_deduplication_token_job_size) >= 0 else None,
+        transaction=check_id(settings.insert_transaction, "setting insert_transaction")
+        if settings.insert_transaction
+        else "",
+        transaction_attempt=settings.insert_transaction_attempt,
         max_partitions=settings.max_partitions_per_insert_block,
     )
 

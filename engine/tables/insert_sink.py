@@ -179,7 +179,7 @@ class InsertSink(ABC):
     def _block_id(self, piece: PartitionBlock, index: int, known_hash: str) -> str:
         """Of the rows in the order they came, before sorting: the same INSERT gives the same id everywhere.
         ``known_hash`` is that of the part's content, if the rows came in its order."""
-        if not self.options.deduplicate or not keeps_block_ids(self.table.definition):
+        if not self.options.deduplicate or self.options.transaction or not keeps_block_ids(self.table.definition):
             return ""
         token = self._deduplication_token(index)
         return f"{piece.partition_id}_{token or known_hash or block_hash(piece.block)}"

@@ -26,7 +26,9 @@ from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, requ
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.plain_transactions import PlainTransactions
 from engine.tables.table import Table
+from engine.tables.transactions import TableTransactions
 from parts.detached import last_block_of
 from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.merge.select import PartFacts, select_merge
@@ -54,6 +56,8 @@ class MergeTreeInsert(InsertSink):
         self._outcome = InsertOutcome()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
+        if self.options.transaction:
+            return self.table.transactions.stage(parts, self.options)
         claim = self.claim(parts) if self.table.deduplicates else None
         with self.table.deduplicating():
             is_new = claim is not None and self.table.is_free(claim)
@@ -104,6 +108,7 @@ class MergeTreeTable(Table):
         self._are_merges_allowed = True
         self._recent_blocks: deque[str] = deque(maxlen=self.definition.settings.non_replicated_deduplication_window)
         self._recent_claims: dict[str, str] = {}
+        self._transactions = PlainTransactions(self, self._forget_blocks)
         super().start()
         self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
@@ -201,25 +206,42 @@ class MergeTreeTable(Table):
         self._are_merges_allowed = allowed or action != "merges"
         self._merge_task.wake()
 
+    @property
+    def transactions(self) -> TableTransactions:
+        return self._transactions
+
+    def clean_up_step(self) -> float:
+        self._transactions.clean_up(self.services.clock())
+        return super().clean_up_step()
+
+    def _forget_blocks(self) -> None:
+        with self.deduplicating():
+            self._recent_blocks.clear()
+            self._recent_claims.clear()
+
+    def note_dropped(self, names: Iterable[PartName]) -> None:
+        """Before the parts go: a reader in the order of blocks must learn of them."""
+        last: dict[str, int] = {}
+        for name in names:
+            last[name.partition_id] = max(name.max_block, last.get(name.partition_id, 0))
+        if last:
+            self._history.note_dropped(last)
+
     def truncate(self, status: QueryStatus | None = None) -> None:
         """A merge under way when this runs finds its sources gone at its commit, and is given up.
 
         The blocks that were here may come again: what is gone is no duplicate.
         """
         with self.deduplicating():
-            self._wait_for_pending(status or QueryStatus())
+            self.wait_for_pending(status or QueryStatus())
             with self.store.lock:
                 names = [part.name for part in self.store.active()]
-                last: dict[str, int] = {}
-                for name in names:
-                    last[name.partition_id] = max(name.max_block, last.get(name.partition_id, 0))
-                if last:
-                    self._history.note_dropped(last)
+                self.note_dropped(names)
                 self.store.drop_active(names)
             self._recent_blocks.clear()
             self._recent_claims.clear()
 
-    def _wait_for_pending(self, status: QueryStatus) -> None:
+    def wait_for_pending(self, status: QueryStatus) -> None:
         """For the INSERTs that have numbers and are about to commit: what comes later has larger numbers than what is
         dropped, and a reader in the order of blocks can tell them apart."""
         with self._lock:

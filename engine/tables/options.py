@@ -22,8 +22,21 @@ class InsertOptions:
     """Not empty: the job that the token belongs to."""
     token_job_size: int | None = None
     """Closes the job, with this number of tokens; there are no rows then."""
+    transaction: str = ""
+    """Not empty: the rows wait for the commit of the transaction of this id."""
+    transaction_attempt: str = ""
+    """Under whose name they wait."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
+
+
+@dataclass(frozen=True)
+class CommitOptions:
+    """How long COMMIT TRANSACTION waits: until the rows are visible here, and for the quorum."""
+
+    quorum: int | str = 0
+    timeout_seconds: float = 600.0
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 

@@ -20,6 +20,7 @@ from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replica import Replica
 from engine.tables.scan_records import LocalScanRecords, ScanRecords
 from engine.tables.services import TableServices
+from engine.tables.transactions import TableTransactions
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
@@ -119,6 +120,11 @@ class Table(ABC):
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
         """Where executions of scans agree on what they read. ``is_alone``: they read from this server only."""
         return self._scan_records
+
+    @property
+    @abstractmethod
+    def transactions(self) -> TableTransactions:
+        """Inserts that become visible together."""
 
     @abstractmethod
     def history(self) -> BlockHistory:

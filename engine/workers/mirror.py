@@ -22,6 +22,7 @@ from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.services import TableServices
 from engine.tables.table import Table
+from engine.tables.transactions import TableTransactions
 from engine.workers.publication import Published, Record
 from engine.workers.shared_page import NOBODY, SharedPage
 from parts.errors import CorruptionError, UserError
@@ -217,6 +218,10 @@ class MirrorTable(Table):
         raise NotImplementedError
 
     def truncate(self, status: QueryStatus | None = None) -> None:
+        raise NotImplementedError
+
+    @property
+    def transactions(self) -> TableTransactions:
         raise NotImplementedError
 
 

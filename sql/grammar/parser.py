@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
-from sql.grammar import commands, create, insert, show
+from sql.grammar import commands, create, insert, show, transactions
 from sql.grammar.clauses import output_clauses, query_slice, setting_list
 from sql.grammar.limits import Guard
 from sql.grammar.statements import DescribeQuery, Explain, Insert, ParsedStatement, SelectQuery, Statement
@@ -32,8 +32,6 @@ _UNSUPPORTED = frozenset(
         "RESTORE",
         "MOVE",
         "BEGIN",
-        "COMMIT",
-        "ROLLBACK",
         "REPLACE",
         "EXECUTE",
         "WATCH",
@@ -171,4 +169,6 @@ _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
     "CHECK": commands.check,
     "SYSTEM": commands.system,
     "KILL": commands.kill,
+    "COMMIT": transactions.commit,
+    "ROLLBACK": transactions.rollback,
 }

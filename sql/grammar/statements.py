@@ -228,6 +228,25 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitTransaction:
+    """``COMMIT TRANSACTION``. ``overwrite`` is "" (nothing goes), ``table`` or ``partitions``."""
+
+    transaction: str
+    table: TableRef
+    overwrite: str = ""
+    attempts: tuple[str, ...] | None = None
+    rows: int | None = None
+    application: str = ""
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackTransaction:
+    transaction: str
+    table: TableRef
+
+
+@dataclass(frozen=True, slots=True)
 class SelectQuery:
     """Any query that returns rows. ``query`` is without the trailing FORMAT and SETTINGS of the outermost level."""
 
@@ -253,7 +272,7 @@ Statement = (
     CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
     | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | SelectQuery | Explain
-    | KillQuery | DropReplica | CheckTable
+    | KillQuery | DropReplica | CheckTable | CommitTransaction | RollbackTransaction
 )  # fmt: skip
 
 

@@ -54,6 +54,12 @@ class Settings:
     insert_deduplication_token_job_size: int = _setting(
         "Int64", -1, "Pando's own: an INSERT without rows closes its job with this number of tokens; others get 389"
     )
+    insert_transaction: str = _setting(
+        "String", "", "Pando's own: the rows wait, unseen, for COMMIT TRANSACTION with this id"
+    )
+    insert_transaction_attempt: str = _setting(
+        "String", "", "Pando's own: the name under which they wait; COMMIT may take some names and leave others"
+    )
     max_partitions_per_insert_block: int = _setting("UInt64", 100, "Partitions a block may touch (252); 0: any number")
     max_insert_block_size: int = _setting("NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data")
     min_insert_block_size_rows: int = _setting(

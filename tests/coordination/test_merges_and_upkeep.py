@@ -11,7 +11,7 @@ from coordination.insert_commit import (
     InsertStatus,
 )
 from coordination.keeper import NoNode
-from coordination.log_entry import EntryType, LogEntry
+from coordination.log_entry import EntryType, LogEntry, StagedPart
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
@@ -257,7 +257,9 @@ def test_every_type_of_entry_round_trips(kind: EntryType) -> None:
         deduplicate_by=("a", "b"),
         merge_type="Optimize",
         detach=True,
-        replace_parts=(("202001_1_1_0", "hash"),),
+        drop_ranges=(PartName.parse("202001_0_6_999999999"),),
+        replace_parts=(StagedPart(PartName.parse("202001_7_7_0"), "hash", "r2", "attempt-0", 5, 6),),
+        transaction="digest",
         metadata="m",
         columns="c",
         alter_version=7,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from coordination.log_entry import EntryType, LogEntry, drop_range
+from coordination.log_entry import EntryType, LogEntry, StagedPart, drop_range
 from coordination.merge_assignment import merge_entry
 from coordination.queue import ReplicationQueue
 from coordination.queue_index import QueueIndex, QueueItem
@@ -157,3 +157,44 @@ def test_an_insert_that_stays_keeps_no_memory_of_those_that_passed_it() -> None:
             index.pop(f"queue-{number:010d}")
     assert len(index._insert_times) < COUNT // 10
     assert index.oldest_insert_time() == 1.0
+
+
+def exchange(*names: str, gone: str = "") -> LogEntry:
+    parts = tuple(StagedPart(PartName.parse(name), "hash", "r2", name) for name in names)
+    ranges = (PartName.parse(gone),) if gone else ()
+    return LogEntry(EntryType.REPLACE_RANGE, None, 1.0, "r2", drop_ranges=ranges, replace_parts=parts, transaction="t")
+
+
+def test_what_covers_a_part_of_an_exchange_waits_until_all_its_parts_are_here() -> None:
+    """Fetched before, it would show some rows of a transaction without the others."""
+    sources = [PartName("p", 0, 0, 0), PartName("p", 1, 1, 0)]
+    queue = queue_of([exchange("p_1_1_0", "q_0_0_0"), merge_entry(sources, "r2", 1.0), fetch(9)])
+    action = queue.next_action(Disk(), ALL)
+    assert action is not None
+    assert action.kind is ActionKind.REPLACE
+    queue.fail(action.name, "the other replica does not answer")
+    others = queue.next_action(Disk(), ALL)
+    assert others is not None
+    assert others.entry == fetch(9)
+    assert queue.next_action(Disk(), ALL) is None
+    assert "has not been executed" in queue.entries()[1].postpone_reason
+    queue.finish(action.name)
+    assert queue.next_action(Disk(), ALL) is not None
+
+
+def test_a_drop_waits_for_the_exchange_before_it_and_takes_what_is_older_along() -> None:
+    queue = queue_of(
+        [fetch(0), exchange("p_3_3_0", "q_0_0_0", gone="p_0_2_999999999"), LogEntry(
+            EntryType.DROP_RANGE, drop_range("p", 5), 1.0, "r2"
+        )]
+    )  # fmt: skip
+    first = queue.next_action(Disk(), ALL)
+    assert first is not None
+    assert first.kind is ActionKind.REPLACE
+    assert queue.covered_entries(first.name) == ["queue-0000000000"]
+    assert queue.dropped_later(first.name) == [drop_range("p", 5)]
+    assert queue.next_action(Disk(), ALL) is None
+    queue.finish(first.name)
+    second = queue.next_action(Disk(), ALL)
+    assert second is not None
+    assert second.kind is ActionKind.DROP_RANGE

@@ -227,7 +227,7 @@ def test_drop_that_is_not_logged_leaves_every_block_id(
     ensemble.faults = None
     observer = ensemble.connect()
     logged = [LogEntry.parse(observer.get(f"{TABLE.log}/{name}")[0]) for name in observer.children(TABLE.log)]
-    assert any(entry.is_dropping for entry in logged) == (number > 2)  # the first multi takes the block number
+    assert any(entry.gone for entry in logged) == (number > 2)  # the first multi takes the block number
     assert number > 2 or set(observer.children(TABLE.blocks)) == names
 
 

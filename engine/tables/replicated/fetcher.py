@@ -9,6 +9,7 @@ from pathlib import Path
 from coordination.keeper import Keeper
 from coordination.part_commit import Agreement
 from coordination.replica_activity import ReplicaAddress, addresses, holders_of_part
+from engine.replication import staged_endpoint
 from engine.tables.replicated.state import ReplicaState
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
@@ -22,6 +23,8 @@ class Source:
     url: str
     agreement: Agreement | None = None
     """What it lists the part with, if that was read on the way."""
+    staged: str = ""
+    """``<transaction>/<place>`` of a part that it holds for a transaction and does not list yet."""
 
 
 class Fetcher:
@@ -82,6 +85,8 @@ class Fetcher:
         for source in sources:
             directory = self._state.store.create_temporary("tmp_fetch_")
             endpoint = self._state.paths.replica(source.replica_name).root
+            if source.staged:
+                endpoint = staged_endpoint(endpoint, source.staged)
             try:
                 self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, is_cancelled)
                 return directory, source

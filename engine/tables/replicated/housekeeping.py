@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coordination.cleanup import CleanupSettings, LogHolder, clean_once
 from coordination.deduplication_window import DeduplicationWindow
+from coordination.keeper import Keeper
 from coordination.queue_io import remove_parts
 from engine.tables.replicated.state import ReplicaState
 from parts.errors import PandoError
@@ -19,8 +20,9 @@ _SPREAD_SECONDS = 0.5
 
 
 class Housekeeping:
-    def __init__(self, state: ReplicaState) -> None:
+    def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], None]) -> None:
         self._state = state
+        self._clean_transactions = clean_transactions
         self.task = state.make_task("clean up log", self.step)
         self._window = DeduplicationWindow()
         self._logged = 0
@@ -57,6 +59,7 @@ class Housekeeping:
                     ),
                     self._window,
                 )
+                self._clean_transactions(keeper)
             self._warn(report.log_holders)
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)

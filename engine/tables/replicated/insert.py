@@ -6,6 +6,7 @@ A part is rolled back only when it cannot be committed any more (see ``coordinat
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordination.block_numbers import BlockLock, DuplicateBlock
@@ -46,14 +47,23 @@ class _Committed:
 
 
 class ReplicatedInsert(InsertSink):
-    def __init__(self, state: ReplicaState, options: InsertOptions) -> None:
+    def __init__(
+        self,
+        state: ReplicaState,
+        options: InsertOptions,
+        stage: Callable[[list[TemporaryPart], InsertOptions], InsertOutcome],
+    ) -> None:
+        """``stage``: for the rows of a transaction."""
         super().__init__(state, options)
         self._state = state
+        self._stage = stage
         state.require_writable()
         self._plan()  # refuses a hopeless quorum before any work
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
         """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
+        if self.options.transaction:
+            return self._stage(parts, self.options)
         outcome = InsertOutcome()
         claim = self.claim(parts)
         if claim is not None and not parts:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from coordination.cleanup import read_positions
 from coordination.clone import choose_source
+from coordination.drop_range import LastBlock
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.part_set import IntersectingPartsError
 from coordination.queue_io import LogCursor, LogTrimmedError, pull_log, save_insert_times
@@ -105,6 +106,16 @@ class LogPull:
         if pulled:
             self._wake_execution()
             self._note_logged(pulled)
+
+    def last_block(self, keeper: Keeper) -> LastBlock:
+        """For who drops the blocks of a partition below a number."""
+
+        def find(partition_id: str, number: int) -> int | None:
+            self.pull(keeper)
+            parts = self._state.queue.virtual_parts().parts(partition_id)
+            return max((part.max_block for part in parts if part.max_block < number), default=None)
+
+        return find
 
     def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
         """Raises 159 (TIMEOUT_EXCEEDED) when it takes longer, and what ``status`` raises."""

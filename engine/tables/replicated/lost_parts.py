@@ -83,7 +83,7 @@ class LostParts:
         queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
-        products = frozenset(entry.new_part for entry in queued if entry.new_part is not None and entry.is_producing)
+        products = frozenset(part for entry in queued for part in entry.made)
         merges = tuple(entry for entry in (*logged, *queued) if entry.new_part == part and entry.source_parts)
         return _View(frozenset(filter(None, listed)), products - {part}, merges)
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from coordination.drop_range import drop_all_partitions
+from coordination.drop_range import LastBlock, drop_all_partitions
 from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
@@ -29,6 +29,9 @@ class Log(Protocol):
 
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue."""
+
+    def last_block(self, keeper: Keeper) -> LastBlock:
+        """For who drops the blocks of a partition below a number."""
 
     def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
         """Returns when everything in the log now has been carried out here."""
@@ -216,12 +219,7 @@ class MergeSteps:
         state = self._state
         with state.working() as (keeper, _), state.releasing_numbers():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
-
-            def last_block(partition_id: str, number: int) -> int | None:
-                self._log.pull(keeper)
-                parts = state.queue.virtual_parts().parts(partition_id)
-                return max((part.max_block for part in parts if part.max_block < number), default=None)
-
+            last_block = self._log.last_block(keeper)
             drop_all_partitions(
                 keeper, state.paths, state.replica.name, clock=state.services.clock, last_block=last_block
             )

@@ -22,6 +22,7 @@ from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum_failure import fail_unreachable_part
 from engine.background import wake_one
 from engine.tables.merging import merge_to_temporary
+from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.state import ReplicaState, part_record
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
@@ -41,12 +42,14 @@ class QueueSteps:
         self,
         state: ReplicaState,
         fetcher: Fetcher,
+        exchanges: Exchanges,
         give_up: Callable[[Keeper, str, LogEntry], bool],
         report_corruption: Callable[[CorruptionError], None],
     ) -> None:
         """``give_up``: see :meth:`engine.tables.replicated.lost_parts.LostParts.give_up`."""
         self._state = state
         self._fetcher = fetcher
+        self._exchanges = exchanges
         self._give_up = give_up
         self._report_corruption = report_corruption
         self.slots = 4
@@ -97,6 +100,9 @@ class QueueSteps:
 
     def _carry_out(self, keeper: Keeper, action: Action) -> None:
         state, name = self._state, action.entry.new_part
+        if action.kind is ActionKind.REPLACE:
+            self._exchanges.carry_out(keeper, action)
+            return
         assert name is not None
         if action.kind is ActionKind.SKIP:
             drop_entry(keeper, state.replica, state.queue, action.name)

@@ -55,11 +55,13 @@ class ReplicaSession:
         self,
         state: ReplicaState,
         take_back_failed: Callable[[Keeper], None],
+        check_staged: Callable[[Keeper], None],
         begin_pull: Callable[[Keeper], None],
         on_writable: Callable[[], None],
     ) -> None:
         self._state = state
         self._take_back_failed = take_back_failed
+        self._check_staged = check_staged
         self._begin_pull = begin_pull
         self._on_writable = on_writable
         self.task = state.make_task("ZooKeeper session", self.step)
@@ -213,6 +215,7 @@ class ReplicaSession:
             self._clone(keeper)
         else:
             self._compare_with_disk(keeper)
+        self._check_staged(keeper)
         active = [part.name for part in state.store.active()]
         load_queue(keeper, state.replica, state.queue, active)
         self._begin_pull(keeper)

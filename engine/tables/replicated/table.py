@@ -22,6 +22,7 @@ from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.block_history import ReplicaHistory
+from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.failed_quorums import FailedQuorums
 from engine.tables.replicated.fetcher import Fetcher
 from engine.tables.replicated.housekeeping import Housekeeping
@@ -34,13 +35,16 @@ from engine.tables.replicated.queue_steps import QueueSteps
 from engine.tables.replicated.session import ReplicaSession
 from engine.tables.replicated.snapshot import FilteredSnapshot, sequential_snapshot
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.replicated.transactions import ReplicatedTransactions
 from engine.tables.scan_records import ScanRecords
 from engine.tables.services import TableServices
 from engine.tables.table import Table
+from engine.tables.transactions import TableTransactions
 from parts.errors import CorruptionError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
+from parts.safe_names import is_plain_file_name
 from parts.store import Snapshot
 from sql.definitions.engine import pin_location
 from sql.grammar.statements import CreateTable, TableRef
@@ -53,16 +57,22 @@ class ReplicatedTable(Table):
         super().__init__(definition, services)
         state = ReplicaState(definition, services, self.store, self.is_stopping, replication, self.restart)
         self.state = state
-        self.housekeeping = Housekeeping(state)
-        self.log_pull = LogPull(state, self.wake_execution, self.housekeeping.note_logged)
+        self.log_pull = LogPull(state, self.wake_execution, lambda entries: self.housekeeping.note_logged(entries))
         fetcher = Fetcher(state)
         self.block_history = ReplicaHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
-        self.queue_steps = QueueSteps(state, fetcher, give_up, self.part_checks.report)
+        exchanges = Exchanges(state, fetcher)
+        self.queue_steps = QueueSteps(state, fetcher, exchanges, give_up, self.part_checks.report)
+        self._transactions = ReplicatedTransactions(
+            state, self.log_pull.pull, self.log_pull.last_block, self.wake_execution
+        )
+        self.housekeeping = Housekeeping(state, self._transactions.clean_up)
         self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
-        self.session = ReplicaSession(state, self.failed_quorums.take_back, self.log_pull.begin, self._wake_all)
+        self.session = ReplicaSession(
+            state, self.failed_quorums.take_back, self._transactions.check_disk, self.log_pull.begin, self._wake_all
+        )
 
     @property
     def replication(self) -> ReplicatedTable:
@@ -160,7 +170,11 @@ class ReplicatedTable(Table):
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         self.check_part_count()
-        return ReplicatedInsert(self.state, options)
+        return ReplicatedInsert(self.state, options, self._transactions.stage)
+
+    @property
+    def transactions(self) -> TableTransactions:
+        return self._transactions
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
@@ -184,6 +198,12 @@ class ReplicatedTable(Table):
         """Outdated parts too: another replica may still need them."""
         snapshot = self.store.hold([name])
         return snapshot, snapshot.parts[0].path
+
+    def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+        directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
+        if directory is None or not is_plain_file_name(transaction) or not directory.exists():
+            return self.lend_part(name)
+        return Snapshot([], lambda _: None), directory
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         """Takes the parts out of ZooKeeper first, then off the disk; a crash in between leaves only disk space."""

@@ -1,0 +1,298 @@
+"""The commit of a transaction: one multi, after which all of its parts come on every replica, or none on any.
+
+1. the transaction, and what was staged in it; those of the attempts that count
+2. a block number for every partition that loses its rows: what has a number below it goes (as in ``drop_range``)
+3. block numbers for the parts, as many as each partition gets under one lock
+4. multi{log REPLACE_RANGE; the transaction := committed; delete the locks; the drop's operations; the application's
+   version; check that the replicas that hold the parts are active}
+
+Every replica carries the entry out as one step (``engine.tables.replicated.exchange``). Whoever is interrupted finds
+the state of the transaction: it alone says whether the commit was made, and a repeat of a commit that was made is
+told so. A multi of unknown outcome is fenced by its locks, which go before the state is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from coordination.block_numbers import BlockLock, allocate_block, partitions
+from coordination.drop_range import LastBlock, RangeDrop, plan_drop
+from coordination.insert_commit import release_quietly
+from coordination.keeper import (
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    Op,
+    SetData,
+)
+from coordination.log_entry import EntryType, LogEntry, StagedPart
+from coordination.packets import MAX_REQUEST_BYTES, op_bytes, require_fitting
+from coordination.paths import ReplicaPaths
+from coordination.replica_activity import EXCHANGE, require_feature
+from coordination.transactions import (
+    ApplicationVersion,
+    StagedRecord,
+    State,
+    Transaction,
+    content,
+    key_prefix,
+    name_of,
+    open_transaction,
+    read,
+    read_application,
+    read_staged,
+)
+from parts.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
+from parts.part_name import PartName
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+_SLACK_BYTES = 128 * 1024
+"""For the checks of the activation, and for the root of all paths."""
+_NO_VERSION = -2
+
+
+class Overwrite(Enum):
+    """What goes when the rows of a transaction come."""
+
+    NOTHING = "nothing"
+    TABLE = "every row"
+    PARTITIONS = "the rows of the partitions that get some"
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """What COMMIT TRANSACTION asks for."""
+
+    transaction_id: str
+    overwrite: Overwrite = Overwrite.NOTHING
+    attempts: tuple[str, ...] | None = None
+    """Only what was inserted under these names of attempts counts; ``None``: everything."""
+    rows: int | None = None
+    """How many rows that must be."""
+    application: str = ""
+    version: int | None = None
+    """With ``application``: nothing is done when it committed this version, or a later one, before."""
+
+
+class Verdict(Enum):
+    COMMITTED = "committed"
+    REPEATED = "committed before"
+    SKIPPED = "skipped: the application had committed this version"
+
+
+@dataclass(frozen=True)
+class CommitOutcome:
+    """``rows`` of this or the earlier commit; of a skipped one 0 when the application had committed a later version."""
+
+    verdict: Verdict
+    rows: int = 0
+    parts: tuple[PartName, ...] = field(default=())
+
+
+def choose(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
+    """What counts of what was staged. Raises ``UserError`` 649 when it is not what was asked for."""
+    chosen = dict(staged)
+    if request.attempts is not None:
+        prefixes = {key_prefix(attempt) for attempt in request.attempts}
+        chosen = {key: record for key, record in staged.items() if f"{key.partition('-')[0]}-" in prefixes}
+    rows = sum(record.rows for record in chosen.values())
+    if request.rows is not None and rows != request.rows:
+        raise UserError(
+            "INVALID_TRANSACTION",
+            f"Transaction {request.transaction_id!r} holds {rows} rows of these attempts, and {request.rows} were "
+            "announced: nothing was committed. Was something rolled back, or never inserted?",
+        )
+    return chosen
+
+
+def commit_transaction(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    request: CommitRequest,
+    *,
+    first_number: Callable[[str], int],
+    last_block: LastBlock,
+    clock: Callable[[], float],
+) -> CommitOutcome:
+    """Decides the transaction. ``first_number``: above every block number that this replica has in a partition.
+
+    Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
+    is not active, 290 for more parts than one request to ZooKeeper names, 659 for an unknown outcome; it can be
+    repeated after each of them.
+    """
+    require_feature(keeper, replica.table, EXCHANGE, "A transaction")
+    is_in_doubt = False
+    for _ in range(_ATTEMPTS):
+        try:
+            outcome = _Attempt(keeper, replica, request, first_number, last_block, clock).run()
+        except KeeperConnectionLoss:
+            outcome, is_in_doubt = None, True
+        except KeeperError as error:
+            if not is_in_doubt:
+                raise
+            raise UnknownOutcomeError(
+                "UNKNOWN_STATUS_OF_TRANSACTION",
+                f"ZooKeeper went away during the commit of transaction {request.transaction_id!r} ({error.message}); "
+                "repeat the COMMIT: it does nothing twice",
+            ) from error
+        if outcome is not None:
+            return outcome
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not commit in {_ATTEMPTS} attempts: others get ahead; try again")
+
+
+class _Attempt:
+    """One try, and the locks it holds."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        replica: ReplicaPaths,
+        request: CommitRequest,
+        first_number: Callable[[str], int],
+        last_block: LastBlock,
+        clock: Callable[[], float],
+    ) -> None:
+        self._keeper = keeper
+        self._replica = replica
+        self._table = replica.table
+        self._request = request
+        self._first_number = first_number
+        self._last_block = last_block
+        self._clock = clock
+        self._locks: list[BlockLock] = []
+
+    def run(self) -> CommitOutcome | None:
+        """``None``: others got ahead; look again."""
+        request, table = self._request, self._table
+        found = read(self._keeper, table, name_of(request.transaction_id))
+        if found is not None and found.state is State.COMMITTED:
+            return CommitOutcome(Verdict.REPEATED, found.rows)
+        application = None
+        if request.application:
+            application = read_application(self._keeper, table, request.application)
+            if not application.takes(request.version):
+                return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
+        try:
+            return self._commit(open_transaction(self._keeper, table, request.transaction_id), application)
+        finally:  # a multi that may still be on its way fails then
+            for lock in self._locks:
+                release_quietly(self._keeper, lock)
+
+    def _commit(self, transaction: Transaction, application: ApplicationVersion | None) -> CommitOutcome | None:
+        request, table = self._request, self._table
+        staged = choose(request, read_staged(self._keeper, table, transaction.name, transaction.keys))
+        partition_ids = sorted({record.partition_id for record in staged.values()})
+        drops = self._take_drops(partition_ids)
+        parts = self._name(staged)
+        partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
+        drop = plan_drop(self._keeper, table, drops, self._last_block) if drops else None
+        rows = sum(record.rows for record in staged.values())
+        decided = content(request.transaction_id, State.COMMITTED, rows=rows)
+        ops: list[Op] = [
+            SetData(table.transaction(transaction.name), decided, transaction.version),
+            *(Delete(lock.path) for lock in self._locks if lock not in drops),
+            *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
+        ]
+        if application is not None:
+            assert request.version is not None
+            ops.append(application.claim(request.version, rows))
+        if partitions_version is not None:
+            ops.append(Check(table.block_numbers, partitions_version))
+        limit_bytes = MAX_REQUEST_BYTES - _SLACK_BYTES - sum(map(op_bytes, ops))
+        logged, drop_ops = self._logged(transaction, parts, drop, limit_bytes)
+        try:
+            self._keeper.multi([logged, *ops, *drop_ops])
+        except MultiFailed as error:
+            self._judge(error)
+            return None
+        self._locks.clear()
+        return CommitOutcome(Verdict.COMMITTED, rows, tuple(part.part for part in parts))
+
+    def _judge(self, error: MultiFailed) -> None:
+        """Raises when looking again is of no use."""
+        for name in self._keeper.children(self._table.replicas):
+            if error.op == Check(self._table.replica(name).is_active):
+                raise UnavailableError(
+                    "TABLE_IS_READ_ONLY",
+                    f"Replica {name!r}, which holds rows of transaction {self._request.transaction_id!r}, is not "
+                    "active; nothing was committed. Repeat the COMMIT when it is back",
+                ) from error
+
+    def _take_drops(self, partition_ids: Sequence[str]) -> list[BlockLock]:
+        """Before the numbers of the parts, which stay."""
+        overwrite = self._request.overwrite
+        if overwrite is Overwrite.NOTHING:
+            return []
+        known = set(partitions(self._keeper, self._table))
+        wanted = known if overwrite is Overwrite.TABLE else known.intersection(partition_ids)
+        taken = [self._take(partition_id) for partition_id in sorted(wanted)]
+        return [lock for lock in taken if lock.number]
+
+    def _take(self, partition_id: str, count: int = 1) -> BlockLock:
+        lock = allocate_block(
+            self._keeper,
+            self._table,
+            partition_id,
+            owner=self._replica.name,
+            minimum=self._first_number(partition_id),
+            count=count,
+        )
+        assert isinstance(lock, BlockLock)
+        self._locks.append(lock)
+        return lock
+
+    def _name(self, staged: Mapping[str, StagedRecord]) -> list[StagedPart]:
+        """The parts with their numbers, in the order of their keys."""
+        counts = Counter(record.partition_id for record in staged.values())
+        numbers = {
+            partition_id: iter(range(lock.number, lock.number + lock.count))
+            for partition_id, lock in ((p, self._take(p, count)) for p, count in sorted(counts.items()))
+        }
+        parts = []
+        for _, record in sorted(staged.items()):
+            number = next(numbers[record.partition_id])
+            name = PartName(record.partition_id, number, number, 0)
+            parts.append(
+                StagedPart(name, record.content_hash, record.replica, record.place, record.rows, record.size_bytes)
+            )
+        return parts
+
+    def _partitions_version(self) -> int:
+        """The version of ``block_numbers`` while no partition is there but those of the locks; else one it never has,
+        so that the multi fails and all is looked at again."""
+        version = self._keeper.get(self._table.block_numbers)[1].version
+        held = {lock.partition_id for lock in self._locks}
+        return version if held.issuperset(partitions(self._keeper, self._table)) else _NO_VERSION
+
+    def _logged(
+        self, transaction: Transaction, parts: Sequence[StagedPart], drop: RangeDrop | None, limit_bytes: int
+    ) -> tuple[Create, list[Op]]:
+        entry = LogEntry(
+            EntryType.REPLACE_RANGE,
+            None,
+            self._clock(),
+            self._replica.name,
+            rows=sum(part.rows for part in parts),
+            size_bytes=sum(part.size_bytes for part in parts),
+            drop_ranges=drop.ranges if drop is not None else (),
+            replace_parts=tuple(parts),
+            transaction=transaction.name,
+            has_leftovers=drop is not None,
+        )
+        logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)
+        require_fitting(logged, f"transaction {self._request.transaction_id!r} with {len(parts)} parts")
+        if drop is None:
+            return logged, []
+        ops, has_leftovers = drop.ops(limit_bytes - op_bytes(logged))
+        entry = replace(entry, has_leftovers=has_leftovers)
+        return Create(self._table.log_prefix, entry.to_bytes(), sequential=True), ops

@@ -1,0 +1,338 @@
+"""Transactions of inserts: parts are staged on any replica under a transaction's name, and decided all at once.
+
+::
+
+    transactions/<name>           {"version":1,"id":…,"state":"open"|"committed"|"aborted","reason":…}
+    transactions/<name>/<key>     {"version":1,"replica":…,"place":…,"partition":…,"hash":…,"rows":…,"bytes":…}
+    applications/<name>           {"version":1,"application":…,"committed":n,"rows":…}
+
+A staged part is whole and durable at its place on its replica (``parts.staged``) before its node exists, and nobody
+sees it. Its key says whose rows they are (:func:`key_prefix`): a repeated INSERT has the keys it had before. The
+commit (:mod:`coordination.transaction_commit`) turns the state of an open transaction in the same multi that logs the
+parts; every change of the state moves the version of its node, and whoever stages, commits or aborts checks it. So a
+transaction is decided once, whatever is repeated and wherever.
+
+Invariants
+- A transaction that left ``open`` never returns to it.
+- Nodes of keys only come while it is open. What was staged under a key stays: the same again is no change, and other
+  rows under it are refused.
+- A decided transaction is remembered for a week, so that a late repeat of its commit is told what became of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import xxhash
+
+from coordination.keeper import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SetData,
+)
+from coordination.log_entry import LogEntry
+from coordination.packets import op_bytes, packets
+from coordination.paths import ReplicaPaths, TablePaths, sequence_number
+from parts.errors import ConflictError, CorruptionError, UserError
+
+IDLE_SECONDS = 86_400.0
+"""An open transaction into which nothing was staged for so long is aborted."""
+REMEMBERED_SECONDS = 7 * 86_400.0
+_FORMAT_VERSION = 1
+_ATTEMPTS = 20
+
+
+class State(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRecord:
+    """What ZooKeeper keeps of a staged part."""
+
+    replica: str
+    place: str
+    partition_id: str
+    content_hash: str
+    rows: int
+    size_bytes: int
+
+    def to_bytes(self) -> bytes:
+        document = {
+            "version": _FORMAT_VERSION,
+            "replica": self.replica,
+            "place": self.place,
+            "partition": self.partition_id,
+            "hash": self.content_hash,
+            "rows": self.rows,
+            "bytes": self.size_bytes,
+        }
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> StagedRecord:
+        document = _document(data, "staged part")
+        try:
+            return cls(*(document[name] for name in ("replica", "place", "partition", "hash", "rows", "bytes")))
+        except KeyError as error:
+            raise CorruptionError(f"Cannot read staged part {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """As it was read. ``version`` is that of its node, ``keys`` names what was staged."""
+
+    name: str
+    id: str
+    state: State
+    version: int
+    reason: str = ""
+    rows: int = 0
+    """Of a committed one."""
+    keys: tuple[str, ...] = ()
+
+
+def key_prefix(attempt: str) -> str:
+    """Of the keys of whatever is staged under this name of an attempt."""
+    return f"{xxhash.xxh3_64_hexdigest(attempt.encode())}-"
+
+
+def key_of(attempt: str, insert: str, number: int) -> str:
+    """Of the ``number``-th part of an INSERT."""
+    return f"{key_prefix(attempt)}{xxhash.xxh3_64_hexdigest(insert.encode())}-{number}"
+
+
+def name_of(transaction_id: str) -> str:
+    """The name of a transaction's, or an application's, node and directory."""
+    return xxhash.xxh3_128_hexdigest(transaction_id.encode())
+
+
+def content(transaction_id: str, state: State, *, reason: str = "", rows: int = 0) -> bytes:
+    """Of a transaction's node."""
+    document = {"version": _FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read(keeper: Keeper, table: TablePaths, name: str) -> Transaction | None:
+    """Also what another client of ZooKeeper has just written."""
+    path = table.transaction(name)
+    keeper.sync(path)
+    answer = keeper.get_many([path])[0]
+    if answer is None:
+        return None
+    document = _document(answer[0], "transaction")
+    keys = keeper.children_many([path])[0] or []
+    return Transaction(
+        name,
+        document["id"],
+        State(document["state"]),
+        answer[1].version,
+        document["reason"],
+        document["rows"],
+        tuple(keys),
+    )
+
+
+def read_staged(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
+    answers = keeper.get_many([table.staged_part(name, key) for key in keys])
+    return {key: StagedRecord.parse(answer[0]) for key, answer in zip(keys, answers, strict=True) if answer is not None}
+
+
+def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> Transaction:
+    """Makes it if need be. Raises :func:`already_decided`."""
+    name = name_of(transaction_id)
+    for _ in range(_ATTEMPTS):
+        found = read(keeper, table, name)
+        if found is not None:
+            if found.state is not State.OPEN:
+                raise already_decided(found)
+            return found
+        try:
+            keeper.create(table.transaction(name), content(transaction_id, State.OPEN))
+        except NoNode:
+            keeper.create_parents(table.transactions)
+        except (NodeExists, KeeperConnectionLoss):
+            continue
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
+
+
+def already_decided(transaction: Transaction) -> UserError:
+    """589 (INVALID_TRANSACTION)."""
+    reason = f": {transaction.reason}" if transaction.reason else ""
+    return UserError(
+        "INVALID_TRANSACTION",
+        f"Transaction {transaction.id!r} was {transaction.state.value} before{reason}. Begin another, with an id of "
+        "its own",
+    )
+
+
+def stage(keeper: Keeper, table: TablePaths, transaction: Transaction, records: Mapping[str, StagedRecord]) -> bool:
+    """Tells ZooKeeper of the parts of one INSERT, which are durable at their places. ``False``: the same rows had been
+    told of before, perhaps by another replica, and what lies at these places is not needed.
+
+    Raises 389 when other rows lie under one of the keys, :func:`already_decided`; anything else leaves it unknown
+    whether they were told of.
+    """
+    paths = {key: table.staged_part(transaction.name, key) for key in records}
+    check = Check(table.transaction(transaction.name), transaction.version)
+    for _ in range(_ATTEMPTS):
+        known = read_staged(keeper, table, transaction.name, list(records))
+        if known:
+            _require_same(transaction, records, known)
+            return next(iter(known.values())).place == next(iter(records.values())).place
+        try:
+            keeper.multi([check, *(Create(paths[key], record.to_bytes()) for key, record in records.items())])
+            return True
+        except KeeperConnectionLoss:
+            keeper.sync(table.root)
+        except MultiFailed as error:
+            if error.op == check:
+                raise already_decided(read(keeper, table, transaction.name) or transaction) from error
+            if not isinstance(error.cause, NodeExists):
+                raise error.cause from error
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not stage the rows in {_ATTEMPTS} attempts; try again")
+
+
+def _require_same(
+    transaction: Transaction, records: Mapping[str, StagedRecord], known: Mapping[str, StagedRecord]
+) -> None:
+    """Parts of one INSERT are told of together: all of them are known, or it was another INSERT."""
+    for key, record in records.items():
+        other = known.get(key)
+        if other is None or (other.content_hash, other.partition_id) != (record.content_hash, record.partition_id):
+            raise ConflictError(
+                "INSERT_WAS_DEDUPLICATED",
+                f"Other rows were inserted into transaction {transaction.id!r} under this insert_deduplication_token "
+                "before; nothing of these rows is stored",
+            )
+
+
+def abort(keeper: Keeper, table: TablePaths, name: str, reason: str) -> Transaction | None:
+    """Decides an open transaction against its rows; what it is now, ``None`` for one that never was. Repeatable."""
+    for _ in range(_ATTEMPTS):
+        found = read(keeper, table, name)
+        if found is None or found.state is not State.OPEN:
+            return found
+        with contextlib.suppress(BadVersion, NoNode, KeeperConnectionLoss):
+            keeper.set(table.transaction(name), content(found.id, State.ABORTED, reason=reason), found.version)
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not abort the transaction in {_ATTEMPTS} attempts; try again")
+
+
+def clean_transactions(keeper: Keeper, table: TablePaths, now: float) -> int:
+    """Aborts what was left open, forgets what was decided long ago; returns how many transactions were changed.
+
+    ``now``: seconds since the epoch.
+    """
+    changed = 0
+    for name in keeper.children_many([table.transactions])[0] or []:
+        stat = keeper.exists(table.transaction(name))
+        found = read(keeper, table, name) if stat is not None else None
+        if found is None or stat is None:
+            continue
+        age_seconds = now - stat.modified_ms / 1000
+        if found.state is not State.OPEN:
+            if found.keys:
+                _forget_keys(keeper, table, name, found.keys)
+                changed += 1
+            elif age_seconds > REMEMBERED_SECONDS:
+                with contextlib.suppress(NoNode, NotEmpty):
+                    keeper.delete(table.transaction(name))
+                    changed += 1
+        elif age_seconds > IDLE_SECONDS:
+            staged = keeper.exists_many([table.staged_part(name, key) for key in found.keys])
+            newest_ms = max((part.created_ms for part in staged if part is not None), default=0)
+            if now - newest_ms / 1000 > IDLE_SECONDS:
+                abort(keeper, table, name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+                changed += 1
+    return changed
+
+
+def _forget_keys(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> None:
+    """Of a decided transaction: the log entry says all that is needed of them."""
+    for packet in packets([Delete(table.staged_part(name, key)) for key in keys], op_bytes):
+        with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
+            keeper.multi(packet)
+
+
+def count_done(keeper: Keeper, table: TablePaths, name: str) -> int:
+    """On how many replicas the committed transaction's rows are active."""
+    return sum(not _is_awaited(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas))
+
+
+def _is_awaited(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
+    """Whether the replica has still to pull the entry, or to carry it out."""
+    lost, pointer = keeper.get_many([replica.is_lost, replica.log_pointer])
+    if lost is None or lost[0] == b"1" or pointer is None or not pointer[0]:
+        return True
+    log = replica.table.log
+    paths = [f"{log}/{entry}" for entry in keeper.children(log) if sequence_number(entry) >= int(pointer[0])]
+    paths += [replica.queue_entry(entry) for entry in keeper.children_many([replica.queue])[0] or ()]
+    return any(
+        answer is not None and LogEntry.parse(answer[0]).transaction == name for answer in keeper.get_many(paths)
+    )
+
+
+# -- applications ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationVersion:
+    """The last version that the application committed, ``None`` before the first, and how many rows that were."""
+
+    path: str
+    application: str
+    committed: int | None = None
+    rows: int = 0
+    node_version: int = 0
+
+    def takes(self, version: int | None) -> bool:
+        return self.committed is None or (version is not None and version > self.committed)
+
+    def rows_of(self, version: int | None) -> int:
+        """0 when it is not the last."""
+        return self.rows if version == self.committed else 0
+
+    def claim(self, version: int, rows: int) -> Create | SetData:
+        """The operation of the commit that makes ``version`` the last; fails when another came first."""
+        document = {
+            "version": _FORMAT_VERSION, "application": self.application, "committed": version, "rows": rows,
+        }  # fmt: skip
+        data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        if self.committed is None:
+            return Create(self.path, data)
+        return SetData(self.path, data, self.node_version)
+
+
+def read_application(keeper: Keeper, table: TablePaths, application: str) -> ApplicationVersion:
+    path = table.application(name_of(application))
+    answer = keeper.get_many([path])[0]
+    if answer is None:
+        keeper.create_parents(table.applications)
+        return ApplicationVersion(path, application)
+    document = _document(answer[0], "application")
+    return ApplicationVersion(path, application, document["committed"], document["rows"], answer[1].version)
+
+
+def _document(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+        if document["version"] != _FORMAT_VERSION:
+            raise ValueError(f"version {document['version']}, this server understands {_FORMAT_VERSION}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(f"Cannot read {what} {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
+    return dict(document)

@@ -1,0 +1,228 @@
+"""Transactions of inserts into a table of one server: parts in ``staged/``, decisions in small files.
+
+::
+
+    staged/<transaction>/<attempt>-<insert>/<number>-<partition id>/   a part of one INSERT
+    transactions/<transaction>.json                                    what was decided: {"state":…,"rows":…,"reason":…}
+    applications/<application>.json                                    {"committed": n, "rows": …}
+
+The files of decisions are written in the same step as the exchange of parts (``PartStore.exchange``), so a start finds
+all of a commit or nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict, choose
+from coordination.transactions import (
+    IDLE_SECONDS,
+    REMEMBERED_SECONDS,
+    ApplicationVersion,
+    StagedRecord,
+    State,
+    Transaction,
+    already_decided,
+    key_of,
+    name_of,
+)
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.options import CommitOptions, InsertOptions
+from engine.tables.services import TableServices
+from parts.disk import sync_directory
+from parts.errors import ConflictError
+from parts.exchange_record import write_durably
+from parts.part_name import PartName
+from parts.query_status import QueryStatus
+from parts.reader import open_part
+from parts.store import PartStore
+
+_DECISIONS, _APPLICATIONS = "transactions", "applications"
+
+
+class NumberedTable(Protocol):
+    """A table that counts its blocks by itself."""
+
+    store: PartStore
+    services: TableServices
+
+    def numbers(self, count: int) -> AbstractContextManager[range]:
+        """New block numbers for parts that become active, or are given up, within the block."""
+
+    def wait_for_pending(self, status: QueryStatus) -> None:
+        """For INSERTs that have numbers: what comes later has larger numbers than what goes."""
+
+    def note_dropped(self, names: Iterable[PartName]) -> None:
+        """Before the parts go."""
+
+    def wake_merges(self) -> None: ...
+
+
+class PlainTransactions:
+    """Implements ``engine.tables.transactions.TableTransactions``."""
+
+    def __init__(self, table: NumberedTable, forget_blocks: Callable[[], None]) -> None:
+        """``forget_blocks``: rows that go with an overwrite may be inserted again."""
+        self._table = table
+        self._store = table.store
+        self._forget_blocks = forget_blocks
+        self._lock = threading.Lock()
+
+    def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        name, services = name_of(options.transaction), self._table.services
+        insert = options.deduplication_token or services.new_uuid().hex
+        group = key_of(options.transaction_attempt, insert, 0)
+        with self._lock:
+            decided = self._decision(name, options.transaction)
+            if decided is not None:
+                raise already_decided(decided)
+            if not parts:
+                return InsertOutcome()
+            if group in self._store.staged.places(name):
+                self._require_same(name, group, parts, options.transaction)
+                return InsertOutcome(deduplicated_blocks=len(parts))
+            gathered = self._store.create_temporary("tmp_stage_")
+            try:
+                for number, part in enumerate(parts):
+                    os.rename(part.directory, gathered / f"{number}-{part.partition_id}")
+                    self._store.drop_temporary(part.directory)
+                sync_directory(gathered)
+                services.failpoint("stage.after_move")
+                self._store.staged.take(name, [(gathered, group)])
+            finally:
+                self._store.drop_temporary(gathered)
+        return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+
+    def _require_same(self, name: str, group: str, parts: list[TemporaryPart], transaction_id: str) -> None:
+        there = [(record.partition_id, record.content_hash) for record in self._staged(name, group).values()]
+        if sorted(there) != sorted((part.partition_id, part.content_hash) for part in parts):
+            raise ConflictError(
+                "INSERT_WAS_DEDUPLICATED",
+                f"Other rows were inserted into transaction {transaction_id!r} under this insert_deduplication_token "
+                "before; nothing of these rows is stored",
+            )
+
+    def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
+        name = name_of(request.transaction_id)
+        with self._lock:
+            decided = self._decision(name, request.transaction_id)
+            if decided is not None and decided.state is State.COMMITTED:
+                return CommitOutcome(Verdict.REPEATED, decided.rows)
+            application = self._application(request)
+            if not application.takes(request.version):
+                self._abort(name, f"its application {request.application!r} had committed this version")
+                return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
+            if decided is not None:
+                raise already_decided(decided)
+            staged: dict[str, StagedRecord] = {}
+            for group in self._store.staged.places(name):
+                staged |= self._staged(name, group)
+            if request.overwrite is not Overwrite.NOTHING:
+                self._table.wait_for_pending(options.status)
+            return self._exchange(name, request, choose(request, staged))
+
+    def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
+        store = self._store
+        rows = sum(record.rows for record in staged.values())
+        notes = {_decision_file(name): _decision_text(State.COMMITTED, rows=rows)}
+        if request.application:
+            notes[_application_file(request.application)] = json.dumps({"committed": request.version, "rows": rows})
+        partition_ids = {record.partition_id for record in staged.values()}
+        with self._table.numbers(max(1, len(staged))) as numbers:
+            arrivals = {
+                PartName(record.partition_id, number, number, 0): store.staged.path(name, record.place)
+                for number, record in zip(numbers, staged.values(), strict=False)
+            }
+
+            def is_leaving(part: PartName) -> bool:
+                if request.overwrite is Overwrite.NOTHING or part.max_block >= numbers.start:
+                    return False
+                return request.overwrite is Overwrite.TABLE or part.partition_id in partition_ids
+
+            self._table.services.failpoint("transaction.before_exchange")
+            with store.lock:
+                self._table.note_dropped(part.name for part in store.active() if is_leaving(part.name))
+                store.exchange(arrivals, is_leaving, notes)
+        if request.overwrite is not Overwrite.NOTHING:
+            self._forget_blocks()
+        store.staged.remove(name)
+        self._table.wake_merges()
+        return CommitOutcome(Verdict.COMMITTED, rows, tuple(arrivals))
+
+    def rollback(self, transaction_id: str) -> None:
+        name = name_of(transaction_id)
+        with self._lock:
+            decided = self._decision(name, transaction_id)
+            if decided is not None and decided.state is State.COMMITTED:
+                raise already_decided(decided)
+            if decided is None and name in self._store.staged.transactions():
+                self._abort(name, "it was rolled back")
+
+    def clean_up(self, now: float) -> None:
+        """Aborts what was left open, removes what is decided, forgets decisions of long ago."""
+        for name in self._store.staged.transactions():
+            with self._lock:
+                if (self._path / _decision_file(name)).exists():
+                    self._store.staged.remove(name)
+                elif now - (self._path / "staged" / name).stat().st_mtime > IDLE_SECONDS:
+                    self._abort(name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+        for file in (self._path / _DECISIONS).glob("*.json"):
+            if now - file.stat().st_mtime > REMEMBERED_SECONDS:
+                file.unlink(missing_ok=True)
+
+    # -- what is on disk --------------------------------------------------------------------------------------------
+
+    @property
+    def _path(self) -> Path:
+        return self._store.path
+
+    def _abort(self, name: str, reason: str) -> None:
+        file = self._path / _decision_file(name)
+        file.parent.mkdir(exist_ok=True)
+        write_durably(file, _decision_text(State.ABORTED, reason=reason), file.with_name(f"{file.name}.new"))
+        self._store.staged.remove(name)
+
+    def _decision(self, name: str, transaction_id: str) -> Transaction | None:
+        file = self._path / _decision_file(name)
+        if not file.exists():
+            return None
+        document = json.loads(file.read_bytes())
+        return Transaction(name, transaction_id, State(document["state"]), 0, document["reason"], document["rows"])
+
+    def _application(self, request: CommitRequest) -> ApplicationVersion:
+        file = self._path / _application_file(request.application)
+        if not request.application or not file.exists():
+            return ApplicationVersion("", request.application)
+        document = json.loads(file.read_bytes())
+        return ApplicationVersion("", request.application, document["committed"], document["rows"])
+
+    def _staged(self, name: str, group: str) -> dict[str, StagedRecord]:
+        """The parts of one INSERT, by keys of their own; their places are ``<group>/<directory>``."""
+        found = {}
+        home = self._store.staged.path(name, group)
+        for directory in sorted(home.iterdir(), key=lambda path: int(path.name.partition("-")[0])):
+            number, _, partition_id = directory.name.partition("-")
+            part = open_part(
+                directory, name=PartName(partition_id, 0, 0, 0), table_schema=self._store.description.schema
+            )
+            place = f"{group}/{directory.name}"
+            found[f"{group}-{number}"] = StagedRecord("", place, partition_id, part.content_hash, part.rows, 0)
+        return found
+
+
+def _decision_file(name: str) -> str:
+    return f"{_DECISIONS}/{name}.json"
+
+
+def _application_file(application: str) -> str:
+    return f"{_APPLICATIONS}/{name_of(application)}.json"
+
+
+def _decision_text(state: State, *, rows: int = 0, reason: str = "") -> str:
+    return json.dumps({"state": state.value, "rows": rows, "reason": reason})

@@ -1,0 +1,180 @@
+"""Carries out REPLACE_RANGE: brings the parts that come, exchanges them for those that go, and tells ZooKeeper.
+
+1. every part that comes is brought to ``staged/`` here, where a transaction may have left it: it stays there over
+   failures and restarts
+2. ``PartStore.exchange``: one step for readers, and over a restart
+3. ZooKeeper's list of this replica's parts: the old leave it, the new come; then the entry leaves the queue
+
+Invariants
+- The log's entry is the decision: what it brings may be active here before it is listed, and its content hash is the
+  entry's.
+- Nothing else touches these blocks until the entry has left the queue (``coordination.queue_rules``).
+- What a drop behind the entry covers is not brought.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from coordination.drop_range import clear_leftovers
+from coordination.keeper import Create, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists
+from coordination.log_entry import StagedPart
+from coordination.packets import op_bytes, packets
+from coordination.part_commit import agreement_ops
+from coordination.part_record import PartRecord
+from coordination.queue_io import drop_entries, own_parts, remove_parts
+from coordination.queue_rules import Action
+from coordination.replica_activity import addresses
+from engine.tables.replicated.fetcher import Fetcher, Source
+from engine.tables.replicated.state import ReplicaState, part_record
+from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
+from parts.part_name import PartName
+from parts.reader import open_part
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 20
+
+
+class Exchanges:
+    def __init__(self, state: ReplicaState, fetcher: Fetcher) -> None:
+        self._state = state
+        self._fetcher = fetcher
+
+    def carry_out(self, keeper: Keeper, action: Action) -> None:
+        """Repeatable."""
+        state, entry = self._state, action.entry
+        arrivals = dict(self._bring(keeper, action))
+        state.services.failpoint("exchange.before")
+        if entry.has_leftovers:
+            for gone in entry.gone:
+                clear_leftovers(keeper, state.paths, gone)
+        if arrivals or entry.gone:
+            state.store.exchange(arrivals, lambda name: any(gone.covers(name) for gone in entry.gone))
+        for part in arrivals:
+            state.queue.add_active(part)
+        state.services.failpoint("exchange.after")
+        self._tell(keeper, action, list(arrivals))
+        drop_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
+        state.store.staged.remove(entry.transaction)
+
+    # -- the parts that come --------------------------------------------------------------------------------------
+
+    def _bring(self, keeper: Keeper, action: Action) -> Iterator[tuple[PartName, Path]]:
+        """Names and directories of those that are not here; a part that covers one that nobody has any more."""
+        state = self._state
+        dropped = state.queue.dropped_later(action.name)
+        brought: set[PartName] = set()
+        for staged in action.entry.replace_parts:
+            if state.store.covering_active(staged.part) is not None or any(d.covers(staged.part) for d in dropped):
+                continue
+            name, directory = self._bring_part(keeper, action, staged)
+            if name not in brought:
+                brought.add(name)
+                yield name, directory
+
+    def _bring_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
+        state = self._state
+        place = state.store.staged.path(action.entry.transaction, staged.place)
+        if place.exists() and self._is_same(place, staged):
+            return staged.part, place
+        former = state.store.get(staged.part)
+        if former is not None:  # outdated: left over from another life of the table
+            state.store.delete([former])
+        cover = state.queue.has_virtual_cover(staged.part)
+        names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
+        failure: PandoError | None = None
+        for name in names:
+            sources = self._staged_source(keeper, action, staged) if name == staged.part else []
+            try:
+                directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.holders(keeper, name)])
+            except CancelledError:
+                raise
+            except PandoError as error:
+                failure = failure or error
+                continue
+            key = staged.place if name == staged.part else str(name)
+            state.store.staged.take(action.entry.transaction, [(directory, key)])
+            return name, state.store.staged.path(action.entry.transaction, key)
+        assert failure is not None
+        raise failure
+
+    def _is_same(self, place: Path, staged: StagedPart) -> bool:
+        try:
+            part = open_part(place, name=staged.part, table_schema=self._state.description.schema)
+        except CorruptionError as error:
+            logger.warning("a staged part of %s is broken here: %s", self._state.definition.full_name, error)
+            return False
+        return part.content_hash == staged.content_hash
+
+    def _staged_source(self, keeper: Keeper, action: Action, staged: StagedPart) -> list[Source]:
+        """The replica on which it was staged, if that is another one."""
+        if staged.replica == self._state.replica.name:
+            return []
+        known = addresses(keeper, self._state.paths, [staged.replica])
+        place = f"{action.entry.transaction}/{staged.place}"
+        return [Source(name, address.interserver_url, staged=place) for name, address in known.items()]
+
+    def _fetch(self, action: Action, name: PartName, staged: StagedPart, sources: list[Source]) -> tuple[Path, Source]:
+        state = self._state
+        if not sources:
+            raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
+        with state.services.fetches.taking() as is_taken:
+            if not is_taken:
+                raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
+            directory, source = self._fetcher.fetch_from(
+                name, sources, lambda: state.is_cancelled() or state.queue.is_cancelled(action.name)
+            )
+        if name == staged.part and not self._is_same(directory, staged):
+            state.store.drop_temporary(directory)
+            raise CorruptionError(
+                f"Replica {source.replica_name} sent another content than was committed", part=str(name)
+            )
+        return directory, source
+
+    # -- ZooKeeper ------------------------------------------------------------------------------------------------
+
+    def _tell(self, keeper: Keeper, action: Action, arrived: list[PartName]) -> None:
+        """The list of parts. What an earlier try has brought is active here and told of too."""
+        state, entry = self._state, action.entry
+        if entry.gone:
+            listed = own_parts(keeper, state.replica)
+            remove_parts(keeper, state.replica, [n for n in listed if any(gone.covers(n) for gone in entry.gone)])
+        made = {staged.part: PartRecord(staged.content_hash, staged.rows, staged.size_bytes)
+                for staged in entry.replace_parts}  # fmt: skip
+        here = {part.name for part in map(state.store.covering_active, made) if part is not None}
+        for packet in packets([Create(state.replica.part(str(name)), made[name].to_bytes())
+                               for name in sorted(here & made.keys())], op_bytes):  # fmt: skip
+            _create_missing(keeper, packet)
+        for name in sorted(here - made.keys()):
+            self._tell_of_cover(keeper, name)
+
+    def _tell_of_cover(self, keeper: Keeper, name: PartName) -> None:
+        """Of a merged part that came instead: its content is what the other replicas have under the name."""
+        state = self._state
+        part = state.store.get_active(name)
+        for _ in range(_ATTEMPTS):
+            if part is None or keeper.exists(state.replica.part(str(name))) is not None:
+                return
+            agreement = agreement_ops(keeper, state.replica, name, part_record(part))
+            if agreement is None:
+                raise CorruptionError("Another replica has other content under this name", part=str(name))
+            try:
+                keeper.multi([*agreement, Create(state.replica.part(str(name)), part_record(part).to_bytes())])
+                return
+            except (MultiFailed, KeeperConnectionLoss):
+                continue
+        raise ConflictError("KEEPER_EXCEPTION", f"Could not list part {name}: others keep changing its nodes; retry")
+
+
+def _create_missing(keeper: Keeper, creates: list[Create]) -> None:
+    try:
+        keeper.multi(creates)
+    except (MultiFailed, KeeperConnectionLoss):
+        for op in creates:
+            try:
+                keeper.create(op.path, op.data)
+            except NodeExists:
+                continue

@@ -1,0 +1,161 @@
+"""Transactions of inserts into a replicated table: this replica's part in them (see ``coordination.transactions``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from coordination.drop_range import LastBlock
+from coordination.keeper import Keeper
+from coordination.quorum import plan_quorum
+from coordination.transaction_commit import CommitOutcome, CommitRequest, Verdict, commit_transaction
+from coordination.transactions import (
+    StagedRecord,
+    State,
+    abort,
+    already_decided,
+    clean_transactions,
+    count_done,
+    key_of,
+    name_of,
+    open_transaction,
+    read,
+    read_staged,
+    stage,
+)
+from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.options import CommitOptions, InsertOptions
+from engine.tables.replicated.state import ReplicaState
+from parts.errors import ConflictError, UnavailableError, UserError
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.05
+
+
+class ReplicatedTransactions:
+    """Implements ``engine.tables.transactions.TableTransactions``."""
+
+    def __init__(
+        self,
+        state: ReplicaState,
+        pull: Callable[[Keeper], None],
+        last_block: Callable[[Keeper], LastBlock],
+        wake_execution: Callable[[], None],
+    ) -> None:
+        """``pull`` takes over what is in the log."""
+        self._state = state
+        self._pull = pull
+        self._last_block = last_block
+        self._wake_execution = wake_execution
+
+    def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
+        state, services = self._state, self._state.services
+        insert = options.deduplication_token or services.new_uuid().hex
+        records: dict[str, StagedRecord] = {}
+        for number, part in enumerate(parts):
+            record = StagedRecord(
+                state.replica.name,
+                services.new_uuid().hex,
+                part.partition_id,
+                part.content_hash,
+                part.rows,
+                part.bytes,
+            )
+            records[key_of(options.transaction_attempt, insert, number)] = record
+        places = [record.place for record in records.values()]
+        with state.working() as (keeper, _):
+            transaction = open_transaction(keeper, state.paths, options.transaction)
+            if not parts:
+                return InsertOutcome()
+            state.store.staged.take(
+                transaction.name, [(part.directory, place) for part, place in zip(parts, places, strict=True)]
+            )
+            for part in parts:
+                state.store.drop_temporary(part.directory)
+            services.failpoint("stage.after_move")
+            try:
+                is_new = stage(keeper, state.paths, transaction, records)
+            except (UserError, ConflictError):
+                state.store.staged.remove(transaction.name, places)
+                raise
+            # After any other error they may have been told of: they stay until the transaction is decided.
+            services.failpoint("stage.after_told")
+        if not is_new:
+            state.store.staged.remove(transaction.name, places)
+            return InsertOutcome(deduplicated_blocks=len(parts))
+        return InsertOutcome(sum(part.rows for part in parts), sum(part.bytes for part in parts))
+
+    def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
+        """Raises 285 before anything is done when there are too few replicas for the quorum; 341 (UNFINISHED) when the
+        commit was made and something did not come in time: repeating it waits again."""
+        state, name = self._state, name_of(request.transaction_id)
+        with state.working() as (keeper, _):
+            plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
+            outcome = commit_transaction(
+                keeper,
+                state.replica,
+                request,
+                first_number=state.store.next_block_number,
+                last_block=self._last_block(keeper),
+                clock=state.services.clock,
+            )
+            state.services.failpoint("transaction.after_commit")
+            if outcome.verdict is Verdict.SKIPPED:
+                abort(keeper, state.paths, name, f"its application {request.application!r} had committed this version")
+                state.store.staged.remove(name)
+                return outcome
+            keeper.sync(state.paths.log)
+            self._pull(keeper)
+        self._wake_execution()
+        needed = plan.required if plan is not None else 0
+        deadline = state.services.monotonic() + options.timeout_seconds
+        while state.queue.is_queued(name) or (needed > 1 and count_done(keeper, state.paths, name) < needed):
+            options.status.check()
+            if state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                where = f"{needed} replicas" if needed else "this replica"
+                raise UnavailableError(
+                    "UNFINISHED",
+                    f"Transaction {request.transaction_id!r} is committed, but its rows are not visible on {where} yet;"
+                    " repeat the COMMIT to wait on",
+                )
+            state.sleep(_POLL_SECONDS)
+        return outcome
+
+    def rollback(self, transaction_id: str) -> None:
+        state, name = self._state, name_of(transaction_id)
+        with state.working() as (keeper, _):
+            found = abort(keeper, state.paths, name, "it was rolled back")
+        if found is not None and found.state is State.COMMITTED:
+            raise already_decided(found)
+        state.store.staged.remove(name)
+
+    # -- upkeep -----------------------------------------------------------------------------------------------------
+
+    def check_disk(self, keeper: Keeper) -> None:
+        """At the start of a session: a transaction of which this disk has lost rows must not be committed."""
+        state = self._state
+        for name in keeper.children_many([state.paths.transactions])[0] or []:
+            found = read(keeper, state.paths, name)
+            if found is None or found.state is not State.OPEN:
+                continue
+            here = set(state.store.staged.places(name))
+            records = read_staged(keeper, state.paths, name, found.keys).values()
+            lost = [record for record in records if record.replica == state.replica.name and record.place not in here]
+            if lost:
+                rows = sum(record.rows for record in lost)
+                logger.warning("transaction %r is aborted: %s rows of it are not on this disk", found.id, rows)
+                abort(keeper, state.paths, name, f"replica {state.replica.name} lost {rows} rows of it")
+
+    def clean_up(self, keeper: Keeper) -> None:
+        """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers."""
+        state = self._state
+        clean_transactions(keeper, state.paths, state.services.clock())
+        for name in state.store.staged.transactions():
+            found = read(keeper, state.paths, name)
+            if found is not None and found.state is State.OPEN:
+                continue
+            if found is not None and found.state is State.COMMITTED:
+                self._pull(keeper)
+            if not state.queue.is_queued(name):
+                state.store.staged.remove(name)

@@ -1,0 +1,190 @@
+"""Transactions of inserts into a table of one server, in SQL."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from parts.errors import PandoError
+from tests.engine.conftest import Local
+
+
+@pytest.fixture
+def table(local: Local) -> Local:
+    local.run("CREATE TABLE t (p UInt8, k UInt32) ENGINE = MergeTree PARTITION BY p ORDER BY k")
+    return local
+
+
+def rows(local: Local) -> list[tuple[object, ...]]:
+    return local.run("SELECT p, k FROM t ORDER BY p, k")
+
+
+def insert(local: Local, values: str, transaction: str = "x", **settings: str) -> None:
+    given = {"insert_transaction": transaction, **settings}
+    text = ", ".join(f"{name} = '{value}'" for name, value in given.items())
+    local.run(f"INSERT INTO t SETTINGS {text} VALUES {values}")
+
+
+def refused(local: Local, sql: str) -> PandoError:
+    with pytest.raises(PandoError) as error:
+        local.run(sql)
+    return error.value
+
+
+def test_rows_are_seen_all_at_once_and_a_commit_can_be_repeated(table: Local) -> None:
+    insert(table, "(1, 1), (2, 2)")
+    insert(table, "(1, 3)")
+    assert rows(table) == []
+    assert table.run("COMMIT TRANSACTION 'x' ON t") == [("committed", 3, 3)]
+    assert rows(table) == [(1, 1), (1, 3), (2, 2)]
+    assert table.run("COMMIT TRANSACTION 'x' ON TABLE default.t ROWS 3") == [("committed before", 3, 0)]
+    table.restart()
+    assert table.run("COMMIT TRANSACTION 'x' ON t") == [("committed before", 3, 0)]
+    assert rows(table) == [(1, 1), (1, 3), (2, 2)]
+    assert refused(table, "INSERT INTO t SETTINGS insert_transaction = 'x' VALUES (1, 9)").code == 649
+    assert refused(table, "ROLLBACK TRANSACTION 'x' ON t").code == 649
+
+
+def test_equal_rows_of_several_inserts_and_transactions_are_all_there(table: Local) -> None:
+    for transaction in ("x", "y"):
+        insert(table, "(1, 1)", transaction)
+        insert(table, "(1, 1)", transaction)
+        table.run(f"COMMIT TRANSACTION '{transaction}' ON t")
+    assert rows(table) == [(1, 1)] * 4
+
+
+def test_a_repeated_insert_is_kept_once_and_other_rows_under_its_token_are_refused(table: Local) -> None:
+    for _ in range(2):
+        insert(table, "(1, 1), (2, 2)", insert_deduplication_token="block 1")
+    sql = (
+        "INSERT INTO t SETTINGS insert_transaction = 'x', insert_deduplication_token = 'block 1' VALUES (1, 1), (2, 3)"
+    )
+    assert refused(table, sql).code == 389
+    assert table.run("COMMIT TRANSACTION 'x' ON t") == [("committed", 2, 2)]
+    assert rows(table) == [(1, 1), (2, 2)]
+
+
+def test_only_the_named_attempts_count(table: Local) -> None:
+    insert(table, "(1, 1)", insert_transaction_attempt="0:1")
+    insert(table, "(1, 1)", insert_transaction_attempt="0:2")
+    insert(table, "(1, 2)", insert_transaction_attempt="1:1")
+    error = refused(table, "COMMIT TRANSACTION 'x' ON t ATTEMPTS '0:2', '1:1' ROWS 3")
+    assert error.code == 649
+    assert "holds 2 rows" in error.message
+    assert table.run("COMMIT TRANSACTION 'x' ON t ATTEMPTS '0:2', '1:1', '2:1' ROWS 2") == [("committed", 2, 2)]
+    assert rows(table) == [(1, 1), (1, 2)]
+    assert not list((table.path / "data/default/t/staged").rglob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [("", [(1, 1), (1, 7), (2, 2)]), ("OVERWRITE", [(1, 7)]), ("OVERWRITE TABLE", [(1, 7)]),
+     ("OVERWRITE PARTITIONS", [(1, 7), (2, 2)])],
+)  # fmt: skip
+def test_overwriting(table: Local, how: str, expected: list[tuple[int, int]]) -> None:
+    table.run("INSERT INTO t VALUES (1, 1), (2, 2)")
+    insert(table, "(1, 7)")
+    table.run(f"COMMIT TRANSACTION 'x' ON t {how}")
+    assert rows(table) == expected
+    table.restart()
+    assert rows(table) == expected
+
+
+def test_overwriting_with_nothing_empties_the_table(table: Local) -> None:
+    table.run("INSERT INTO t VALUES (1, 1)")
+    assert table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE") == [("committed", 0, 0)]
+    assert rows(table) == []
+    table.run("INSERT INTO t VALUES (1, 1)")
+    assert rows(table) == [(1, 1)]
+
+
+def test_what_is_rolled_back_is_gone(table: Local) -> None:
+    insert(table, "(1, 1)")
+    table.run("ROLLBACK TRANSACTION 'x' ON t")
+    table.run("ROLLBACK TRANSACTION 'x' ON t")
+    table.run("ROLLBACK TRANSACTION 'never begun' ON t")
+    assert "rolled back" in refused(table, "COMMIT TRANSACTION 'x' ON t").message
+    assert refused(table, "INSERT INTO t SETTINGS insert_transaction = 'x' VALUES (1, 9)").code == 649
+    assert rows(table) == []
+
+
+def test_an_application_commits_a_version_once(table: Local) -> None:
+    for transaction, version, status in (("a", 5, "committed"), ("b", 5, "skipped"), ("c", 6, "committed")):
+        insert(table, f"(1, {version})", transaction)
+        sql = f"COMMIT TRANSACTION '{transaction}' ON t APPLICATION 'daily' VERSION {version}"
+        assert str(table.value(sql)).startswith(status)
+        table.restart()
+    assert table.value("COMMIT TRANSACTION 'c' ON t APPLICATION 'daily' VERSION 6") == "committed before"
+    assert rows(table) == [(1, 5), (1, 6)]
+
+
+@pytest.mark.parametrize("point", ["stage.after_move", "transaction.before_exchange"])
+def test_an_error_leaves_nothing_and_a_repeat_completes(
+    table: Local, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_there(name: str) -> None:
+        if name == point:
+            raise OSError("failed as asked")
+
+    there = table.engine.catalog.table("default", "t")
+    monkeypatch.setattr(there, "services", dataclasses.replace(there.services, failpoint=fail_there))
+    if point.startswith("stage"):
+        with pytest.raises(OSError, match="as asked"):
+            insert(table, "(1, 1)", insert_deduplication_token="a")
+        monkeypatch.undo()
+    insert(table, "(1, 1)", insert_deduplication_token="a")
+    if not point.startswith("stage"):
+        with pytest.raises(OSError, match="as asked"):
+            table.run("COMMIT TRANSACTION 'x' ON t")
+        monkeypatch.undo()
+    assert rows(table) == []
+    table.run("COMMIT TRANSACTION 'x' ON t ROWS 1")
+    assert rows(table) == [(1, 1)]
+
+
+def test_staged_rows_survive_a_restart(table: Local) -> None:
+    insert(table, "(1, 1)")
+    table.restart()
+    assert rows(table) == []
+    assert table.run("COMMIT TRANSACTION 'x' ON t ROWS 1") == [("committed", 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("COMMIT", 48), ("ROLLBACK", 48), ("COMMIT TRANSACTION", 48), ("BEGIN TRANSACTION", 48),
+        ("COMMIT TRANSACTION '' ON t", 36), ("COMMIT TRANSACTION 'x' ON u", 60), ("COMMIT TRANSACTION 'x'", 62),
+        ("COMMIT TRANSACTION 'x' ON t ROWS -1", 62), ("COMMIT TRANSACTION 'x' ON t APPLICATION 'a'", 62),
+        ("COMMIT TRANSACTION 'x' ON system.tables", 164), (f"COMMIT TRANSACTION '{'x' * 1001}' ON t", 36),
+        ("COMMIT TRANSACTION 'x' ON t ROWS 1", 649),
+    ],
+)  # fmt: skip
+def test_bad_commits(table: Local, sql: str, code: int) -> None:
+    assert refused(table, sql).code == code
+
+
+def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, tmp_path: Path) -> None:
+    """A start finds the record of an exchange, and carries it out."""
+    table.run("INSERT INTO t VALUES (1, 1)")
+    insert(table, "(1, 7), (2, 8)")
+    store = table.engine.catalog.table("default", "t").store
+    original = type(store)._carry_out
+    cut: list[Path] = []
+
+    def stop_after_the_record(self: object, record: object, opened: list[object]) -> None:
+        record.write(store.path, "cut")  # type: ignore[attr-defined]
+        cut.append(store.path)
+        raise OSError("the power is gone")
+
+    type(store)._carry_out = stop_after_the_record  # type: ignore[method-assign,assignment]
+    try:
+        with pytest.raises(OSError, match="power"):
+            table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE")
+    finally:
+        type(store)._carry_out = original  # type: ignore[method-assign]
+    assert cut
+    table.restart()
+    assert rows(table) == [(1, 7), (2, 8)]
+    assert table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE") == [("committed before", 2, 0)]

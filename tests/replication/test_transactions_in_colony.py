@@ -1,0 +1,401 @@
+"""Transactions on real replicas: all or nothing, once, whatever fails at whatever request."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from coordination.memory_keeper import Fault
+from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict
+from coordination.transactions import name_of
+from engine.simulator.colony import Colony, Node
+from engine.simulator.steps import Crash
+from engine.tables.options import CommitOptions
+from parts.errors import PandoError
+
+MakeColony = Callable[..., Colony]
+FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
+OLD, NEW = [1, 2, 3], [10, 11, 12, 13]
+
+
+def stage(node: Node, partition: int, keys: list[int], attempt: str = "", transaction: str = "x") -> int:
+    token = f"{partition}:{keys}"
+    return node.insert(partition, keys, transaction=transaction, transaction_attempt=attempt, deduplication_token=token)
+
+
+def commit(node: Node, transaction: str = "x", **wishes: object) -> CommitOutcome:
+    request = CommitRequest(transaction, **wishes)  # type: ignore[arg-type]
+    options = CommitOptions(timeout_seconds=60.0)
+    outcome = node.call(lambda table: table.transactions.commit(request, options))
+    assert isinstance(outcome, CommitOutcome)
+    return outcome
+
+
+def keys(node: Node) -> list[int]:
+    return node.keys()
+
+
+def test_rows_of_several_replicas_come_at_once(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    stage(one, 1, [1, 2])
+    stage(two, 1, [3])
+    stage(three, 2, [4])
+    colony.settle()
+    assert keys(one) == []
+    assert commit(two).verdict is Verdict.COMMITTED
+    assert keys(two) == [1, 2, 3, 4]
+    colony.settle()
+    colony.check_equal()
+    assert keys(one) == keys(three) == [1, 2, 3, 4]
+    assert commit(one).verdict is Verdict.REPEATED
+    one.optimize()
+    colony.settle()
+    colony.check_equal()
+    assert keys(three) == [1, 2, 3, 4]
+    assert not any(node.table.store.staged.transactions() for node in colony)
+
+
+def test_many_parts_of_a_partition_share_a_lock(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(40):
+        stage(one if key % 2 else two, 1, [key])
+    one.insert(1, [100])
+    outcome = commit(one)
+    assert [part.min_block for part in outcome.parts] == list(range(1, 41))
+    two.insert(1, [101])
+    colony.settle()
+    colony.check_equal()
+    assert keys(two) == [*range(40), 100, 101]
+
+
+@pytest.mark.parametrize("overwrite", list(Overwrite))
+def test_overwriting(make_colony: MakeColony, overwrite: Overwrite) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1])
+    one.insert(2, [2])
+    one.insert(3, [3])
+    colony.settle()
+    two.optimize()
+    stage(two, 1, [7])
+    stage(one, 4, [8])
+    commit(two, overwrite=overwrite)
+    colony.settle()
+    colony.check_equal()
+    expected = {Overwrite.NOTHING: [1, 2, 3, 7, 8], Overwrite.TABLE: [7, 8], Overwrite.PARTITIONS: [2, 3, 7, 8]}
+    assert keys(one) == keys(two) == expected[overwrite]
+    assert one.insert(1, [1]) == (0 if overwrite is Overwrite.NOTHING else 1)  # what went may come again
+    for node in colony:
+        node.restart()
+    colony.end_zombies()
+    colony.settle()
+    colony.check_equal()
+
+
+def scenario(colony: Colony) -> tuple[Node, Node]:
+    one, two = colony
+    one.insert(1, [1, 2])
+    two.insert(2, [3])
+    colony.settle()
+    stage(one, 1, [10, 11])
+    stage(two, 2, [12])
+    stage(two, 3, [13])
+    stage(one, 3, [99], attempt="failed")
+    return one, two
+
+
+def finish(colony: Colony) -> None:
+    """The driver repeats its commit, on the other replica, until it is told what became of it."""
+    colony.heal()
+    for node in reversed(list(colony)):
+        outcome = commit(node, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
+        assert outcome.rows == 4
+    colony.settle()
+    colony.check_equal()
+    assert [keys(node) for node in colony] == [NEW, NEW]
+
+
+def watch_what_is_seen(colony: Colony) -> Callable[[], None]:
+    """Every reader sees the old rows or the new ones, at every moment."""
+
+    @cache
+    def keys_of(path: str, _: str) -> tuple[int, ...]:
+        from pathlib import Path
+
+        from parts.reader import open_part
+
+        part = open_part(Path(path))
+        return tuple(key for batch in part.read(["k"]) for key in batch.column(0).to_pylist())
+
+    def look() -> None:
+        for node in colony:
+            if node.is_up:
+                found = sorted(k for p in node.table.store.active() for k in keys_of(str(p.path), p.content_hash))
+                assert found in (OLD, NEW), (node.name, found)
+
+    return look
+
+
+def requests_of_a_commit(make_colony: MakeColony) -> int:
+    colony = make_colony(2)
+    one, _ = scenario(colony)
+    count = 0
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        nonlocal count
+        count += 1
+
+    colony.on_request = on_request
+    commit(one, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
+    colony.on_request = lambda node, kind, path: None
+    finish(colony)
+    colony.end()
+    return count
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_commit_that_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
+    total = requests_of_a_commit(lambda n: make_colony(n))
+    assert total > 40
+    step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 2  # of two neighbouring requests each kind hits one
+    for number in range(1 + FAULTS.index(fault) % 2, total + 1, step):
+        hit(make_colony, number, fault)
+
+
+def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> None:
+    import shutil
+
+    colony = make_colony(2)
+    one, _ = scenario(colony)
+    look = watch_what_is_seen(colony)
+    count = 0
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        nonlocal count
+        look()
+        count += 1
+        if count != number:
+            return None
+        if isinstance(fault, Fault):
+            return fault
+        node.die()
+        return None
+
+    colony.on_request = on_request
+    with contextlib.suppress(PandoError, Crash):
+        commit(one, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
+    look()
+    colony.calm()
+    colony.on_request = lambda node, kind, path: look()
+    colony.settle()
+    look()
+    colony.on_request = lambda node, kind, path: None
+    finish(colony)
+    colony.end()
+    for node in colony:
+        shutil.rmtree(node.path)
+
+
+@pytest.mark.parametrize("victim", ["r1", "r2"])
+@pytest.mark.parametrize(
+    "point", ["transaction.after_commit", "exchange.before", "exchange.after", "fetch.after_temporary_part"]
+)
+def test_a_replica_that_dies_in_the_middle(make_colony: MakeColony, point: str, victim: str) -> None:
+    colony = make_colony(2)
+    one, _ = scenario(colony)
+    look = watch_what_is_seen(colony)
+    died = []
+
+    def on_failpoint(node: Node, name: str) -> None:
+        look()
+        if name == point and node.name == victim and not died:
+            died.append(name)
+            node.die()
+
+    colony.on_failpoint = on_failpoint
+    with contextlib.suppress(PandoError, Crash):
+        commit(one, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
+    with contextlib.suppress(AssertionError):
+        colony.settle(10)
+    look()
+    assert died or (point, victim) == ("transaction.after_commit", "r2")
+    finish(colony)
+
+
+@pytest.mark.parametrize("point", ["stage.after_move", "stage.after_told"])
+def test_an_insert_that_dies_is_repeated_on_another_replica(make_colony: MakeColony, point: str) -> None:
+    colony = make_colony(2)
+    one, two = colony
+
+    def on_failpoint(node: Node, name: str) -> None:
+        if name == point:
+            node.die()
+
+    colony.on_failpoint = on_failpoint
+    with pytest.raises(Crash):
+        stage(one, 1, [1, 2])
+    colony.heal()
+    assert stage(two, 1, [1, 2]) == (0 if point == "stage.after_told" else 2)
+    assert commit(two, rows=2).rows == 2
+    colony.settle()
+    colony.check_equal()
+    assert keys(one) == [1, 2]
+
+
+def test_a_disk_that_lost_staged_rows_refuses_the_commit(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    two.insert(1, [1])
+    stage(one, 1, [10])
+    stage(two, 1, [11])
+    colony.settle()
+    one.crash()
+    one.wipe()
+    colony.end_zombies()
+    with pytest.raises(PandoError, match="'r1', which holds rows") as away:
+        commit(two)
+    assert away.value.code == 242
+    one.start()
+    colony.settle(200)
+    with pytest.raises(PandoError, match="replica r1 lost 1 rows") as lost:
+        commit(two)
+    assert lost.value.code == 649
+    colony.settle()
+    assert keys(two) == [1]
+    colony.now += 3600
+    colony.settle()
+    assert not two.table.store.staged.transactions()
+
+
+@pytest.mark.parametrize("overwrite", [Overwrite.NOTHING, Overwrite.TABLE])
+def test_two_commits_at_once_decide_it_once(make_colony: MakeColony, overwrite: Overwrite) -> None:
+    colony = make_colony(2)
+    one, two = scenario(colony)
+    inner: list[CommitOutcome] = []
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        if node is one and kind == "multi" and not inner and "log/" in path:
+            inner.append(commit(two, overwrite=overwrite, attempts=("",), rows=4))
+
+    colony.on_request = on_request
+    outer = commit(one, overwrite=overwrite, attempts=("",), rows=4)
+    colony.on_request = lambda node, kind, path: None
+    assert inner
+    assert {inner[0].verdict, outer.verdict} == {Verdict.COMMITTED, Verdict.REPEATED}
+    colony.settle()
+    colony.check_equal()
+    assert keys(one) == (NEW if overwrite is Overwrite.TABLE else OLD + NEW)
+
+
+def test_a_drop_behind_a_commit_that_a_replica_has_not_carried_out(make_colony: MakeColony) -> None:
+    """What is dropped need not be brought: nobody has it any more."""
+    colony = make_colony(2, old_parts_lifetime=1)
+    one, two = colony
+    two.insert(1, [1])
+    colony.settle()
+    stage(one, 1, [10])
+    stage(one, 2, [11])
+    two.is_frozen = True
+    commit(one)
+    one.truncate()
+    one.insert(1, [20])
+    for _ in range(20):
+        colony.now += 100
+        one.step_all()
+    assert len(one.directories()) == 1
+    assert keys(one) == [20]
+    two.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+    assert keys(two) == [20]
+
+
+def test_a_merge_of_rows_that_a_replica_has_not_got(make_colony: MakeColony) -> None:
+    """It waits for the whole transaction, though the merged part could be fetched."""
+    colony = make_colony(2, old_parts_lifetime=1)
+    one, two = colony
+    one.insert(1, [1])
+    colony.settle()
+    stage(one, 1, [10])
+    stage(one, 2, [11])
+    two.is_frozen = True
+    commit(one)
+    one.optimize()
+    for _ in range(20):  # the parts as they were committed are gone
+        colony.now += 1000
+        one.step_all()
+    assert len(one.directories()) == 2
+    seen: list[list[int]] = []
+    two.is_frozen = False
+    colony.on_request = lambda node, kind, path: seen.append(keys(two)) if node is one else None
+    colony.settle()
+    colony.on_request = lambda node, kind, path: None
+    colony.check_equal()
+    assert keys(two) == [1, 10, 11]
+    assert {tuple(found) for found in seen} <= {(1,), (1, 10, 11)}
+
+
+def test_a_clone_has_what_was_committed(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stage(one, 1, [10])
+    stage(two, 2, [11])
+    commit(one)
+    three = colony.add_node("r3")
+    colony.settle(100)
+    colony.check_equal()
+    assert keys(three) == [10, 11]
+
+
+def test_a_replica_of_an_older_version_is_named(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stage(one, 1, [10])
+    host = two.table.replica.host
+    content = one.keeper.get(host)[0].replace(b'"exchange"', b"")
+    one.keeper.set(host, content)
+    with pytest.raises(PandoError, match="replica 'r2' runs a version") as old:
+        commit(one)
+    assert old.value.code == 48
+
+
+def test_what_is_left_open_is_aborted_after_a_day(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stage(one, 1, [10])
+    colony.now += 86_000
+    colony.settle()
+    assert two.table.store.staged.transactions() == []
+    assert one.table.store.staged.transactions() == [name_of("x")]
+    colony.now += 3_600
+    colony.settle()
+    colony.settle()
+    assert one.table.store.staged.transactions() == []
+    with pytest.raises(PandoError, match="nothing was inserted"):
+        commit(two)
+
+
+def test_the_quorum_is_waited_for(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stage(one, 1, [10])
+    two.is_frozen = True
+    request, options = CommitRequest("x"), CommitOptions(quorum=2, timeout_seconds=20.0)
+    with pytest.raises(PandoError, match="not visible on 2 replicas") as late:
+        one.call(lambda table: table.transactions.commit(request, options))
+    assert late.value.code == 341
+    two.is_frozen = False
+    one.call(lambda table: table.transactions.commit(request, options))
+    assert keys(two) == [10]
+    two.crash()
+    colony.end_zombies()
+    stage(one, 1, [20], transaction="y")
+    with pytest.raises(PandoError) as few:
+        one.call(lambda table: table.transactions.commit(CommitRequest("y"), options))
+    assert few.value.code == 285
