@@ -54,22 +54,16 @@ class PandoDataSource(DataSource):
         return PandoStreamReader(lambda: self._table_options(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> PandoWriter:
-        """``overwrite`` empties the table first; that and the writing are not one atomic step."""
+        """``overwrite``: what is there goes in the step in which the rows come."""
         from spark_connector.writer import PandoWriter
 
         return PandoWriter(self._table_options(schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> PandoStreamWriter:  # noqa: N802
-        from parts.errors import UserError
+        """``overwrite``: the output mode complete."""
         from spark_connector.stream import PandoStreamWriter
 
-        if overwrite:
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                "Format pando: outputMode 'complete' would empty the table at every batch, and readers would see that: "
-                "streams are written with outputMode 'append'; write whole results in foreachBatch, as you want them",
-            )
-        return PandoStreamWriter(self._table_options(schema), schema)
+        return PandoStreamWriter(self._table_options(schema), schema, overwrite)
 
     def _table_options(self, schema: StructType) -> Options:
         from parts.errors import UserError

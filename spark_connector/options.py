@@ -61,11 +61,19 @@ class Options:
     batch_rows: int = 500_000
     batch_bytes: int = 256 << 20
     token: str = ""
+    txn_app_id: str = ""
+    txn_version: int = 0
+    overwrite_mode: str = "table"
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def full_name(self) -> str:
         return f"{self.database}.{self.table}"
+
+    @property
+    def application(self) -> tuple[str, int]:
+        """Under which name a job commits, and which version; ``("", 0)``: it may be run as often as one likes."""
+        return (f"token {self.token}", 0) if self.token else (self.txn_app_id, self.txn_version)
 
     @property
     def quoted_name(self) -> str:
@@ -116,7 +124,7 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         if values.get(name):
             raise _bad(f"the option {name!r} does nothing beside 'query': say it in the SELECT")
     for name in settings:
-        if name.startswith("insert_deduplication_token"):
+        if name.startswith(("insert_deduplication_token", "insert_transaction")):
             raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
     if _flag(values, "mergeschema"):
         raise UserError(
@@ -130,6 +138,8 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
             "Format pando: the option 'push_filters' is not offered: Spark 4.3 keeps the filters of a frame's first "
             "query for its later ones, and counts were wrong. Give a ClickHouse condition in the option 'filter'",
         )
+    if ("txnappid" in values) != ("txnversion" in values) or (values.get("token") and "txnappid" in values):
+        raise _bad("give 'txnAppId' together with 'txnVersion', or 'token'")
     database, table = _table(values.get("table", ""), values.get("database", ""))
     return Options(
         urls=_urls(values["url"]),
@@ -158,8 +168,20 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         batch_rows=_count(values, "batch_rows", 500_000),
         batch_bytes=_count(values, "batch_bytes", 256 << 20),
         token=values.get("token", ""),
+        txn_app_id=values.get("txnappid", ""),
+        txn_version=_count(values, "txnversion", 0, least=0),
+        overwrite_mode=_overwrite_mode(values),
         settings=settings,
     )
+
+
+def _overwrite_mode(values: Mapping[str, str]) -> str:
+    """Under Pando's name for it, or Spark's."""
+    mode = _choice(values, "overwritemode", "", ("", "table", "partitions"))
+    spark_mode = _choice(values, "partitionoverwritemode", "", ("", "static", "dynamic"))
+    if mode and spark_mode:
+        raise _bad("give 'overwriteMode' or 'partitionOverwriteMode', not both")
+    return mode or ("partitions" if spark_mode == "dynamic" else "table")
 
 
 def _password(values: Mapping[str, str]) -> str:
@@ -202,6 +224,7 @@ _NAMES = frozenset(
         "timeout", "stall_timeout", "retries", "mergeschema", "nanoseconds", "columns", "filter", "push_filters",
         "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds", "select_sequential_consistency",
         "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
+        "txnappid", "txnversion", "overwritemode", "partitionoverwritemode",
         "startingoffsets", "maxrowspertrigger", "failondataloss",
     }
 )  # fmt: skip

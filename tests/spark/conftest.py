@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
+from parts.errors import PandoError
 from spark_connector.options import Options, parse_options
 
 SECRET = "lovelace1815"
@@ -60,6 +62,19 @@ class Pando:
     def sync(self, table: str) -> None:
         for client in self.clients.values():
             client.execute(f"SYSTEM SYNC REPLICA {table}")
+
+    def wait_writable(self, table: str) -> None:
+        """After something was killed and is there again."""
+        deadline = time.monotonic() + 60
+        for client in self.clients.values():
+            while True:
+                try:
+                    if rows(client, f"SELECT is_readonly FROM system.replicas WHERE table = '{table}'") == [(0,)]:
+                        break
+                except PandoError:
+                    pass
+                assert time.monotonic() < deadline, "a replica does not come back"
+                time.sleep(0.05)
 
     def value(self, sql: str, replica: str = "r1") -> object:
         return rows(self[replica], sql)[0][0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -12,18 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
 
-from parts.errors import UserError
 from spark_connector.arrow_write import cut_blocks
-from spark_connector.options import parse_options
-from spark_connector.writer import WrittenBlocks, check_target, report, write_blocks
 from tests.spark.conftest import Pando, load, rows, save
 from tests.spark.failing import FailingDataSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
-
-KEYS = StructType([StructField("k", LongType(), False)])
 
 
 def numbers(spark: SparkSession, count: int, partitions: int = 2) -> DataFrame:
@@ -43,31 +36,13 @@ def test_rows_go_in_blocks_to_every_replica(pando: Pando, spark: SparkSession) -
     assert pando.value(f"SELECT sum(k) = sum(toUInt32(s)) FROM {table}") == 1
 
 
-def test_the_driver_is_told_what_was_written(capsys: pytest.CaptureFixture[str]) -> None:
-    options = parse_options({"url": "http://127.0.0.1:1", "table": "t"})
-    report(options, "token", [WrittenBlocks("token", 2000, 2, 1), None, WrittenBlocks("token", 10, 1, 0)])
-    assert "2010 rows in 3 blocks (1 were there already) written to default.t, token token" in capsys.readouterr().err
-
-
-def test_the_same_token_writes_once(pando: Pando, spark: SparkSession) -> None:
-    table = pando.new_table("k UInt32, s String", "k")
-    for _ in range(2):
-        save(numbers(spark, 3000), pando.options(table, token="load of monday", batch_rows="1000"))
-    assert counted(pando, table) == [(3000, 3000)] * 2
-    save(numbers(spark, 3000), pando.options(table, token="load of tuesday"))
-    assert counted(pando, table) == [(6000, 3000)] * 2
-
-
 def test_a_task_that_fails_after_its_insert_is_repeated(pando: Pando, spark: SparkSession) -> None:
     spark.dataSource.register(FailingDataSource)
-    table = pando.new_table("k UInt32, s String", "k")
-    frame = numbers(spark, 5000)
-    frame.write.format("pando_failing").options(**pando.options(table, batch_rows="1000")).mode("append").save()
-    assert counted(pando, table) == [(5000, 5000)] * 2
-    alone = pando.new_table("k UInt32, s String", "k", engine="MergeTree")
-    options = pando.options(alone, url=pando.urls["r1"])
-    with pytest.raises(Exception, match="does not deduplicate"):
-        frame.write.format("pando_failing").options(**options).mode("append").save()
+    for engine in ("", "MergeTree"):
+        table = pando.new_table("k UInt32, s String", "k", engine=engine)
+        options = pando.options(table, batch_rows="1000", url=pando.urls["r1"])
+        numbers(spark, 5000).write.format("pando_failing").options(**options).mode("append").save()
+        assert rows(pando["r1"], f"SELECT count(), uniqExact(k) FROM {table}") == [(5000, 5000)]
 
 
 def shuffled_at_the_second_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,43 +54,11 @@ def shuffled_at_the_second_attempt(batches: Iterator[pa.RecordBatch]) -> Iterato
 
 
 def test_a_repeated_task_whose_rows_come_in_another_order(pando: Pando, spark: SparkSession) -> None:
-    """In one block the order is nothing; over several the blocks are others, and rows would be lost."""
     spark.dataSource.register(FailingDataSource)
     frame = numbers(spark, 6000).mapInArrow(shuffled_at_the_second_attempt, "k LONG NOT NULL, s STRING NOT NULL")
     table = pando.new_table("k UInt32, s String", "k PARTITION BY k % 3")
-    frame.write.format("pando_failing").options(**pando.options(table)).mode("append").save()
+    frame.write.format("pando_failing").options(**pando.options(table, batch_rows="1000")).mode("append").save()
     assert counted(pando, table) == [(6000, 6000)] * 2
-    table = pando.new_table("k UInt32, s String", "k PARTITION BY k % 3")
-    with pytest.raises(Exception, match="with other rows: a task was repeated"):
-        frame.write.format("pando_failing").options(**pando.options(table, batch_rows="1000")).mode("append").save()
-    assert counted(pando, table) == [(6000, 6000)] * 2
-
-
-@pytest.mark.parametrize("is_replicated", [True, False])
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3)])
-def test_the_same_token_with_other_partitions_is_refused(
-    pando: Pando, spark: SparkSession, before: int, after: int, is_replicated: bool
-) -> None:
-    """Also where the first blocks are the same."""
-    window = "" if is_replicated else "non_replicated_deduplication_window = 100"
-    table = pando.new_table("k UInt32, s String", "k", engine="" if is_replicated else "MergeTree", settings=window)
-    options = pando.options(table, token="load", batch_rows="1500", url=pando.urls["r1"])
-    save(numbers(spark, 3000, before), options)
-    with pytest.raises(Exception, match="run again under its token with other rows or partitions"):
-        save(numbers(spark, 3000, after), options)
-    assert pando.value(f"SELECT uniqExact(k) FROM {table}") == 3000
-
-
-def test_two_attempts_of_a_partition_on_different_replicas(pando: Pando) -> None:
-    table = pando.new_table("k Int64", "k")
-    batches = [pa.record_batch({"k": list(range(start, start + 700))}) for start in range(0, 7000, 700)]
-    counts = []
-    for url in pando.urls.values():
-        target = check_target(pando.parsed(table, url=url, batch_rows="1000"), KEYS, truncate=False)
-        written = write_blocks(target, "job", 0, batches)
-        counts.append((written.rows, written.blocks, written.deduplicated_blocks))
-    assert counts == [(7000, 7, 0), (7000, 7, 7)]
-    assert counted(pando, table) == [(7000, 7000)] * 2
 
 
 def test_a_dead_server_is_passed_over(pando: Pando, spark: SparkSession) -> None:
@@ -123,16 +66,6 @@ def test_a_dead_server_is_passed_over(pando: Pando, spark: SparkSession) -> None
     options = pando.options(table, url=f"http://127.0.0.1:1,{pando.urls['r2']}")
     save(numbers(spark, 1000), options)
     assert load(spark, options).count() == 1000
-
-
-def test_overwrite_empties_the_table_first(pando: Pando, spark: SparkSession) -> None:
-    table = pando.new_table("k UInt32, s String", "k")
-    for count in (3000, 2000):
-        save(numbers(spark, count), pando.options(table, token="nightly"), "overwrite")
-        assert counted(pando, table) == [(count, count)] * 2
-    with pytest.raises(Exception, match="lacks columns"):
-        save(numbers(spark, 10).select("k"), pando.options(table), "overwrite")
-    assert counted(pando, table) == [(2000, 2000)] * 2
 
 
 def test_values_of_every_type(pando: Pando, spark: SparkSession) -> None:
@@ -265,13 +198,3 @@ def test_blocks_are_cut_at_fixed_rows() -> None:
     assert sizes([2, 3, 5, 1], 5) == [5, 5, 1]
     assert sizes([], 5) == []
     assert sizes([10, 10, 10], 1000, max_bytes=100) == [20, 10]
-
-
-def test_a_wrong_row_leaves_its_block_out(pando: Pando) -> None:
-    """The block before it stays: an append is not atomic, and says so."""
-    table = pando.new_table("k UInt8", "k")
-    target = check_target(pando.parsed(table, batch_rows="2"), KEYS, truncate=False)
-    with pytest.raises(UserError, match="Column 'k' of type UInt8"):
-        write_blocks(target, json.dumps(["job"]), 0, [pa.record_batch({"k": [1, 2, 3, 300]})])
-    pando.sync(table)
-    assert pando.value(f"SELECT count() FROM {table}") == 2
