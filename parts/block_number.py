@@ -2,12 +2,14 @@
 
 The rows of a part of one block have its number. A merge mixes blocks: with the table's setting
 ``enable_block_number_column`` it stores the column, a UInt64 like any other of the part (and of its content hash). In a
-merged part without it the numbers are forgotten, and every row has the part's smallest, as in ClickHouse.
+merged part without it the numbers are forgotten, and every row has the part's smallest, as in ClickHouse. What is
+forgotten stays so: where the setting came later, a merge with such a part stores none, and whoever needs the numbers is
+told that they are not known, and not told wrong ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,8 +39,17 @@ def block_number_column(part: PartName | None = None) -> Column:
     return Column(BLOCK_NUMBER, _TYPE, default=_SameNumber(part.min_block) if part is not None else None)
 
 
-def merged_description(description: TableDescription) -> TableDescription:
-    """What merges write of a table: the stored columns, and the number if it is to be kept."""
+def knows_block_numbers(part: PartName, schema: TableSchema) -> bool:
+    """Whether the number of every row of a part with this schema is known."""
+    return part.min_block == part.max_block or BLOCK_NUMBER in schema
+
+
+def merged_description(
+    description: TableDescription, sources: Iterable[tuple[PartName, TableSchema]]
+) -> TableDescription:
+    """What a merge writes: the table's stored columns, and the number if it is to be kept and known of all rows."""
     if not description.settings.enable_block_number_column:
+        return description
+    if not all(knows_block_numbers(*source) for source in sources):
         return description
     return replace(description, schema=TableSchema((*description.schema.stored.columns, block_number_column())))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.tables.history import WantedBlocks
-from parts.block_number import BLOCK_NUMBER
+from parts.block_number import BLOCK_NUMBER, knows_block_numbers
 from parts.errors import UserError
 from parts.reader import Part
 
@@ -79,7 +79,7 @@ def rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _require_numbers(part: Part) -> None:
-    if BLOCK_NUMBER not in part.schema:
+    if not knows_block_numbers(part.name, part.schema):
         raise UserError(
             "BAD_ARGUMENTS",
             f"Part {part.name} was merged without the block numbers of its rows: which of them are wanted is not known",

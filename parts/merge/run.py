@@ -72,7 +72,7 @@ def merge_parts(
     """
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
-    description = merged_description(description)
+    description = merged_description(description, [(source.name, source.schema) for source in sources])
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     writer = PartWriter(

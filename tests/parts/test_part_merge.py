@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parts.block_number import BLOCK_NUMBER
 from parts.content_hash import block_hash
 from parts.errors import CancelledError, CorruptionError
 from parts.merge import Deduplicated, MergeProgress, merge_parts
@@ -225,3 +226,19 @@ def test_a_slice_that_cannot_be_read_ends_the_merge(tmp_path: pathlib.Path) -> N
     file.write_bytes(data)
     with pytest.raises(CorruptionError):
         merge_parts([open_part(part.path) for part in parts], tmp_path / "new", description, target_slice_rows=20_000)
+
+
+def test_block_numbers_are_kept_or_stay_forgotten(tmp_path: pathlib.Path) -> None:
+    """Never made up: a table may be given the setting when merges have forgotten some."""
+    columns = [("a", "Int32"), ("s", "String")]
+    forgets = description_of(columns, ("a",), **NO_SYNC)
+    keeps = description_of(columns, ("a",), **NO_SYNC, enable_block_number_column=True)
+    tables = [pa.table({"a": pa.array([3 - n, n], pa.int32()), "s": ["x", "y"]}) for n in range(3)]
+    one, two, three = write_sources(tmp_path, tables, forgets)
+    kept = merged([one, two], tmp_path / "all_0_1_1", keeps)
+    again = merged([kept, three], tmp_path / "all_0_2_2", keeps)
+    rows = pa.Table.from_batches(list(again.read(["a", BLOCK_NUMBER]))).to_pylist()
+    assert sorted((row[BLOCK_NUMBER], row["a"]) for row in rows) == [(0, 0), (0, 3), (1, 1), (1, 2), (2, 1), (2, 2)]
+    forgotten = merged([one, two], tmp_path / "all_0_1_2", forgets)
+    later = merged([forgotten, three], tmp_path / "all_0_2_3", keeps)
+    assert BLOCK_NUMBER not in later.schema
