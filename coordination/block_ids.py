@@ -5,9 +5,6 @@ that stay, and without it their repeat would be stored twice. So every deletion 
 *guard*, and expects it as it was before the ids were judged. The guard is ``block_numbers/<partition>``: it is there
 before the first id, and neither inserts nor merges move it. Ids are deleted by drops, failed quorums, parts that are
 lost, and the clean-up of the deduplication window.
-
-Claimed tokens (``token_claim``) lie among the ids and belong to no part. Their guard is ``blocks`` itself. They are
-deleted by TRUNCATE and by the window.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from coordination.keeper import (
 )
 from coordination.packets import op_bytes, packets
 from coordination.paths import TablePaths
-from coordination.token_claim import is_claim
 from parts.errors import ConflictError
 from parts.part_name import PartName
 
@@ -92,24 +88,6 @@ def free_block_ids(
     raise ConflictError("KEEPER_EXCEPTION", f"Others keep deleting block ids of partition {partition_id}; retry")
 
 
-def read_claims(keeper: Keeper, table: TablePaths) -> list[tuple[str, Stat]]:
-    """The claimed tokens there are, as :func:`free_claims` takes them."""
-    names = [name for name in keeper.children(table.blocks) if is_claim(name)]
-    stats = keeper.exists_many([table.block(name) for name in names])
-    return [(name, stat) for name, stat in zip(names, stats, strict=True) if stat is not None]
-
-
-def free_claims(keeper: Keeper, table: TablePaths, claims: Sequence[tuple[str, Stat]]) -> None:
-    """Deletes these claims, unless they were made anew meanwhile. Repeatable."""
-    judged = {name: stat.created_zxid for name, stat in claims}
-    for _ in range(_ATTEMPTS):
-        delete_surplus_ids(keeper, table, claims)
-        claims = [(name, stat) for name, stat in read_claims(keeper, table) if judged.get(name) == stat.created_zxid]
-        if not claims:
-            return
-    raise ConflictError("KEEPER_EXCEPTION", "Others keep deleting claimed tokens; retry")
-
-
 def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tuple[str, Stat]]) -> int:
     """Deletes ids (names with their stats when they were judged) that are still the same nodes; returns how many.
 
@@ -119,13 +97,13 @@ def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tupl
     deleted = 0
     for packet in packets([Delete(path) for path in created], op_bytes):
         paths = [op.path for op in packet]
-        guards = sorted({_guard(table, path, part) for path, part, _ in _read(keeper, paths)} - {""})
+        guards = sorted({_guard(table, part) for _, part, _ in _read(keeper, paths)} - {""})
         versions = keeper.exists_many(guards)
         # Whatever is the same node after the guards were read stays it until the guards move.
         same = [
             Delete(path)
             for path, part, stat in _read(keeper, paths)
-            if _guard(table, path, part) and stat is not None and stat.created_zxid == created[path]
+            if _guard(table, part) and stat is not None and stat.created_zxid == created[path]
         ]
         moves = [SetData(g, b"", stat.version) for g, stat in zip(guards, versions, strict=True) if stat is not None]
         try:
@@ -136,10 +114,8 @@ def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tupl
     return deleted
 
 
-def _guard(table: TablePaths, path: str, part: PartName | None) -> str:
+def _guard(table: TablePaths, part: PartName | None) -> str:
     """Empty for what is gone, or is nobody's."""
-    if is_claim(path.rpartition("/")[2]):
-        return table.blocks
     return table.partition(part.partition_id) if part is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""The deduplication window: how many block ids are kept (and as many claimed tokens), and for how long.
+"""The deduplication window: how many block ids are kept, and for how long.
 
 Ages are measured against the newest block, not the clock: a quiet table forgets nothing. Deleting is guarded
 (:mod:`coordination.block_ids`), so several may clean at a time and each deletion is safe to lose or to repeat.
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from coordination.block_ids import delete_surplus_ids
 from coordination.keeper import Keeper, Stat
 from coordination.paths import TablePaths
-from coordination.token_claim import is_claim
 
 
 def plan_block_removal(blocks: Sequence[tuple[str, Stat]], *, window: int, window_seconds: float) -> list[str]:
@@ -45,11 +44,6 @@ class DeduplicationWindow:
         for name, stat in zip(new, keeper.exists_many([table.block(name) for name in new]), strict=True):
             if stat is not None:
                 self._stats[name] = stat
-        kinds = [[item for item in self._stats.items() if is_claim(item[0]) == kind] for kind in (True, False)]
-        planned = [
-            name
-            for blocks in kinds
-            for name in plan_block_removal(blocks, window=window, window_seconds=window_seconds)
-        ]
+        planned = plan_block_removal(list(self._stats.items()), window=window, window_seconds=window_seconds)
         surplus = [(name, self._stats.pop(name)) for name in planned]
         return delete_surplus_ids(keeper, table, surplus)

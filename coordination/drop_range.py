@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from coordination.block_ids import free_block_ids, free_claims, judge_block_ids, read_claims
+from coordination.block_ids import free_block_ids, judge_block_ids
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
 from coordination.dropped_blocks import drop_ops
 from coordination.insert_commit import release_quietly
@@ -85,13 +85,11 @@ def drop_all_partitions(
     clock: Callable[[], float],
     last_block: LastBlock = lambda _, number: number - 1,
 ) -> list[int]:
-    """TRUNCATE TABLE: tokens that were claimed before it are free. Returns the log indices."""
-    claims = read_claims(keeper, table)
+    """TRUNCATE TABLE. Returns the log indices."""
     indices = [
         drop_partition(keeper, table, replica_name, partition_id, detach=detach, clock=clock, last_block=last_block)
         for partition_id in partitions(keeper, table)
     ]
-    free_claims(keeper, table, claims)
     return [index for index in indices if index is not None]
 
 

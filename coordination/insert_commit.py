@@ -41,7 +41,6 @@ from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.quorum import QuorumPlan, QuorumStatus, too_many_pending
 from coordination.replica_activity import Activation
-from coordination.token_claim import TokenClaim
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 
@@ -65,8 +64,6 @@ class InsertRequest:
     activation: Activation
     block_id: str = ""
     quorum: QuorumPlan | None = None
-    claim: TokenClaim | None = None
-    """To be left with the commit: nobody had claimed the token."""
 
     @property
     def log_entry(self) -> LogEntry:
@@ -127,8 +124,6 @@ def commit_ops(request: InsertRequest) -> list[Op]:
         )
         ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
     ops += request.activation.checks
-    if request.claim is not None:
-        ops += request.claim.create_ops(table)
     if request.block_id:
         ops.append(Create(table.block(request.block_id), part.encode()))
     ops.append(Create(request.replica.part(part), request.record.to_bytes()))
@@ -164,8 +159,6 @@ def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed)
     if path == request.lock.path:
         return InsertResult(InsertStatus.RETRY, reason=f"block number {request.lock.number} was taken back by a DROP")
     release_quietly(keeper, request.lock)
-    if request.claim is not None and path in request.claim.paths(table) and isinstance(cause, NodeExists):
-        return InsertResult(InsertStatus.RETRY, reason="another block has just claimed its token")
     if request.block_id and path == table.block(request.block_id) and isinstance(cause, NodeExists):
         answer = keeper.get_many([path])[0]
         if answer is None:

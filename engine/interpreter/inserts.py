@@ -86,9 +86,6 @@ def _options(context: Context) -> InsertOptions:
         quorum_timeout_seconds=settings.insert_quorum_timeout / 1000,
         deduplicate=settings.insert_deduplicate,
         deduplication_token=settings.insert_deduplication_token,
-        token_check=settings.insert_deduplication_token_check,
-        token_job=settings.insert_deduplication_token_job,
-        token_job_size=job_size if (job_size := settings.insert_deduplication_token_job_size) >= 0 else None,
         transaction=check_id(settings.insert_transaction, "setting insert_transaction")
         if settings.insert_transaction
         else "",

@@ -17,7 +17,6 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
-from coordination.token_claim import TokenClaim, claim_rows, close_job
 from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions
 from engine.tables.table_data import TableData
@@ -138,23 +137,6 @@ class InsertSink(ABC):
         if not token:
             return None
         return _digest(token, block_index)
-
-    def claim(self, parts: list[TemporaryPart]) -> TokenClaim | None:
-        """Of a token that was asked to answer for its rows, in whatever order they came within a block."""
-        options = self.options
-        if not options.deduplicate:
-            return None
-        if options.token_job and options.token_job_size is not None:
-            if parts:
-                raise UserError(
-                    "BAD_ARGUMENTS", "An INSERT with insert_deduplication_token_job_size closes a job and takes no rows"
-                )
-            return close_job(options.token_job, options.token_job_size)
-        if not (options.deduplication_token and options.token_check):
-            return None
-        hashes = sorted(f"{part.block_index}:{part.partition_id}:{part.content_hash}:{part.rows}" for part in parts)
-        content = f"{options.token_check} {xxhash.xxh3_128_hexdigest(' '.join(hashes).encode())}"
-        return claim_rows(options.deduplication_token, options.token_job, content)
 
     def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart:
         directory = self.table.store.create_temporary("tmp_insert_")

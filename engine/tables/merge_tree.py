@@ -21,7 +21,6 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from coordination.token_claim import TokenClaim
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
@@ -58,18 +57,14 @@ class MergeTreeInsert(InsertSink):
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
         if self.options.transaction:
             return self.table.transactions.stage(parts, self.options)
-        claim = self.claim(parts) if self.table.deduplicates else None
         with self.table.deduplicating():
-            is_new = claim is not None and self.table.is_free(claim)
             wanted = self._not_known(parts)
-            if claim is not None and len(wanted) < len(parts):
-                claim.require_kept(is_new)
             with self.table.numbers(len(wanted)) as numbers:
                 named = self._named(wanted, numbers)
                 with self.table.store.lock:
                     for stored in named:
                         self.table.store.commit(stored)
-            self.table.remember([part.block_id for part in wanted], claim)
+            self.table.remember(part.block_id for part in wanted)
         self.table.wake_merges()
         return self._outcome
 
@@ -107,7 +102,6 @@ class MergeTreeTable(Table):
         """The block numbers of INSERTs that are about to commit."""
         self._are_merges_allowed = True
         self._recent_blocks: deque[str] = deque(maxlen=self.definition.settings.non_replicated_deduplication_window)
-        self._recent_claims: dict[str, str] = {}
         self._transactions = PlainTransactions(self, self._forget_blocks)
         super().start()
         self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
@@ -146,19 +140,8 @@ class MergeTreeTable(Table):
     def is_duplicate(self, block_id: str) -> bool:
         return bool(block_id) and block_id in self._recent_blocks
 
-    def is_free(self, claim: TokenClaim) -> bool:
-        """Raises 389 when the token was claimed by other rows."""
-        return claim.judge(self._recent_claims)
-
-    def remember(self, block_ids: Iterable[str], claim: TokenClaim | None) -> None:
-        """Raises 389 when the claim closes a job that has more tokens."""
+    def remember(self, block_ids: Iterable[str]) -> None:
         self._recent_blocks.extend(block_id for block_id in block_ids if block_id)
-        if claim is None:
-            return
-        self._recent_claims.setdefault(claim.name, claim.content)
-        while len(self._recent_claims) > (self._recent_blocks.maxlen or 0):
-            del self._recent_claims[next(iter(self._recent_claims))]
-        claim.require_whole_job(self._recent_claims)
 
     def wake_merges(self) -> None:
         """A little later, and once for many INSERTs: looking through the parts costs as much as one."""
@@ -217,7 +200,6 @@ class MergeTreeTable(Table):
     def _forget_blocks(self) -> None:
         with self.deduplicating():
             self._recent_blocks.clear()
-            self._recent_claims.clear()
 
     def note_dropped(self, names: Iterable[PartName]) -> None:
         """Before the parts go: a reader in the order of blocks must learn of them."""
@@ -239,7 +221,6 @@ class MergeTreeTable(Table):
                 self.note_dropped(names)
                 self.store.drop_active(names)
             self._recent_blocks.clear()
-            self._recent_claims.clear()
 
     def wait_for_pending(self, status: QueryStatus) -> None:
         """For the INSERTs that have numbers and are about to commit: what comes later has larger numbers than what is

@@ -16,12 +16,6 @@ class InsertOptions:
     quorum_timeout_seconds: float = 600.0
     deduplicate: bool = True
     deduplication_token: str = ""
-    token_check: str = ""
-    """Not empty: other rows under the token, or the same under another text, are refused (389)."""
-    token_job: str = ""
-    """Not empty: the job that the token belongs to."""
-    token_job_size: int | None = None
-    """Closes the job, with this number of tokens; there are no rows then."""
     transaction: str = ""
     """Not empty: the rows wait for the commit of the transaction of this id."""
     transaction_attempt: str = ""

@@ -45,15 +45,6 @@ class Settings:
     select_sequential_consistency: bool = _setting("Bool", False, "SELECT sees exactly what reached its quorum")
     insert_deduplicate: bool = _setting("Bool", True, "Blocks inserted before are dropped (Replicated tables)")
     insert_deduplication_token: str = _setting("String", "", "Identifies the inserted data in place of its hash")
-    insert_deduplication_token_check: str = _setting(
-        "String", "", "Pando's own: not empty, a token must come with this text and the same rows again (389)"
-    )
-    insert_deduplication_token_job: str = _setting(
-        "String", "", "Pando's own: the job of a token that is checked; it can be closed"
-    )
-    insert_deduplication_token_job_size: int = _setting(
-        "Int64", -1, "Pando's own: an INSERT without rows closes its job with this number of tokens; others get 389"
-    )
     insert_transaction: str = _setting(
         "String", "", "Pando's own: the rows wait, unseen, for COMMIT TRANSACTION with this id"
     )

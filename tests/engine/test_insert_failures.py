@@ -11,7 +11,7 @@ import pytest
 
 from engine.tables import insert_sink
 from parts.disk import HashedFile
-from parts.errors import ConflictError, UnavailableError, UserError
+from parts.errors import UnavailableError
 from parts.store import PartStore
 from tests.engine.conftest import Local
 
@@ -114,64 +114,6 @@ def test_a_full_disk_keeps_no_file_open(
     open_files = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if os.path.islink(entry)]
     assert not [file for file in open_files if file.startswith(data)]
     assert directories(local) == []
-
-
-def test_a_token_that_is_checked_stands_for_its_rows(local: Local) -> None:
-    local.run(f"{CREATE} SETTINGS non_replicated_deduplication_window = 9")
-    local.run("SET insert_deduplication_token = 'load'")
-    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (1, 1), (2, 2)")
-    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (2, 2), (1, 1)")
-    for rows, check in (("(1, 1)", "x"), ("(3, 3)", "x"), ("(1, 1), (2, 2)", "y")):
-        with pytest.raises(ConflictError, match="Another block was inserted under this insert_deduplication_token"):
-            local.run(f"INSERT INTO t SETTINGS insert_deduplication_token_check = '{check}' VALUES {rows}")
-    local.run("INSERT INTO t VALUES (1, 7)")
-    assert local.value("SELECT groupArray(k) FROM (SELECT k FROM t ORDER BY k)") == [1, 2]
-    local.run("TRUNCATE TABLE t")
-    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (3, 3)")
-    assert local.value("SELECT groupArray(k) FROM t") == [3]
-    local.run("SET insert_deduplication_token = 'unchecked'")
-    local.run("INSERT INTO t VALUES (3, 3)")
-    with pytest.raises(ConflictError, match="nothing tells any more whether they are these"):
-        local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (3, 4)")
-    local.run("TRUNCATE TABLE t")
-    local.run("INSERT INTO t SETTINGS insert_deduplication_token_check = 'x' VALUES (3, 4)")
-    assert local.value("SELECT groupArray(k) FROM t") == [4]
-
-
-def test_a_token_that_is_checked_stands_for_all_blocks_of_its_insert(local: Local) -> None:
-    local.run(f"{CREATE} SETTINGS non_replicated_deduplication_window = 9")
-    local.run(
-        "SET insert_deduplication_token = 'load', insert_deduplication_token_check = 'x', max_insert_block_size = 1"
-    )
-    local.run("INSERT INTO t VALUES (1, 1), (2, 2)")
-    for rows in ("(1, 1)", "(1, 1), (2, 2), (3, 3)", "(2, 2), (1, 1)"):
-        with pytest.raises(ConflictError, match="with other rows"):
-            local.run(f"INSERT INTO t VALUES {rows}")
-    with pytest.raises(ConflictError, match="with other rows"):
-        local.run("INSERT INTO t SELECT 1, 1 WHERE 0")
-    assert local.value("SELECT groupArray(k) FROM (SELECT k FROM t ORDER BY k)") == [1, 2]
-
-
-def test_a_job_is_closed_with_all_its_tokens(local: Local) -> None:
-    local.run(f"{CREATE} SETTINGS non_replicated_deduplication_window = 9")
-    local.run("SET insert_deduplication_token_job = 'job', insert_deduplication_token_check = 'x'")
-    insert = "INSERT INTO t SETTINGS insert_deduplication_token"
-    local.run(f"{insert} = 'a' VALUES (1, 1)")
-    local.run(f"{insert} = 'b' VALUES (2, 2)")
-    close = "INSERT INTO t SETTINGS insert_deduplication_token_job_size"
-    with pytest.raises(UserError, match="closes a job and takes no rows"):
-        local.run(f"{close} = 2 VALUES (3, 3)")
-    for _ in range(2):
-        local.run(f"{close} = 2 SELECT 1, 1 WHERE 0")
-    with pytest.raises(ConflictError, match=r"closed .* before, with other rows: '2 tokens', now '1 token'"):
-        local.run(f"{close} = 1 SELECT 1, 1 WHERE 0")
-    local.run(f"{insert} = 'a' VALUES (1, 1)")
-    with pytest.raises(ConflictError, match="closed before, with 2 tokens and not this one"):
-        local.run(f"{insert} = 'c' VALUES (3, 3)")
-    for token in "de":
-        local.run(f"{insert} = '{token}', insert_deduplication_token_job = 'other' VALUES (4, 4)")
-    with pytest.raises(ConflictError, match="The job has 1 token, and 2 of it were claimed"):
-        local.run(f"{close} = 1, insert_deduplication_token_job = 'other' SELECT 1, 1 WHERE 0")
 
 
 def test_a_merge_that_gets_no_name_leaves_no_files(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,9 +43,8 @@ def test_honoured_settings_have_clickhouses_types_and_defaults() -> None:
     others = {
         "select_sequential_consistency",  # a number there
         "wait_end_of_query",  # a parameter of URLs there
-        "insert_deduplication_token_check",  # Pando's own, and so are the next two
-        "insert_deduplication_token_job",
-        "insert_deduplication_token_job_size",
+        "insert_transaction",  # Pando's own, and so is the next
+        "insert_transaction_attempt",
     }
     for name in HONOURED.keys() - others:
         assert HONOURED[name].type == TABLE.session[name].type, name

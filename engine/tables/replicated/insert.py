@@ -22,7 +22,6 @@ from coordination.keeper import Keeper
 from coordination.quorum import QuorumPlan, plan_quorum
 from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
-from coordination.token_claim import TokenClaim, claim_alone
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.replicated.state import ReplicaState, part_record
@@ -65,13 +64,9 @@ class ReplicatedInsert(InsertSink):
         if self.options.transaction:
             return self._stage(parts, self.options)
         outcome = InsertOutcome()
-        claim = self.claim(parts)
-        if claim is not None and not parts:
-            with self._state.working() as (keeper, _):
-                claim_alone(keeper, self._state.paths, claim)
         for part in parts:
             try:
-                self._commit_part(part, claim, outcome)
+                self._commit_part(part, outcome)
             except CancelledError:
                 raise
             except Exception as error:
@@ -80,10 +75,10 @@ class ReplicatedInsert(InsertSink):
                 raise self._stored_in_part(parts, outcome, error) from error
         return outcome
 
-    def _commit_part(self, part: TemporaryPart, claim: TokenClaim | None, outcome: InsertOutcome) -> None:
+    def _commit_part(self, part: TemporaryPart, outcome: InsertOutcome) -> None:
         with self._state.working() as (keeper, activation), self._state.releasing_numbers():
             plan = self._plan()
-            committed = self._commit(keeper, activation, part, claim, plan)
+            committed = self._commit(keeper, activation, part, plan)
         if committed.is_duplicate:
             outcome.deduplicated_blocks += 1
             self._wait_for_original(keeper, activation, committed.part, plan)
@@ -160,15 +155,11 @@ class ReplicatedInsert(InsertSink):
         keeper: Keeper,
         activation: Activation,
         part: TemporaryPart,
-        claim: TokenClaim | None,
         plan: QuorumPlan | None,
     ) -> _Committed:
         for _ in range(_ATTEMPTS):
-            is_claimed = claim is None or not claim.is_new(keeper, self._state.paths)
             taken = self._take_number(keeper, part, plan)
             if isinstance(taken, DuplicateBlock):
-                if claim is not None and not is_claimed:
-                    claim.require_kept(claim.is_new(keeper, self._state.paths))
                 return _Committed(taken.part, is_duplicate=True)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
             stored = self._name(keeper, part, name, taken)
@@ -181,7 +172,6 @@ class ReplicatedInsert(InsertSink):
                 activation=activation,
                 block_id=part.block_id,
                 quorum=plan,
-                claim=None if is_claimed else claim,
             )
             with self._state.queue.inserting(name):
                 result = self._commit_in_keeper(keeper, request, stored)
