@@ -298,7 +298,7 @@ def run(hog: Hog, server: Server, pinger: Pinger) -> Ending:
     pinger.reset()
     started = time.perf_counter()
     try:
-        code = _ask(hog, server.url)
+        code = ask(hog, server.url)
     except httpx.TimeoutException:
         code = -2
     except httpx.HTTPError:
@@ -307,7 +307,7 @@ def run(hog: Hog, server: Server, pinger: Pinger) -> Ending:
     return Ending(code, seconds, pinger.slowest_seconds, server.peak_bytes())
 
 
-def _ask(hog: Hog, url: str) -> int:
+def ask(hog: Hog, url: str) -> int:
     """The code of the answer, also of one that breaks off."""
     headers = {"Content-Encoding": hog.encoding} if hog.encoding else {}
     in_url = {"query": hog.statement} if hog.encoding else {}
