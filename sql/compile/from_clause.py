@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from parts.errors import UserError
 from parts.reader import Part
 from parts.schema import Column
-from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, TupleType, strip_nullable
+from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, strip_nullable
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
@@ -16,6 +16,7 @@ from sql.compile.joins import compile_join
 from sql.compile.naming import column_name
 from sql.compile.scope import NAME_COLUMNS, VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
 from sql.compile.table_functions import compile_table_function
+from sql.functions.maps_and_tuples import entries
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import (
     Alias,
@@ -175,8 +176,8 @@ class FromClause:
             type_ = strip_nullable(value.type)
             sql = value.sql
             if isinstance(type_, MapType):
-                sql = fragment("map_entries({})", sql)
-                type_ = ArrayType(TupleType((("keys", type_.key), ("values", type_.value))))
+                pairs = entries(value, type_)
+                sql, type_ = pairs.sql, pairs.type
             if not isinstance(type_, ArrayType):
                 raise UserError("TYPE_MISMATCH", f"ARRAY JOIN requires an array argument, {name} is {value.type}")
             if first:

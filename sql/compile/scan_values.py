@@ -63,7 +63,8 @@ class _Moving:
         """The scan that has all that the node takes, and what it computes."""
         if not isinstance(node, Scannable):
             return None
-        inputs = [self._known.get(done.get(id(value), value)) for value in node.values]
+        # What a value takes need not stand in the statement.
+        inputs = [self._known.get(done.get(id(value), value)) or self._computed(value, done) for value in node.values]
         if not inputs or inputs[0] is None:
             return None
         scan = inputs[0][0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
-from parts.types import ArrayType, MapType, TupleType, strip_nullable
+from parts.types import ArrayType, MapType, strip_nullable
 from sql.compile.compiling import Compiling
 from sql.compile.sets import compile_in
-from sql.functions.maps_and_tuples import make_tuple
+from sql.functions.maps_and_tuples import entries, make_tuple
 from sql.grammar.syntax_tree import Function, Subquery
 from sql.typing.fragments import fragment
 from sql.typing.typed import UINT8, Typed, literal
@@ -31,9 +31,7 @@ def _array_join(compiler: Compiling, node: Function) -> Typed:
     value = compiler.compile(node.args[0])
     type_ = strip_nullable(value.type)
     if isinstance(type_, MapType):
-        value = Typed(
-            fragment("map_entries({})", value.sql), ArrayType(TupleType((("key", type_.key), ("value", type_.value))))
-        )
+        value = entries(value, type_)
         type_ = value.type
     if not isinstance(type_, ArrayType):
         raise UserError(

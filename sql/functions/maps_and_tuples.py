@@ -21,7 +21,9 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
+from sql.functions import scanned_maps
 from sql.functions.registry import Call, function
+from sql.functions.scanned_arrays import searched
 from sql.typing.casts import cast_to, convert
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
@@ -62,8 +64,7 @@ def tuple_element(call: Call) -> Typed:
         inner = tuple_element(Call("tupleElement", (Typed(fragment("x"), type_.inner), call.args[1]), call.environment))
         return Typed(fragment("list_transform({}, lambda x: {})", value.sql, inner.sql), ArrayType(inner.type))
     if isinstance(type_, MapType) and key in ("keys", "values"):
-        name, element = ("map_keys", type_.key) if key == "keys" else ("map_values", type_.value)
-        return Typed(fragment("{}({})", name, value.sql), ArrayType(element))
+        return scanned_maps.keys_of(value, type_) if key == "keys" else scanned_maps.values_of(value, type_)
     if key == "size0" and isinstance(type_, ArrayType):
         return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
     if key == "null" and value.type.is_nullable:
@@ -111,9 +112,14 @@ def make_map(call: Call) -> Typed:
     keys, values = call.args[0::2], call.args[1::2]
     type_ = MapType(supertype(key.type for key in keys), supertype(value.type for value in values))
     zone = call.environment.zone
-    key_texts = joined(", ", [convert(key, type_.key, zone) for key in keys])
-    value_texts = joined(", ", [convert(value, type_.value, zone) for value in values])
-    return Typed(fragment("map([{}], [{}])", key_texts, value_texts), type_)
+    entries = [
+        fragment(
+            "struct_pack(key := {}, value := {})", convert(key, type_.key, zone), convert(value, type_.value, zone)
+        )
+        for key, value in zip(keys, values, strict=True)
+    ]
+    sql = cast(fragment("[{}]", joined(", ", entries)), type_)
+    return Typed(scanned_maps.made(sql, keys, values, type_), type_)
 
 
 def map_type(call: Call, position: int = 0) -> MapType:
@@ -123,28 +129,35 @@ def map_type(call: Call, position: int = 0) -> MapType:
     return type_
 
 
+def entries(value: Typed, type_: MapType) -> Typed:
+    """A map as an array of tuples."""
+    sql = fragment("list_transform({}, lambda e: struct_pack(keys := e.key, values := e.value))", value.sql)
+    return Typed(sql, ArrayType(TupleType((("keys", type_.key), ("values", type_.value)))))
+
+
 @function("mapKeys", 1)
 def map_keys(call: Call) -> Typed:
-    return Typed(fragment("map_keys({})", call.args[0].sql), ArrayType(map_type(call).key))
+    return scanned_maps.keys_of(call.args[0], map_type(call))
 
 
 @function("mapValues", 1)
 def map_values(call: Call) -> Typed:
-    return Typed(fragment("map_values({})", call.args[0].sql), ArrayType(map_type(call).value))
+    return scanned_maps.values_of(call.args[0], map_type(call))
 
 
 @function("mapContains mapContainsKey", 2)
 def map_contains(call: Call) -> Typed:
     type_, key = map_type(call).key, call.args[1]
-    keys = fragment("map_keys({})", call.args[0].sql)
-    zone = call.environment.zone
+    own = scanned_maps.keys_of(call.args[0], map_type(call))
+    keys, zone = own.sql, call.environment.zone
     if is_integer(type_) and is_integer(key.type):
         wanted = _key(key, type_, zone)
     else:
         common = supertype([strip_nullable(type_), strip_nullable(key.type)])
-        keys = convert(Typed(keys, ArrayType(type_)), ArrayType(common), zone)
+        keys = convert(own, ArrayType(common), zone)
         wanted = convert(key, common, zone)
-    return Typed(fragment("coalesce(list_contains({}, {}), false)", keys, wanted), UINT8, is_condition=True)
+    found = fragment("coalesce(list_contains({}, {}), false)", keys, wanted)
+    return Typed(searched(found, "any", own, key), UINT8, is_condition=True)
 
 
 @function("mapFromArrays", 2)
@@ -152,7 +165,12 @@ def map_from_arrays(call: Call) -> Typed:
     keys, values = call.args
     if not isinstance(keys.type, ArrayType) or not isinstance(values.type, ArrayType):
         raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
-    return Typed(fragment("map({}, {})", keys.sql, values.sql), MapType(keys.type.inner, values.type.inner))
+    type_ = MapType(keys.type.inner, values.type.inner)
+    entries = fragment(
+        "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zipped(call.args, call.name)
+    )
+    sql = cast(entries, type_)
+    return Typed(scanned_maps.from_arrays(sql, keys, values, type_, call.name), type_)
 
 
 @function("mapFilter", 2)
@@ -160,11 +178,10 @@ def map_filter(call: Call) -> Typed:
     type_ = map_type(call, 1)
     if call.args[0].apply is None:
         raise call.wrong_type(0, "a lambda")
-    body = call.args[0].apply([Typed(fragment("e.key"), type_.key), Typed(fragment("e.value"), type_.value)])
-    return Typed(
-        fragment("map_from_entries(list_filter(map_entries({}), lambda e: {}))", call.args[1].sql, body.condition),
-        type_,
-    )
+    key, value = scanned_maps.PARAMETERS
+    body = call.args[0].apply([Typed(key, type_.key), Typed(value, type_.value)])
+    sql = fragment("list_filter({}, lambda e: {})", call.args[1].sql, body.condition)
+    return Typed(scanned_maps.filtered(sql, call.args[1], type_, scanned_maps.PARAMETERS, body), type_)
 
 
 @function("mapApply", 2)
@@ -172,14 +189,18 @@ def map_apply(call: Call) -> Typed:
     type_ = map_type(call, 1)
     if call.args[0].apply is None:
         raise call.wrong_type(0, "a lambda")
-    body = call.args[0].apply([Typed(fragment("e.key"), type_.key), Typed(fragment("e.value"), type_.value)])
+    body = call.args[0].apply(
+        [Typed(part, own) for part, own in zip(scanned_maps.PARAMETERS, (type_.key, type_.value), strict=True)]
+    )
     if not isinstance(body.type, TupleType) or len(body.type.elements) != 2 or body.elements is None:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "The lambda of mapApply must give a tuple (key, value)")
     key, value = body.elements
     entry = fragment(
-        "list_transform(map_entries({}), lambda e: struct_pack(k := {}, v := {}))", call.args[1].sql, key.sql, value.sql
+        "list_transform({}, lambda e: struct_pack(key := {}, value := {}))", call.args[1].sql, key.number, value.number
     )
-    return Typed(fragment("map_from_entries({})", entry), MapType(key.type, value.type))
+    made = MapType(key.type, value.type)
+    sql = cast(entry, made)
+    return Typed(scanned_maps.applied(sql, call.args[1], type_, scanned_maps.PARAMETERS, body.elements, made), made)
 
 
 def _key_kind(type_: DataType) -> str:
@@ -214,7 +235,8 @@ def map_element(call: Call, value: Typed, key: Typed) -> Typed:
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal types of arguments: {type_}, {key.type} for function arrayElement"
         )
-    found = fragment("element_at({}, {})[1]", value.sql, _key(key, type_.key, call.environment.zone))
+    keys = scanned_maps.keys_of(value, type_).sql
+    found = fragment("{}[list_position({}, {})].value", value.sql, keys, _key(key, type_.key, call.environment.zone))
     if type_.value.is_nullable:
         return Typed(found, type_.value)
     return Typed(fragment("coalesce({}, {})", found, default_sql(type_.value)), type_.value)

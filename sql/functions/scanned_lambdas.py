@@ -118,7 +118,7 @@ def over_arrays(
 # Whether the body holds -----------------------------------------------------------------------------------------------
 
 
-def _holds(values: pa.Array) -> np.ndarray:
+def kept_values(values: pa.Array) -> np.ndarray:
     if not pa.types.is_boolean(values.type):
         return numbers_of(values) != 0
     return np.asarray(values)
@@ -129,19 +129,19 @@ def is_test(body: Typed) -> bool:
 
 
 def kept(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.where(_holds(values))
+    return lists.where(kept_values(values))
 
 
 def exists(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(_holds(values)) > 0, pa.bool_())
+    return lists.column(lists.counts(kept_values(values)) > 0, pa.bool_())
 
 
 def holds_for_all(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(_holds(values)) == lists.lengths, pa.bool_())
+    return lists.column(lists.counts(kept_values(values)) == lists.lengths, pa.bool_())
 
 
 def counted(lists: Lists, values: pa.Array) -> pa.Array:
-    return lists.column(lists.counts(_holds(values)), pa.uint32())
+    return lists.column(lists.counts(kept_values(values)), pa.uint32())
 
 
 def _nth(lists: Lists, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +154,7 @@ def _nth(lists: Lists, holds: np.ndarray, *, is_last: bool) -> tuple[np.ndarray,
 
 def nth_value(default: object, *, is_last: bool) -> Finish:
     def finish(lists: Lists, values: pa.Array) -> pa.Array:
-        found, numbers = _nth(lists, _holds(values), is_last=is_last)
+        found, numbers = _nth(lists, kept_values(values), is_last=is_last)
         type_ = lists.values.type
         items = pa.concat_arrays([lists.values, pa.array([default], type_)])
         return items.take(pa.array(np.where(found, numbers, len(items) - 1)))
@@ -163,7 +163,7 @@ def nth_value(default: object, *, is_last: bool) -> Finish:
 
 
 def first_place(lists: Lists, values: pa.Array) -> pa.Array:
-    found, numbers = _nth(lists, _holds(values), is_last=False)
+    found, numbers = _nth(lists, kept_values(values), is_last=False)
     return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
 
 

@@ -14,6 +14,7 @@ from parts.errors import UserError
 from parts.types import (
     ArrayType,
     FixedStringType,
+    MapType,
 )
 from sql.functions import guards
 from sql.functions.arrays import array_concat
@@ -131,13 +132,9 @@ def replace_one(call: Call) -> Typed:
 
 @function("length OCTET_LENGTH", 1, any_case=True)
 def length(call: Call) -> Typed:
-    from parts.types import MapType
-
     value = call.args[0]
-    if isinstance(value.type, (ArrayType,)):
+    if isinstance(value.type, (ArrayType, MapType)):
         return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
-    if isinstance(value.type, MapType):
-        return Typed(cast(fragment("cardinality({})", value.sql), UINT64), UINT64)
     if isinstance(value.type, FixedStringType):
         return Typed(cast(fragment("octet_length({})", value.sql), UINT64), UINT64)
     return Typed(cast(fragment("strlen({})", string(call, 0)), UINT64), UINT64)
@@ -149,13 +146,11 @@ def length_utf8(call: Call) -> Typed:
 
 
 def _is_empty(call: Call) -> Fragment:
-    from parts.types import MapType, UUIDType
+    from parts.types import UUIDType
 
     value = call.args[0]
-    if isinstance(value.type, ArrayType):
+    if isinstance(value.type, (ArrayType, MapType)):
         return fragment("(len({}) = 0)", value.sql)
-    if isinstance(value.type, MapType):
-        return fragment("(cardinality({}) = 0)", value.sql)
     if isinstance(value.type, (UUIDType, FixedStringType)):
         size = 16 if isinstance(value.type, UUIDType) else value.type.length
         return fragment("({} = unhex(repeat('00', {})))", value.sql, size)

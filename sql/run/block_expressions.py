@@ -29,6 +29,7 @@ from sql.grammar.tokens import quote_identifier
 from sql.pruning.evaluation import Evaluation
 from sql.run import database
 from sql.run.constants import fold_constant
+from sql.run.engine_arrays import engine_table
 from sql.run.scans import scan_sql
 from sql.typing.mapping import output_cast
 from sql.typing.storage_arrays import storage_table
@@ -113,7 +114,7 @@ class _Evaluator:
                 rows = cursor.sql(database.prepared(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
                 return storage_table(rows, (("c0", self._type),)).column(0)
             used = block.select(list(self._columns)).rename_columns([f"0.{name}" for name in self._columns])
-            cursor.register("s0", used.to_reader())
+            cursor.register("s0", engine_table(used).to_reader())
             result = storage_table(cursor.sql(database.prepared(self._sql)).to_arrow_table(), (("c0", self._type),))
             return result.column(0)
         except Exception as error:

@@ -17,24 +17,14 @@ import pyarrow as pa
 from parts.errors import CorruptionError, PandoError
 from parts.query_status import QueryStatus
 from parts.reader import RowRange
-from parts.repeated_texts import TEXTS, dictionary_of_runs
-from parts.short_decimals import short_array, short_type
-from parts.types import (
-    ArrayType,
-    DataType,
-    DateTime64Type,
-    DateTimeType,
-    LowCardinalityType,
-    MapType,
-    NullableType,
-    TupleType,
-)
+from parts.repeated_texts import TEXTS
 from sql.compile.compiled_query import Scan
 from sql.compile.scope import NAME_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
+from sql.run.engine_arrays import needs_cast, of_type, readable
 from sql.run.row_groups import gathered, group_rows, is_narrow
 from sql.run.string_runs import comes_repeated
 from sql.typing.mapping import engine_type
@@ -79,35 +69,6 @@ class ScanState:
     status: QueryStatus = field(default_factory=QueryStatus)
 
 
-def _comes_as(type_: DataType) -> str:
-    """DuckDB's type of a column in the storage type."""
-    match type_:
-        case NullableType(inner) | LowCardinalityType(inner):
-            return _comes_as(inner)
-        case DateTimeType():
-            return "TIMESTAMP_S"
-        case DateTime64Type():
-            return {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP", "ns": "TIMESTAMP_NS"}[type_.unit]
-        case ArrayType(inner):
-            return f"{_comes_as(inner)}[]"
-        case MapType(key, value):
-            return f"MAP({_comes_as(key)}, {_comes_as(value)})"
-        case TupleType(elements):
-            return ", ".join(_comes_as(inner) for _, inner in elements)
-    return engine_type(type_)
-
-
-def _needs_cast(type_: DataType) -> bool:
-    match type_:
-        case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
-            return _needs_cast(inner)
-        case MapType(key, value):
-            return _needs_cast(key) or _needs_cast(value)
-        case TupleType(elements):
-            return any(_needs_cast(inner) for _, inner in elements)
-    return _comes_as(type_) != engine_type(type_)
-
-
 def scan_sql(scan: Scan) -> str:
     """What stands for the scan in FROM."""
     number = scan.source.number
@@ -116,7 +77,7 @@ def scan_sql(scan: Scan) -> str:
     for name in scan.source.used:
         definition = scan.definitions[name]
         label = quoted(f"{number}.{name}")
-        if _needs_cast(definition.type):
+        if needs_cast(definition.type):
             casts = True
             columns.append(f"CAST({label} AS {engine_type(definition.type)}) AS {label}")
         else:
@@ -215,7 +176,7 @@ class ScanStream:
             yield pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _repeated(self, name: str, array: pa.Array) -> pa.Array:
-        return _of_type(array, TEXTS) if name in self._repeating else array
+        return of_type(array, TEXTS) if name in self._repeating else array
 
     def _codes(self, array: pa.Array) -> pa.Array:
         try:
@@ -290,14 +251,14 @@ class FewRows:
 
 def _types_of(scan: Scan) -> dict[str, pa.DataType]:
     """What DuckDB gets of the columns that the scan reads."""
-    return {name: _readable(scan.definitions[name].type.arrow) for name in scan.source.used}
+    return {name: readable(scan.definitions[name].type.arrow) for name in scan.source.used}
 
 
 def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.Field, tuple[str, ...], _Make]]:
     """The columns of these types and those computed of them: of what and how each is made."""
     number = scan.source.number
     columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
-        (pa.field(f"{number}.{name}", type_), (name,), partial(_of_type, type_=type_)) for name, type_ in types.items()
+        (pa.field(f"{number}.{name}", type_), (name,), partial(of_type, type_=type_)) for name, type_ in types.items()
     ]
     for label, value in scan.computed.items():
         make = partial(_computed, value=value, types=[types[name] for name in value.columns])
@@ -317,33 +278,8 @@ def _no_column(scan: Scan) -> pa.Field:
     return pa.field(f"{scan.source.number}.{_NO_COLUMN}", pa.uint8())
 
 
-def _readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
-    """Plain values inside lists, maps and structs: a batch whose lists of dictionary values are all empty ends DuckDB's
-    query, or its whole database."""
-    if pa.types.is_dictionary(type_):
-        return type_.value_type if is_inner else type_
-    if not is_inner:
-        type_ = short_type(type_)
-    inner = partial(_readable, is_inner=True)
-    if pa.types.is_map(type_):
-        return pa.map_(inner(type_.key_type), type_.item_field.with_type(inner(type_.item_type)))
-    if pa.types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(inner(type_.value_type)))
-    if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(inner(field.type)) for field in type_])
-    return type_
-
-
-def _of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    if array.type == type_:
-        return array
-    if type_ == TEXTS and pa.types.is_string(array.type):
-        return dictionary_of_runs(array)
-    return short_array(array) if pa.types.is_decimal64(type_) else array.cast(type_)
-
-
 def _computed(*arrays: pa.Array, value: Computed, types: Sequence[pa.DataType]) -> pa.Array:
-    return value.of(*[_of_type(array, type_) for array, type_ in zip(arrays, types, strict=True)])
+    return value.of(*[of_type(array, type_) for array, type_ in zip(arrays, types, strict=True)])
 
 
 def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[RowRange]]:

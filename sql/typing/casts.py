@@ -97,11 +97,11 @@ def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Type
     pairs = ((source.key, goal.key), (source.value, goal.value))
     if all(old == new or (is_number(old) and is_number(new)) for old, new in pairs):
         return cast(value.sql, goal)
-    lists = [
-        fragment("list_transform({}({}), lambda x: {})", side, value.sql, converted(Typed(fragment("x"), old), new))
-        for side, (old, new) in zip(("map_keys", "map_values"), pairs, strict=True)
-    ]
-    return fragment("map({}, {})", *lists)
+    key, item = (
+        converted(Typed(fragment(side), old), new) for side, (old, new) in zip(("x.key", "x.value"), pairs, strict=True)
+    )
+    entry = fragment("struct_pack(key := {}, value := {})", key, item)
+    return fragment("list_transform({}, lambda x: {})", value.sql, entry)
 
 
 def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment:

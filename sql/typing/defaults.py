@@ -28,10 +28,8 @@ def default_sql(type_: DataType) -> Fragment:
         return default_sql(type_.inner)
     if isinstance(type_, StringType):
         return fragment("''")
-    if isinstance(type_, ArrayType):
+    if isinstance(type_, (ArrayType, MapType)):
         return fragment("CAST([] AS {})", engine_type(type_))
-    if isinstance(type_, MapType):
-        return fragment("CAST(MAP {{}} AS {})", engine_type(type_))
     if isinstance(type_, (UUIDType, IPv6Type, FixedStringType)):
         length = type_.length if isinstance(type_, FixedStringType) else 16
         return fragment("encode(repeat(chr(0), {}))", length)

@@ -2,7 +2,8 @@
 
 Inside DuckDB a value has the *engine* type. It differs from the storage type of ``parts.types`` where DuckDB knows
 fewer types: DateTime and DateTime64 up to 6 digits are TIMESTAMP (microseconds), UUID, IPv6 and FixedString are BLOB,
-Enum its number, LowCardinality(T) is T. The names of ClickHouse's types never reach DuckDB."""
+Enum its number, LowCardinality(T) is T, Map a list of structs of key and value (a MAP would be
+looked through for equal keys whenever one is made). The names of ClickHouse's types never reach DuckDB."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def _composite_engine_type(type_: DataType) -> str:
         case ArrayType(inner):
             return f"{engine_type(inner)}[]"
         case MapType(key, value):
-            return f"MAP({engine_type(key)}, {engine_type(value)})"
+            return f'STRUCT("key" {engine_type(key)}, "value" {engine_type(value)})[]'
         case TupleType(elements):
             fields = (
                 f'"{_doubled(name or str(position))}" {engine_type(inner)}'

@@ -23,7 +23,8 @@ def to_storage(array: pa.Array, type_: DataType) -> pa.Array:
     if isinstance(type_, ArrayType):
         return pa.ListArray.from_arrays(array.offsets, to_storage(array.values, type_.inner), type=target)
     if isinstance(type_, MapType):
-        keys, items = to_storage(array.keys, type_.key), to_storage(array.items, type_.value)
+        keys, items = array.values.flatten()
+        keys, items = to_storage(keys, type_.key), to_storage(items, type_.value)
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=target)
     if isinstance(type_, TupleType):
         parts = [to_storage(part, inner) for part, (_, inner) in zip(array.flatten(), type_.elements, strict=False)]

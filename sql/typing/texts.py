@@ -126,7 +126,7 @@ def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
             _quoted_text(fragment(name), inner, zone)
             for name, inner in (("x.key", type_.key), ("x.value", type_.value))
         )
-        entries = fragment("list_transform(map_entries({}), lambda x: {} || ':' || {})", sql, key, value)
+        entries = fragment("list_transform({}, lambda x: {} || ':' || {})", sql, key, value)
         return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
     assert isinstance(type_, TupleType)
     parts = [

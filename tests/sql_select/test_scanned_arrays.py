@@ -54,8 +54,9 @@ def catalog() -> MemoryCatalog:
     rows = [_arrays(values, sizes if name in ("b", "same") else _RNG.permutation(sizes))
             for name, (_, values) in _COLUMNS.items()]  # fmt: skip
     columns = ", ".join(f"{name} {type_}" for name, (type_, _) in _COLUMNS.items())
-    schema = schema_of(f"{columns}, k Int16, w String")
+    schema = schema_of(f"{columns}, k Int16, w String, m Map(String, Int32)")
     rows += [_RNG.integers(-2, 4, 400).tolist(), [["a", "é", ""][k % 3] for k in range(400)]]
+    rows.append([[(key, place) for place, key in enumerate(["a", "", "é", "a"][: k % 5])] for k in range(400)])
     table = pa.table(
         [pa.array(values, field.type) for values, field in zip(rows, schema.arrow, strict=True)], schema.arrow
     )
@@ -117,3 +118,17 @@ def test_codes_keep_the_order() -> None:
         ranked = [code for value, code in zip(values, coded.tolist(), strict=True) if value is not None]
         assert [sorted(known).index(value) for value in known] == [sorted(ranked).index(code) for code in ranked]
         assert coded[values.index(None)] == most - 1 == max(coded)
+
+
+_MAPS = [
+    "map(w, k)", "map('a', k, w, 2)", "map('k', b)", "mapKeys(m)", "mapValues(m)", "m['a']", "m[w]",
+    "mapContains(m, w)",
+    "mapFilter((key, value) -> value > k, m)", "mapApply((key, value) -> (concat(key, w), value + k), m)",
+    "mapFromArrays(b, same)", "mapFromArrays(arrayDistinct(b), arrayDistinct(b))",
+    "mapContains(mapFromArrays(b, same), 3)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", _MAPS)
+def test_same_maps(catalog: MemoryCatalog, call: str) -> None:
+    test_same_values(catalog, call)

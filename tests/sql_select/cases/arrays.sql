@@ -23,3 +23,9 @@ SELECT toTypeName(arr), toTypeName(arr[1]), toTypeName(arrayMap(x -> x / 2, arr)
 SELECT arr FROM types WHERE has(arr, 3) AND length(arr) > 3 ORDER BY id LIMIT 5
 SELECT groupArray(id) FROM (SELECT id FROM types WHERE length(arr) = 2 ORDER BY id)
 SELECT arr = [0, 1], arr < [1], sarr != ['v0'], arr IN ([0], [0, 1]) FROM types ORDER BY id LIMIT 10
+SELECT map('a', 1, 'a', 2), map('a', 1, 'a', 2)['a'], map(toString(id % 2), id, '1', 7) FROM types ORDER BY id LIMIT 10
+SELECT id, arrayJoin(m).1 AS part FROM types ORDER BY id, part LIMIT 10
+SELECT id, pair.keys, pair.2 FROM types ARRAY JOIN m AS pair ORDER BY id, pair.1 LIMIT 10
+SELECT m = map('k1', 1), mapApply((k, v) -> (concat(k, '!'), v * 2), m), m.keys, m.values FROM types ORDER BY id LIMIT 10
+SELECT mapFilter((k, v) -> k = 'a' OR v > id, m), mapContains(m, toString(id)), mapFromArrays(mapKeys(m), mapValues(m)) FROM types ORDER BY id LIMIT 20
+SELECT m, count() FROM types GROUP BY m ORDER BY toString(m)
