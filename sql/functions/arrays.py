@@ -11,7 +11,16 @@ from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, s
 from sql.functions import guards, scanned_arrays
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
-from sql.functions.scanned_arrays import Each, compared, intersected, is_discrete, is_plain, of_each, searched
+from sql.functions.scanned_arrays import (
+    Each,
+    compared,
+    intersected,
+    is_discrete,
+    is_plain,
+    of_each,
+    row_arrays,
+    searched,
+)
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
@@ -33,7 +42,7 @@ def make_array(call: Call) -> Typed:
     inner = supertype(arg.type for arg in call.args)
     zone = call.environment.zone
     texts = joined(", ", [convert(arg, inner, zone) for arg in call.args])
-    return Typed(fragment("[{}]", texts), ArrayType(inner), elements=call.args)
+    return Typed(row_arrays(fragment("[{}]", texts), call.args, inner), ArrayType(inner), elements=call.args)
 
 
 @function("emptyArrayUInt8", 0)

@@ -40,7 +40,9 @@ class Mapped:
             ]
         self.body = function_.apply(parameters)
         self.name = call.name
-        self.flat = scans.body_of([array.sql for array in arrays], [each.sql for each in parameters], self.body)
+        self.flat = scans.body_of(
+            [scans.elements_of(array) for array in arrays], [each.sql for each in parameters], self.body
+        )
 
     def scanned(self, sql: Fragment, finish: scans.Finish, result: pa.DataType, *, applies: bool) -> Fragment:
         """``sql``, which a scan computes as ``finish`` says if that ``applies`` to the body."""

@@ -14,6 +14,7 @@ from sql.functions import (
     bits_and_hashes,
     collected_lists,
     division,
+    json_texts,
     mathematics,
     strings,
     strings_codes,
@@ -46,6 +47,7 @@ _DEFINITIONS = (
     *strings.MACROS,
     *strings_codes.MACROS,
     *strings_search.MACROS,
+    *json_texts.MACROS,
     *bits_and_hashes.MACROS,
 )
 

@@ -21,11 +21,12 @@ from parts.types import (
 )
 from sql.typing.fragments import Fragment
 from sql.typing.inference import supertype
-from sql.typing.lists import Lists, codes, first_among, first_of_equal, lists_of, shared
+from sql.typing.lists import Lists, are_spread, codes, first_among, first_of_equal, in_turn, lists_of, shared
 from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
 
 _MOST_CONSTANTS = 32
+_FEW_PAIRS = 4
 Each = Callable[[Lists], pa.Array]
 
 
@@ -187,11 +188,26 @@ def _keys(lists: Lists, coded: np.ndarray, most: int) -> np.ndarray:
 
 def _has(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array) -> pa.Array:
     lists, others = lists_of(given), lists_of(wanted)
-    (own, sought), most = codes([lists.values.cast(common), others.values.cast(common)])
+    both = lists.values.cast(common), others.values.cast(common)
+    if are_spread(both) and lists.lengths @ others.lengths <= _FEW_PAIRS * (len(both[0]) + len(both[1])):
+        counted = others.counts(_found_by_pairs(lists, others, *map(np.asarray, both)))
+        return lists.column(counted == others.lengths if needs_all else counted > 0, pa.bool_())
+    (own, sought), most = codes(both)
     found = shared(_keys(lists, own, most), _keys(others, sought, most), most * len(given), missing=needs_all)
     result = np.full(len(given), needs_all)
     result[found // most] = not needs_all
     return lists.column(result, pa.bool_())
+
+
+def _found_by_pairs(lists: Lists, others: Lists, own: np.ndarray, sought: np.ndarray) -> np.ndarray:
+    """Which of the others' values their list has, each compared with all of that list."""
+    each = lists.lengths[others.owners]
+    ends = np.cumsum(each)
+    begins = lists.offsets[:-1][others.owners]
+    compared_with = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - each), each)
+    equal = own[compared_with] == np.repeat(sought, each)
+    counted = np.concatenate([[0], np.cumsum(equal)])
+    return counted[ends] > counted[ends - each]
 
 
 def intersected(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Fragment:
@@ -209,6 +225,8 @@ def intersected(sql: Fragment, arrays: Sequence[Typed], inner: DataType) -> Frag
 
 def _intersect(common: pa.DataType, constants: list[list[pa.Scalar]], given: Sequence[pa.Array]) -> pa.Array:
     every = [lists_of(array) for array in given]
+    if not all(constants):
+        return every[0].like(pa.array([], common), np.zeros(len(given[0]), np.int64))
     coded, most = codes([lists.values.cast(common) for lists in every])
     keys = [_keys(lists, own, most) for lists, own in zip(every, coded, strict=True)]
     first = every[0]
@@ -267,3 +285,26 @@ def without_first(lists: Lists) -> pa.Array:
 
 def without_last(lists: Lists) -> pa.Array:
     return lists.where(lists.places < np.repeat(lists.lengths, lists.lengths) - 1)
+
+
+def row_arrays(sql: Fragment, elements: Sequence[Typed], inner: DataType) -> Fragment:
+    """``sql`` of an array of values of a row, which DuckDB makes as well."""
+    columns = [element for element in elements if not element.is_literal]
+    if not columns or not is_plain(inner) or isinstance(inner, ArrayType) or not all(map(_is_known, elements)):
+        return sql
+    type_ = inner.arrow
+    constants = [pa.array([element.value], type_) if element.is_literal else None for element in elements]
+
+    def compute(*given: pa.Array) -> pa.Array:
+        left, rows = iter(given), len(given[0])
+        pieces = [next(left).cast(type_) if known is None else known for known in constants]
+        offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(pieces)))
+        return pa.ListArray.from_arrays(offsets, in_turn(pieces, rows))
+
+    return Scannable(sql, [column.sql for column in columns], compute, pa.list_(type_), is_worth_it=False)
+
+
+def _is_known(element: Typed) -> bool:
+    if element.is_literal:
+        return not isinstance(element.value, bool)
+    return is_plain(element.type) and not element.is_condition

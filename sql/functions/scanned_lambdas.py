@@ -5,15 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from parts.types import ArrayType
 from sql.functions.scanned_arrays import is_discrete, is_plain
 from sql.functions.vectors import is_number, numbers_of
 from sql.typing.bound import Bound
 from sql.typing.fragments import ELEMENT, Fragment, fragment
-from sql.typing.lists import Lists, codes, in_order, lists_of
+from sql.typing.lists import Lists, codes, in_order, lists_of, repeated
 from sql.typing.scannable import Computed, Scannable
 from sql.typing.typed import Typed
 
@@ -22,12 +24,27 @@ Finish = Callable[[Lists, pa.Array], pa.Array]
 """From the first array and the body's values (conditions: BOOLEAN) to the result."""
 
 
+Elements: TypeAlias = Fragment | Any
+"""An array for each row, or the elements of one for all (an Arrow array)."""
+
+
+def elements_of(array: Typed) -> Elements:
+    """Those of literals, or the array as it is."""
+    inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
+    known = array.elements or ()
+    if not known or not all(element.is_literal for element in known) or not (is_discrete(inner) or is_number(inner)):
+        return array.sql
+    if pa.types.is_date(inner.arrow) or any(isinstance(element.value, bool) for element in known):
+        return array.sql
+    return pa.array([element.value for element in known], inner.arrow)
+
+
 @dataclass(frozen=True)
 class Body:
     """The body of a lambda over elements: ``computed`` of ``inputs`` by their names, or one of these; without any it is
     ``value``. The first inputs are the elements of ``arrays``, others have a value for each row."""
 
-    arrays: tuple[Fragment, ...]
+    arrays: tuple[Elements, ...]
     captured: tuple[Fragment, ...]
     computed: Computed | str | None
     value: pa.Scalar
@@ -45,7 +62,7 @@ class Body:
         return self.computed.of_plain([known[name] for name in wanted])
 
 
-def body_of(arrays: Sequence[Fragment], parameters: Sequence[Fragment], body: Typed) -> Body | None:
+def body_of(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Typed) -> Body | None:
     """``None`` for a body that only DuckDB can compute."""
     own = tuple(arrays)
     type_ = pa.bool_() if body.is_condition else body.type.arrow
@@ -84,7 +101,7 @@ def scanned(sql: Fragment, body: Body | None, name: str, finish: Finish | None, 
 
 def over_arrays(
     sql: Fragment,
-    arrays: Sequence[Fragment],
+    arrays: Sequence[Elements],
     captured: Sequence[Fragment],
     name: str,
     compute: Callable[[Sequence[Lists], Sequence[pa.Array]], pa.Array],
@@ -92,22 +109,25 @@ def over_arrays(
 ) -> Fragment:
     """``sql``, which a scan computes: NULL where the arrays are of different sizes; then the statement ends with 190
     (SIZES_OF_ARRAYS_DONT_MATCH)."""
-    count = len(arrays)
+    stored = [array for array in arrays if isinstance(array, Fragment)]
+    constants = [None if isinstance(array, Fragment) else array for array in arrays]
 
     def of_columns(*given: pa.Array) -> pa.Array:
-        lists = [lists_of(array) for array in given[:count]]
-        equal = np.ones(len(given[0]), bool)
+        columns, rows = iter(given), len(given[0])
+        lists = [lists_of(next(columns) if array is None else repeated(array, rows)) for array in constants]
+        others = list(columns)
+        equal = np.ones(rows, bool)
         for other in lists[1:]:
             equal &= other.lengths == lists[0].lengths
         if equal.all():
-            return compute(lists, given[count:])
+            return compute(lists, others)
         some = pa.array(np.flatnonzero(equal))
-        taken = [array.take(some) for array in given]
-        found = compute([lists_of(array) for array in taken[:count]], taken[count:])
+        taken = [lists_of(one.given.take(some)) for one in lists]
+        found = compute(taken, [array.take(some) for array in others])
         return found.take(pa.array(np.cumsum(equal) - 1, mask=~equal))
 
-    value = Scannable(sql, (*arrays, *captured), of_columns, result)
-    if all(array == arrays[0] for array in arrays):
+    value = Scannable(sql, (*stored, *captured), of_columns, result)
+    if len(stored) == len(arrays) and all(array == stored[0] for array in stored):
         return value
     failure = (
         f"CASE WHEN {{0}} IS NULL THEN error('pando:190:Arrays passed to {name} must have equal size') ELSE {{0}} END"

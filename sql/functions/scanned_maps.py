@@ -12,7 +12,7 @@ from sql.functions.scanned_arrays import is_discrete, is_plain
 from sql.functions.scanned_lambdas import Body, body_of, is_mapped, is_test, kept_values, over_arrays
 from sql.functions.vectors import element
 from sql.typing.fragments import Fragment, fragment
-from sql.typing.lists import Lists
+from sql.typing.lists import Lists, in_turn
 from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
 
@@ -70,20 +70,10 @@ def made(sql: Fragment, keys: Sequence[Typed], values: Sequence[Typed], type_: M
             next(left).cast(kind) if known is None else known for known, kind in zip(constants, types, strict=True)
         ]
         offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(keys)))
-        both = [_in_turn(some, rows) for some in (pieces[: len(keys)], pieces[len(keys) :])]
+        both = [in_turn(some, rows) for some in (pieces[: len(keys)], pieces[len(keys) :])]
         return pa.ListArray.from_arrays(offsets, _entries(*both))
 
     return Scannable(sql, [value.sql for value in given if not value.is_literal], compute, _arrow(type_))
-
-
-def _in_turn(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
-    """One value of each piece for the first row, then for the next; of a constant there is one for all."""
-    if len(pieces) == 1 and len(pieces[0]) == rows:
-        return pieces[0]
-    begins = np.cumsum([0, *(len(piece) for piece in pieces)])[:-1]
-    every = [np.arange(rows) if len(piece) == rows else np.zeros(rows, np.int64) for piece in pieces]
-    places = np.column_stack(every) + begins
-    return pa.concat_arrays(list(pieces)).take(pa.array(places.ravel()))
 
 
 def from_arrays(sql: Fragment, keys: Typed, values: Typed, type_: MapType, name: str) -> Fragment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 from functools import partial
 
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sql.typing.kernels import column, numbers, text_bytes, text_offsets, validity
+from sql.typing.kernels import column, masked_bits, needle_places, numbers, text_bytes, text_offsets, validity
 from sql.typing.scannable import Compute
 
 WORDS = pa.list_(pa.string())
@@ -18,6 +17,11 @@ _HEXADECIMAL = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 ALPHA, NO_SPACE, NO_PUNCTUATION = np.zeros(256, bool), np.ones(256, bool), np.ones(256, bool)
 ALPHA[list(string.ascii_letters.encode())] = True
 NO_SPACE[list(b" \t\n\f\r")] = False
+NO_TOKEN = np.ones(256, bool)
+NO_TOKEN[list(string.ascii_letters.encode() + string.digits.encode()) + list(range(128, 256))] = False
+_SAMPLE_BYTES = 4096
+_FOLDED = {"k": "\u212a", "s": "\u017f"}
+"""Letters that are none of ASCII, and equal to one without regard to case: in patterns, but not in a plain search."""
 NO_PUNCTUATION[list(b" \t\n\f\r" + string.punctuation.encode())] = False
 
 
@@ -35,20 +39,44 @@ def count_of(needle: str) -> Compute:
 
 
 def token_test(token: str) -> Compute:
-    """Whether the token stands between characters that no token has; few texts hold it at all."""
-    return partial(_has_token, token)
+    """Whether the token stands between characters that no token has."""
+    return partial(_has_token, token.encode())
 
 
-def _has_token(token: str, texts: pa.Array) -> pa.Array:
-    held = pc.match_substring(texts, token)
-    rows = np.flatnonzero(np.asarray(pc.fill_null(held, False)))
-    if not len(rows):
-        return held
+def _has_token(token: bytes, texts: pa.Array) -> pa.Array:
+    offsets, data, begins, rows = _places(token, texts)
+    ends = begins + len(token)
+    is_cut_off = (begins == offsets[rows]) | NO_TOKEN[data[begins - 1]]
+    after = data[np.minimum(ends, len(data) - 1)] if len(data) else data
+    is_cut_off &= (ends == offsets[rows + 1]) | NO_TOKEN[after]
     found = np.zeros(len(texts), bool)
-    pattern = rf"(?:^|[^a-zA-Z0-9\x80-\xff]){re.escape(token)}(?:$|[^a-zA-Z0-9\x80-\xff])"
-    some = texts.take(pa.array(rows)).cast(pa.binary())
-    found[rows] = np.asarray(pc.match_substring_regex(some, pattern))
-    return pc.if_else(pc.is_valid(texts), pa.array(found), pa.scalar(None, pa.bool_()))
+    found[rows[is_cut_off & (ends <= offsets[rows + 1])]] = True
+    return masked_bits(found, texts)
+
+
+def _places(needle: bytes, texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Where texts begin and end, their bytes, where the needle is found in these, and in which rows it begins."""
+    offsets = text_offsets(texts)
+    data = text_bytes(texts)[offsets[0] : offsets[-1]] if len(texts) else np.empty(0, np.uint8)
+    offsets = offsets - (offsets[0] if len(offsets) else 0)
+    begins = needle_places(data, needle, np.bincount(data[:_SAMPLE_BYTES], minlength=256))
+    return offsets, data, begins, np.searchsorted(offsets, begins, "right") - 1
+
+
+def ilike_test(pattern: str) -> Compute:
+    """Whether texts are like a pattern of ASCII characters without escapes, whatever the case of letters."""
+    small = pattern.lower()
+    is_search = small[:1] == small[-1:] == "%" and not set(small[1:-1]) & set("%_")
+    folded = [] if is_search else [letter for letter in _FOLDED if letter in small]
+    return partial(_is_like, small, folded)
+
+
+def _is_like(pattern: str, folded: list[str], texts: pa.Array) -> pa.Array:
+    lowered = pc.ascii_lower(texts)
+    for letter in folded:
+        if len(_places(_FOLDED[letter].encode(), texts)[-1]):
+            lowered = pc.replace_substring(lowered, _FOLDED[letter], letter)
+    return pc.match_like(lowered, pattern)
 
 
 def trimmed(side: str, characters: str) -> Compute:

@@ -1,4 +1,4 @@
-"""Searching in strings: position, LIKE, regular expressions (RE2 in ClickHouse and in DuckDB), counting, JSON."""
+"""Searching in strings: position, LIKE, words, counting; the parts of URLs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from functools import partial
 
 import pyarrow as pa
 
-from parts.errors import UserError
-from parts.types import ArrayType
 from sql.functions.registry import Call, define, function
-from sql.functions.scanned_strings import count_of, place_of, token_test
+from sql.functions.scanned_strings import count_of, ilike_test, place_of, token_test
 from sql.functions.scanned_urls import hosts
 from sql.functions.strings import ascii_case, number, string
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
 from sql.typing.scannable import Scannable
-from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
 
 
 def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
@@ -81,7 +79,6 @@ def _test(template: str) -> Callable[[Call], Typed]:
 define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
 define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
 define("hasSubstr_string", _test("contains({0}, {1})"), 2)
-define("match REGEXP_MATCHES", _test("regexp_matches({0}, {1}, 's')"), 2)
 _NO_TOKEN = r"[^a-zA-Z0-9\x{80}-\x{10FFFF}]"
 _TOKENS = rf"({{1}} <> '' AND list_contains(regexp_split_to_array({{0}}, '{_NO_TOKEN}+'), {{1}}))"
 _TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
@@ -102,8 +99,15 @@ def has_token(call: Call) -> Typed:
 def _like(operator: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value, pattern = string(call, 0), call.args[1]
-        if isinstance(pattern.value, str):
-            return Typed(_like_constant(value, pattern.value, operator), UINT8, is_condition=True)
+        known = pattern.value
+        if isinstance(known, str):
+            if known.lower() == known.upper():
+                return Typed(_like_constant(value, known, operator.replace("ILIKE", "LIKE")), UINT8, is_condition=True)
+            sql = _like_constant(value, known, operator)
+            if "ILIKE" in operator and known.isascii() and "\\" not in known:
+                like = Scannable(_like_constant(value, known, "ILIKE"), value, ilike_test(known), pa.bool_())
+                sql = like if operator == "ILIKE" else fragment("(NOT {})", like)
+            return Typed(sql, UINT8, is_condition=True)
         return Typed(fragment("({} {} {} ESCAPE '\\')", value, operator, string(call, 1)), UINT8, is_condition=True)
 
     return build
@@ -120,70 +124,6 @@ define("ilike", _like("ILIKE"), 2, any_case=True)
 define("notILike", _like("NOT ILIKE"), 2, any_case=True)
 
 
-# Regular expressions --------------------------------------------------------------------------------------------------
-
-
-@function("extract REGEXP_EXTRACT_FIRST", 2)
-def extract(call: Call) -> Typed:
-    """The first group of the first match, or the whole match without groups."""
-    pattern = call.constant_text(1)
-    group = 1 if _groups(pattern) else 0
-    return Typed(
-        fragment("coalesce(regexp_extract({}, {}, {}, 's'), '')", string(call, 0), text(pattern), group), STRING
-    )
-
-
-def _groups(pattern: str) -> int:
-    try:
-        return re.compile(pattern).groups
-    except re.error:
-        return pattern.count("(") - pattern.count("\\(") - pattern.count("(?:")
-
-
-@function("extractAll", 2)
-def extract_all(call: Call) -> Typed:
-    pattern = call.constant_text(1)
-    group = 1 if _groups(pattern) else 0
-    found = fragment("regexp_extract_all({}, {}, {}, 's')", string(call, 0), text(pattern), group)
-    # An empty match ends the search.
-    return Typed(fragment("[]::VARCHAR[]") if _matches_nothing(pattern) else found, ArrayType(STRING))
-
-
-def _matches_nothing(pattern: str) -> bool:
-    try:
-        return re.compile(pattern).match("") is not None
-    except re.error:
-        return False
-
-
-@function("regexpExtract REGEXP_EXTRACT", (2, 3), any_case=True)
-def regexp_extract(call: Call) -> Typed:
-    groups = _groups(call.constant_text(1))
-    group = call.constant_int(2, 1 if groups else 0)
-    if not 0 <= group <= groups:
-        raise UserError(
-            "INDEX_OF_POSITIONAL_ARGUMENT_IS_OUT_OF_RANGE",
-            f"regexpExtract: the index {group} must be from 0 to {groups}, the groups of the pattern",
-        )
-    return Typed(
-        fragment("coalesce(regexp_extract({}, {}, {}, 's'), '')", string(call, 0), text(call.constant_text(1)), group),
-        STRING,
-    )
-
-
-def _replace_regexp(options: str) -> Callable[[Call], Typed]:
-    def build(call: Call) -> Typed:
-        value, pattern, new = (string(call, position) for position in range(3))
-        replaced = fragment("regexp_replace({}, {}, {}, '{}')", value, pattern, new, options)
-        return Typed(fragment("(CASE WHEN {} = '' THEN {} ELSE {} END)", pattern, value, replaced), STRING)
-
-    return build
-
-
-define("replaceRegexpAll REGEXP_REPLACE", _replace_regexp("gs"), 3, any_case=True)
-define("replaceRegexpOne", _replace_regexp("s"), 3)
-
-
 @function("countSubstrings", 2)
 def count_substrings(call: Call) -> Typed:
     value, needle, known = string(call, 0), string(call, 1), call.args[1].value
@@ -198,39 +138,22 @@ def count_substrings(call: Call) -> Typed:
     return Typed(count, UINT64)
 
 
-@function("countMatches", 2)
-def count_matches(call: Call) -> Typed:
-    """An empty match is none."""
-    pattern = call.constant_text(1)
-    found = fragment("regexp_extract_all({}, {}, 0, 's')", string(call, 0), text(pattern))
-    if not pattern or set(pattern) & set(r"*?^$|\\({"):
-        found = fragment("list_filter({}, lambda m: m <> '')", found)
-    return Typed(cast(fragment("len({})", found), UINT64), UINT64)
-
-
-def _multi(call: Call) -> list[Fragment]:
+def needles(call: Call) -> tuple[Typed, ...]:
     elements = call.args[1].elements
     if elements is None:
         raise call.wrong_type(1, "a constant array of strings")
-    return [element.sql for element in elements]
+    return elements
 
 
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
     value = string(call, 0)
     test = "({needle} <> '' AND contains({value}, {needle}))"
-    tests = [fragment(test, value=value, needle=needle) for needle in _multi(call)]
+    tests = [fragment(test, value=value, needle=needle.sql) for needle in needles(call)]
     return Typed(fragment("({})", joined(" OR ", tests) or "false"), UINT8, is_condition=True)
 
 
-@function("multiMatchAny", 2)
-def multi_match_any(call: Call) -> Typed:
-    value = string(call, 0)
-    tests = [fragment("regexp_matches({}, {}, 's')", value, pattern) for pattern in _multi(call)]
-    return Typed(fragment("({})", joined(" OR ", tests) or "false"), UINT8, is_condition=True)
-
-
-# URLs and JSON --------------------------------------------------------------------------------------------------------
+# URLs -------------------------------------------------------------------------------------------------------------
 
 
 def _part_of_url(template: str) -> Callable[[Call], Typed]:
@@ -273,96 +196,6 @@ define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#')
 define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}")), 1)
 
 
-def _json_element(call: Call, document: Fragment) -> Fragment:
-    """The element that constant keys and indices lead to. An index counts from 1 (from the end if negative) the
-    elements of an array and the members of an object."""
-    path = "$"
-    for position in range(1, len(call.args)):
-        value = call.args[position].value
-        if isinstance(value, str):
-            path += '."' + value.replace('"', '\\"') + '"'
-        elif isinstance(value, int):
-            holder = fragment("json_extract({}, {})", document, text(path))
-            document, path = fragment("pando_json_member({}, {})", holder, int(value)), "$"
-        else:
-            raise call.wrong_type(position, "a constant key or index")
-    return fragment("json_extract({}, {})", document, text(path))
-
-
-def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> Typed:
-    document = string(call, 0)
-    checked = fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document)
-    element = _json_element(call, checked)
-    return convert(element, fragment("json_extract_string({}, '$')", element))
-
-
-@function("JSONExtractString", (1, None))
-def json_extract_string(call: Call) -> Typed:
-    return _json_value(
-        call,
-        lambda json, plain: Typed(
-            fragment("coalesce(CASE WHEN json_type({}) = 'NULL' THEN '' ELSE {} END, '')", json, plain), STRING
-        ),
-    )
-
-
-@function("JSONExtractRaw", (1, None))
-def json_extract_raw(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(CAST({} AS VARCHAR), '')", json), STRING))
-
-
-@function("JSONExtractInt", (1, None))
-def json_extract_int(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_integer({}), 0)", plain), INT64))
-
-
-@function("JSONExtractUInt", (1, None))
-def json_extract_uint(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(pando_json_unsigned({}), 0)", plain), UINT64))
-
-
-@function("JSONExtractFloat", (1, None))
-def json_extract_float(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(fragment("coalesce(TRY_CAST({} AS DOUBLE), 0)", plain), FLOAT64))
-
-
-@function("JSONExtractBool", (1, None))
-def json_extract_bool(call: Call) -> Typed:
-    return _json_value(
-        call,
-        lambda json, plain: Typed(
-            fragment(
-                "coalesce(CASE json_type({}) WHEN 'BOOLEAN' THEN {plain} = 'true' "
-                "WHEN 'BIGINT' THEN {plain} <> '0' WHEN 'UBIGINT' THEN {plain} <> '0' END, false)",
-                json,
-                plain=plain,
-            ),
-            UINT8,
-            is_condition=True,
-        ),
-    )
-
-
-@function("JSONHas", (1, None))
-def json_has(call: Call) -> Typed:
-    return _json_value(call, lambda json, plain: Typed(fragment("({} IS NOT NULL)", json), UINT8, is_condition=True))
-
-
-@function("JSONLength", (1, None))
-def json_length(call: Call) -> Typed:
-    return _json_value(
-        call,
-        lambda json, plain: Typed(
-            cast(fragment("coalesce(CASE json_type({0}) WHEN 'ARRAY' THEN json_array_length({0}) "
-                          "WHEN 'OBJECT' THEN len(json_keys({0})) END, 0)", json), UINT64), UINT64),
-    )  # fmt: skip
-
-
-@function("isValidJSON", 1)
-def is_valid_json(call: Call) -> Typed:
-    return Typed(fragment("json_valid({})", string(call, 0)), UINT8, is_condition=True)
-
-
 MACROS = macros(
     r"""pando_position_from(s, needle, start) AS CASE WHEN start > strlen(s) + 1 THEN 0
         WHEN needle = '' THEN start
@@ -372,10 +205,4 @@ MACROS = macros(
         WHEN needle = '' THEN start
         ELSE list_transform([substr(s, start)], lambda r: CASE WHEN contains(r, needle)
             THEN instr(r, needle) + start - 1 ELSE 0 END)[1] END""",
-    r"""pando_json_member(j, n) AS CASE json_type(j)
-        WHEN 'ARRAY' THEN json_extract(j, '$[*]')[n] WHEN 'OBJECT' THEN json_extract(j, '$.*')[n] END""",
-    r"""pando_json_integer(t) AS CASE WHEN regexp_full_match(t, '-?[0-9]+') THEN TRY_CAST(t AS BIGINT)
-        ELSE TRY_CAST(trunc(TRY_CAST(t AS DOUBLE)) AS BIGINT) END""",
-    r"""pando_json_unsigned(t) AS CASE WHEN regexp_full_match(t, '[0-9]+') THEN TRY_CAST(t AS UBIGINT)
-        ELSE TRY_CAST(trunc(TRY_CAST(t AS DOUBLE)) AS UBIGINT) END""",
 )

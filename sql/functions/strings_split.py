@@ -8,13 +8,14 @@ import numpy as np
 
 from parts.errors import UserError
 from parts.types import ArrayType, StringType
+from sql.functions.patterns import known_of
 from sql.functions.registry import Call, function
 from sql.functions.scanned_strings import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, runs, words_between
 from sql.functions.strings import string
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.scannable import Scannable
 from sql.typing.texts import to_text
-from sql.typing.typed import STRING, Typed, text
+from sql.typing.typed import STRING, Typed, literal, text
 
 
 def _split(separator: Fragment, value: Fragment, limit: int) -> Typed:
@@ -53,7 +54,12 @@ def split_by_non_alpha(call: Call) -> Typed:
 
 @function("splitByRegexp", (2, 3))
 def split_by_regexp(call: Call) -> Typed:
-    return _limited(call, fragment("regexp_split_to_array({}, {})", string(call, 1), text(call.constant_text(0))), 2)
+    pattern = call.constant_text(0)
+    known = known_of(pattern).literal
+    if known is not None or not pattern:
+        limit = call.args[2:]
+        return split_by(Call("splitByString", (literal(known or ""), call.args[1], *limit), call.environment))
+    return _limited(call, fragment("regexp_split_to_array({}, {})", string(call, 1), text(pattern)), 2)
 
 
 def _limited(call: Call, words: Fragment, position: int) -> Typed:

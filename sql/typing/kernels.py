@@ -74,6 +74,12 @@ def blobs(values: np.ndarray, known: np.ndarray) -> pa.Array:
     )
 
 
+def masked_bits(values: np.ndarray, like: pa.Array) -> pa.Array:
+    """Booleans as a column that is NULL where ``like`` is."""
+    known = pa.array(values)
+    return known if not like.null_count else pc.if_else(pc.is_valid(like), known, pa.scalar(None, pa.bool_()))
+
+
 def text_offsets(texts: pa.Array) -> np.ndarray:
     """Where each text begins in ``text_bytes``, and where the last one ends."""
     return np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
@@ -101,3 +107,31 @@ def of_size(texts: pa.Array, size: int) -> tuple[np.ndarray, np.ndarray]:
     if len(rows) * size == starts[-1] + size - starts[0]:
         return rows, data[starts[0] : starts[-1] + size].reshape(-1, size)
     return rows, data[starts[:, None] + np.arange(size, dtype=np.int32)]
+
+
+_COMPARED_EVERYWHERE = 3
+
+
+def needle_places(text: np.ndarray, needle: bytes, counts: np.ndarray) -> np.ndarray:
+    """Where the needle stands: its rarest bytes by ``counts`` are compared everywhere, the others where these are."""
+    starts = len(text) - len(needle) + 1
+    if starts <= 0:
+        return np.zeros(0, np.int64)
+    places = sorted(range(len(needle)), key=lambda place: counts[needle[place]])
+    is_found = np.zeros(-(-starts // 8) * 8, bool)
+    inside = is_found[:starts]
+    np.equal(text[places[0] :][:starts], needle[places[0]], out=inside)
+    for place in places[1:_COMPARED_EVERYWHERE]:
+        inside &= text[place:][:starts] == needle[place]
+    found = _set_places(is_found)
+    for place in places[_COMPARED_EVERYWHERE:]:
+        found = found[text[place:].take(found) == needle[place]]
+    return found
+
+
+def _set_places(mask: np.ndarray) -> np.ndarray:
+    """Which of the bits, a multiple of 8 and few of them set, are set: several times as fast as to look at each."""
+    eights = mask.view(np.uint64)
+    some = np.flatnonzero(eights != 0)
+    places = np.flatnonzero(eights[some].view(bool))
+    return (some[places >> 3] << 3) + (places & 7)

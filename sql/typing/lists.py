@@ -87,6 +87,23 @@ def lists_of(given: pa.Array) -> Lists:
     return Lists(given, given.values.slice(first, int(offsets[-1]) - first), offsets - first)
 
 
+def repeated(elements: pa.Array, rows: int) -> pa.Array:
+    """The list of these for each row."""
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(len(elements)))
+    places = np.tile(np.arange(len(elements)), rows)
+    return pa.ListArray.from_arrays(offsets, elements.take(pa.array(places)))
+
+
+def in_turn(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
+    """One value of each piece for the first row, then for the next; of a constant there is one for all."""
+    if len(pieces) == 1 and len(pieces[0]) == rows:
+        return pieces[0]
+    begins = np.cumsum([0, *(len(piece) for piece in pieces)])[:-1]
+    every = [np.arange(rows) if len(piece) == rows else np.zeros(rows, np.int64) for piece in pieces]
+    places = np.column_stack(every) + begins
+    return pa.concat_arrays(list(pieces)).take(pa.array(places.ravel()))
+
+
 def codes(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], int]:
     """The codes of the values of arrays of one type, and a number above them all. NULL has the greatest."""
     whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
@@ -97,6 +114,12 @@ def codes(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], int]:
         most += 1
     ends = np.cumsum([len(array) for array in arrays])[:-1]
     return np.split(coded, ends), most
+
+
+def are_spread(arrays: Sequence[pa.Array]) -> bool:
+    """Whether their values are whole numbers, all known, too far apart to be codes."""
+    whole = pa.concat_arrays(arrays)
+    return pa.types.is_integer(whole.type) and not whole.null_count and _ranges(whole) is None
 
 
 def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:

@@ -39,6 +39,8 @@ _CALLS = [
     "arrayMap(x -> x % 3, i)", "arrayMap(x -> x % 3, u)", "arrayFilter(x -> x > k, b)", "arrayFilter(x -> 1, s)",
     "arrayExists(x -> x = w, s)", "arrayAll(x -> x < 100, b)", "arrayCount(b)", "arrayCount(x -> x <> 1, u)",
     "arrayFirst(x -> x > 1, i)", "arrayLast(x -> x < 'b', s)", "arrayFirst(x -> x > 1000, b)",
+    "arrayCount((x, y) -> y > 0, ['a', 'b', 'c'], [1, -1, k])", "arrayFirst((x, y) -> y > k, ['a', 'b'], [1, k])",
+    "hasAll(i, i)", "hasAny(u, u)", "arrayMap(x -> x + k, [k, 2])", "arrayIntersect(i, [])",
     "arrayFirstIndex(x -> x = 3, b)", "arrayLast((x, y) -> y > 1, b, same)", "arrayMap(x -> w, same)",
 ]  # fmt: skip
 

@@ -64,13 +64,14 @@ _READERS = {
     "spelled_uuids": (["61f0c404-5cb3-11e7-907b-a6006ad3d003", "00000000-0000-0000-0000-0000000000FF",
                        "61f0c4045cb311e7907ba6006ad3d003"], "toUUID(x) toString(toUUID(x))"),
     "strings": (["", "a", "example.com/a-b", "Hello World", "ab ab", "日abc", "abc日", "é", "a,b,,c", "ÉA", "aaa",
-                 "\0a", "one two", "TWO one1", "-one-", " ", "a" * 70],
+                 "\0a", "one two", "TWO one1", "ak", "-one-", " ", "a" * 70],
                 "position(x,'b') position(x,'日') positionCaseInsensitive(x,'É') positionCaseInsensitive(x,'O') "
                 "ascii(x) hasToken(x,'abc') hasToken(x,'one') hasToken(x,'é') countSubstrings(x,'a') "
                 "countSubstrings(x,'aa') trimBoth(x,'a') trimLeft(x,'-') initcap(x) "
                 "splitByChar(',',x) splitByString('ab',x,2) "
                 "alphaTokens(x) alphaTokens(x,1) splitByWhitespace(x) "
                 "splitByNonAlpha(x) splitByNonAlpha(x,1) substringIndex(x,'a',1) substringIndex(x,',',2) "
+                "ilike(x,'%_S') ilike(x,'%K%') ilike(x,'%_k') ilike(x,'_%O%') ilike(x,'i%') notILike(x,'%a') "
                 "lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
     "numbers": (_NUMBERS, "toUInt8OrNull(x) toInt8OrZero(x) toUInt16OrNull(x) toInt32OrNull(x) toUInt32OrZero(x) "
                 "toInt64OrNull(x) toUInt64OrNull(x) toFloat64OrNull(x) toFloat32OrNull(x) toFloat64OrZero(x)"),

@@ -38,3 +38,7 @@ SELECT CAST([1, 2] AS Array(String)), CAST((1, 'a') AS Tuple(UInt16, String)), C
 SELECT toUInt8(e), toInt8(e), toInt16(b), toUInt32(d), toUInt16(d), toInt32(dt), toFloat64(dt), toUInt32(ip) FROM types ORDER BY id LIMIT 8
 SELECT intHash32(u64), intHash64(u64), intHash32(i64), intHash32(u8), intHash32(d), intHash64(i8), hex(MD5('abc')), hex(SHA1('abc')), hex(SHA256('abc')) FROM types ORDER BY id LIMIT 20
 SELECT version() != '', currentDatabase(), length(toString(generateUUIDv4())), rand() >= 0
+SELECT s, s ILIKE '%V1%', s ILIKE 'v_', NOT s ILIKE '%1', s ILIKE '%', s NOT ILIKE '%\\%%' FROM types ORDER BY id LIMIT 20
+SELECT s, match(s, 'v1'), match(s, 'v1.?$'), match(s, ''), extract(s, 'v(1)'), extractAll(s, 'v1'), countMatches(s, '1'), regexpExtract(s, '(v)(1)', 2), multiMatchAny(s, ['v1$', '2']) FROM types ORDER BY id LIMIT 20
+SELECT replaceRegexpAll(s, 'v', '<\\0\\\\>'), replaceRegexpOne(s, 'v', '\\0\\0'), replaceRegexpAll(s, '^', '>'), replaceRegexpAll(s, '$', '<'), replaceRegexpAll(s, 'v1', ''), replaceRegexpAll(s, '(v)', '\\1\\1'), replaceRegexpOne(s, '1$', 'x') FROM types ORDER BY id LIMIT 20
+SELECT hasToken(concat(s, ' x1 ', s), 'x1'), hasToken(concat('x1', s), 'x1'), hasToken(concat(s, '-x1'), 'x1'), hasToken(concat('x1', s, 'x1'), 'x1'), splitByRegexp('v', s), splitByRegexp('[v1]', s), splitByRegexp('v', concat(s, s), 1) FROM types ORDER BY id LIMIT 20
