@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from parts.errors import UserError
-from parts.types import ArrayType, DataType, FloatType, MapType, NullableType, strip_nullable
-from sql.functions import guards, scanned_arrays
+from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, NullableType, strip_nullable
+from sql.functions import guards, scanned_arrays, scanned_parts
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_arrays import (
@@ -176,13 +176,21 @@ def number_range(call: Call) -> Typed:
             raise call.wrong_type(position, "an integer")
     inner = supertype(arg.type for arg in call.args)
     numbers = [fragment("CAST({} AS BIGINT)", arg.sql) for arg in call.args]
-    if not all(arg.is_literal and isinstance(arg.value, int) and abs(arg.value) <= _FEW for arg in call.args):
+    if not all(map(_is_few, call.args)):
         numbers = _guarded_range(call.args[0], numbers)
     return Typed(cast(fragment("range({})", joined(", ", numbers)), ArrayType(inner)), ArrayType(inner))
 
 
 _FEW = 10_000
 """Elements that are never too many."""
+
+
+def _is_few(number: Typed) -> bool:
+    if number.is_literal:
+        return isinstance(number.value, int) and abs(number.value) <= _FEW
+    return isinstance(number.type, IntegerType) and number.type.bits == 8
+
+
 _RANGE = guards.Most(
     "ARGUMENT_OUT_OF_BOUND", 500_000_000, True,
     "A call to function range would produce {size} array elements, which is greater than the allowed maximum of {most}",
@@ -245,7 +253,14 @@ def _same(template: str, compute: Each) -> Callable[[Call], Typed]:
 define("arrayReverse", _same("list_reverse({})", scanned_arrays.reversed_), 1)
 define("arrayPopBack", _same("{}[1:-2]", scanned_arrays.without_last), 1)
 define("arrayPopFront", _same("{}[2:]", scanned_arrays.without_first), 1)
-define("arrayFlatten flatten_once", lambda c: Typed(fragment("flatten({})", c.args[0].sql), array_type(c).inner), 1)
+
+
+@function("arrayFlatten flatten_once", 1)
+def array_flatten(call: Call) -> Typed:
+    flat, inner = fragment("flatten({})", call.args[0].sql), array_type(call).inner
+    if isinstance(inner, ArrayType):
+        flat = of_each(flat, call.args[0], scanned_parts.flattened, inner.arrow, is_plain)
+    return Typed(flat, inner)
 
 
 @function("arrayDistinct", 1)
@@ -282,10 +297,12 @@ def array_slice(call: Call) -> Typed:
     start = fragment("pando_slice_bound({})", call.args[1].sql)
     start = fragment("pando_slice_start({}, len({}))", start, value)
     if len(call.args) == 2:
-        return Typed(fragment("list_slice({value}, greatest({}, 1), len({value}))", start, value=value), type_)
+        rest = fragment("list_slice({value}, greatest({}, 1), len({value}))", start, value=value)
+        return Typed(scanned_parts.sliced(rest, *call.args, None), type_)
     size = fragment("pando_slice_bound({})", call.args[2].sql)
     last = fragment("(CASE WHEN {size} < 0 THEN len({}) + {size} ELSE {} + {size} - 1 END)", value, start, size=size)
-    return Typed(fragment("list_slice({}, greatest({}, 1), greatest({}, 0))", value, start, last), type_)
+    part = fragment("list_slice({}, greatest({}, 1), greatest({}, 0))", value, start, last)
+    return Typed(scanned_parts.sliced(part, *call.args), type_)
 
 
 @function("arrayResize", (2, 3))
@@ -293,7 +310,9 @@ def array_resize(call: Call) -> Typed:
     type_ = array_type(call)
     fill = convert(call.args[2], type_.inner) if len(call.args) > 2 else default_sql(type_.inner)
     size = guards.room_for(call.args[1], fragment("CAST({} AS BIGINT)", call.args[1].sql), 16, _RESIZE)
-    return Typed(fragment("list_resize({}, {}, {})", call.args[0].sql, size, fill), type_)
+    known = call.args[2].value if len(call.args) > 2 else type_.inner.default
+    sql = fragment("list_resize({}, {}, {})", call.args[0].sql, size, fill)
+    return Typed(scanned_parts.resized(sql, call.args[0], call.args[1], known), type_)
 
 
 @function("arrayZip", (1, None))
@@ -302,7 +321,8 @@ def array_zip(call: Call) -> Typed:
     parts = [Typed(fragment("z[{}]", position), type_) for position, type_ in enumerate(inner, 1)]
     body = make_tuple(parts)
     arrays = zipped(call.args, call.name)
-    return Typed(fragment("list_transform({}, lambda z: {})", arrays, body.sql), ArrayType(body.type))
+    sql = fragment("list_transform({}, lambda z: {})", arrays, body.sql)
+    return Typed(scanned_parts.zipped(sql, call.args, inner, call.name), ArrayType(body.type))
 
 
 @function("arrayIntersect", (1, None))

@@ -118,7 +118,7 @@ def make_map(call: Call) -> Typed:
         )
         for key, value in zip(keys, values, strict=True)
     ]
-    sql = cast(fragment("[{}]", joined(", ", entries)), type_)
+    sql = fragment("[{}]", joined(", ", entries))
     return Typed(scanned_maps.made(sql, keys, values, type_), type_)
 
 
@@ -166,10 +166,9 @@ def map_from_arrays(call: Call) -> Typed:
     if not isinstance(keys.type, ArrayType) or not isinstance(values.type, ArrayType):
         raise call.wrong_type(0 if not isinstance(keys.type, ArrayType) else 1, "Array")
     type_ = MapType(keys.type.inner, values.type.inner)
-    entries = fragment(
+    sql = fragment(
         "list_transform({}, lambda e: struct_pack(key := e[1], value := e[2]))", zipped(call.args, call.name)
     )
-    sql = cast(entries, type_)
     return Typed(scanned_maps.from_arrays(sql, keys, values, type_, call.name), type_)
 
 
@@ -195,11 +194,10 @@ def map_apply(call: Call) -> Typed:
     if not isinstance(body.type, TupleType) or len(body.type.elements) != 2 or body.elements is None:
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "The lambda of mapApply must give a tuple (key, value)")
     key, value = body.elements
-    entry = fragment(
+    sql = fragment(
         "list_transform({}, lambda e: struct_pack(key := {}, value := {}))", call.args[1].sql, key.number, value.number
     )
     made = MapType(key.type, value.type)
-    sql = cast(entry, made)
     return Typed(scanned_maps.applied(sql, call.args[1], type_, scanned_maps.PARAMETERS, body.elements, made), made)
 
 

@@ -10,6 +10,7 @@ from parts.errors import UserError
 from parts.types import ArrayType, StringType
 from sql.functions.patterns import known_of
 from sql.functions.registry import Call, function
+from sql.functions.scanned_parts import joined
 from sql.functions.scanned_strings import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, runs, words_between
 from sql.functions.strings import string
 from sql.typing.fragments import Fragment, fragment
@@ -91,4 +92,5 @@ def array_string_concat(call: Call) -> Typed:
         if isinstance(array.type.inner, StringType)
         else fragment("list_transform({}, lambda x: {})", array.sql, inner)
     )
-    return Typed(fragment("coalesce(array_to_string({}, {}), '')", items, separator), STRING)
+    sql = fragment("coalesce(array_to_string({}, {}), '')", items, separator)
+    return Typed(joined(sql, array, call.args[1] if len(call.args) > 1 else None), STRING)

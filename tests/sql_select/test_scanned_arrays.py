@@ -42,6 +42,10 @@ _CALLS = [
     "arrayCount((x, y) -> y > 0, ['a', 'b', 'c'], [1, -1, k])", "arrayFirst((x, y) -> y > k, ['a', 'b'], [1, k])",
     "hasAll(i, i)", "hasAny(u, u)", "arrayMap(x -> x + k, [k, 2])", "arrayIntersect(i, [])",
     "arrayFirstIndex(x -> x = 3, b)", "arrayLast((x, y) -> y > 1, b, same)", "arrayMap(x -> w, same)",
+    "arraySlice(i, 2)", "arraySlice(s, -2)", "arraySlice(n, -3, 2)", "arraySlice(u, k, 2)", "arraySlice(d, 2, -1)",
+    "arraySlice(b, k, k)", "arrayResize(b, 5, 9)", "arrayResize(s, 3)", "arrayResize(s, 2, 'x')", "arrayZip(b, same)",
+    "arrayZip(s)", "arrayStringConcat(s, '-')", "arrayStringConcat(n, ',')", "arrayStringConcat(i)",
+    "arrayFlatten(arrayMap(x -> [x, k], b))",
 ]  # fmt: skip
 
 
