@@ -91,7 +91,7 @@ class QueryEngine:
 
         ``status`` ends it (394, 159, 241) wherever it is.
         """
-        key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), parameters)
+        key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), settings, parameters)
 
         def new_plan(with_codes: bool, with_groups: bool) -> Plan:
             tree, compiler, compiled = self._compile(

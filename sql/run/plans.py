@@ -1,7 +1,7 @@
 """What a SELECT's text becomes before anything is read, and the plans of simple texts kept for their next run.
 
-A plan is kept only when nothing but its text, the database, the time zone and the definition of its one table went into
-it: no clock, no session, no data. Its table is looked up anew by every query.
+A plan is kept only when nothing but its text, the database, the settings, the time zone and the definitions of its
+tables went into it: no clock, no data. Its tables are looked up anew by every query.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ from sql.functions.macros import check_weight
 from sql.functions.registry import written_name
 from sql.grammar.syntax_tree import (
     Alias,
+    CommonTable,
     Function,
     Identifier,
+    Join,
     Literal,
     NamedTable,
+    Node,
     OrderItem,
     Query,
     Select,
     Star,
+    Subquery,
+    SubqueryTable,
     walk,
 )
 from sql.pruning.analysis import Analysis, analyse_scan
@@ -40,12 +45,15 @@ from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
 from sql.run.stored_rows import StoredRows, stored_rows
 from sql.run.totals import Total, totals_of
+from sql.settings.session import Settings
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined, leaf
 from sql.typing.mapping import output_cast
 
 _MOST_PLANS = 256
-_LONGEST_TEXT = 10_000
+_LONGEST_KEY = 12_000
+"""The settings have some 2,000 characters."""
 _NODES = (Alias, Function, Identifier, Literal, NamedTable, OrderItem, Select, Star)
+_NODES_OF_SEVERAL_TABLES = (*_NODES, CommonTable, Join, Subquery, SubqueryTable)
 _FUNCTIONS = frozenset(
     {
         "equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals", "and", "or", "not", "xor",
@@ -57,6 +65,8 @@ _FUNCTIONS = frozenset(
         "toYear", "toMonth", "toDayOfMonth", "toDayOfWeek", "toHour", "toMinute", "toSecond", "toYYYYMM",
         "toStartOfYear", "toStartOfMonth", "toMonday", "toStartOfDay", "toStartOfHour", "toStartOfMinute",
         "toUnixTimestamp", "count", "sum", "min", "max", "avg", "any", "anyLast", "uniqExact", "uniq",
+        "toIntervalSecond", "toIntervalMinute", "toIntervalHour", "toIntervalDay", "toIntervalWeek",
+        "toIntervalMonth", "toIntervalQuarter", "toIntervalYear", "exists",
         "argMin", "argMax", "quantile", "median", "countIf", "sumIf", "minIf", "maxIf", "avgIf",
     }
 )  # fmt: skip
@@ -175,16 +185,17 @@ def _size(value: Fragment, type_: DataType) -> Fragment | None:
 
 
 def depends_on_text_alone(tree: Query, plan: Plan) -> bool:
-    if len(plan.scans) != 1 or plan.scans[0].analysis is None or not is_plain(tree):
+    if not plan.scans or any(planned.analysis is None for planned in plan.scans):
         return False
     # The expression of an ALIAS column may be anything.
-    return all(column.default_kind != "ALIAS" for column in plan.scans[0].scan.definitions.values())
+    columns = (column for planned in plan.scans for column in planned.scan.definitions.values())
+    return is_plain(tree, _NODES_OF_SEVERAL_TABLES) and all(column.default_kind != "ALIAS" for column in columns)
 
 
-def is_plain(tree: Query) -> bool:
-    """Whether nothing in the query can mean something else the next time but its table."""
+def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES) -> bool:
+    """Whether nothing in the query can mean something else the next time but its tables."""
     for node in walk(tree):
-        if not isinstance(node, _NODES):
+        if not isinstance(node, nodes):
             return False
         if isinstance(node, Function) and written_name(node.name) not in _FUNCTIONS:
             return False
@@ -202,23 +213,27 @@ class PlanCache:
         self._plans: OrderedDict[tuple[str, ...], Plan] = OrderedDict()
 
     def find(self, key: tuple[str, ...], catalog: RelationCatalog) -> Plan | None:
-        """The plan over the table as it is now. Raises what the catalog raises when the table is gone."""
+        """The plan over the tables as they are now. Raises what the catalog raises when one is gone."""
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
                 return None
             self._plans.move_to_end(key)
-        (planned,) = plan.scans
-        relation = catalog.relation(planned.scan.source.database, planned.scan.source.table)
-        if not is_parts_relation(relation) or relation.description is not planned.description:
-            with self._lock:
-                self._plans.pop(key, None)
-            return None
-        return replace(plan, scans=(planned.over(relation),))
+        scans = []
+        for planned in plan.scans:
+            source = planned.scan.source
+            # Without the database of the session: a table that the request brings along comes first.
+            relation = catalog.relation(None if source.database == key[1] else source.database, source.table)
+            if not is_parts_relation(relation) or relation.description is not planned.description:
+                with self._lock:
+                    self._plans.pop(key, None)
+                return None
+            scans.append(planned.over(relation))
+        return replace(plan, scans=tuple(scans))
 
     def keep(self, key: tuple[str, ...], tree: Query, plan: Plan) -> None:
         """Keeps the plan, if its text alone decides it."""
-        if sum(map(len, key)) > _LONGEST_TEXT or not depends_on_text_alone(tree, plan):
+        if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan):
             return
         with self._lock:
             self._plans[key] = plan.kept()
@@ -226,5 +241,8 @@ class PlanCache:
                 self._plans.popitem(last=False)
 
 
-def plan_key(query: str, database: str, zone: str, parameters: Mapping[str, str] | None) -> tuple[str, ...]:
-    return (query, database, zone, *(text for pair in sorted((parameters or {}).items()) for text in pair))
+def plan_key(
+    query: str, database: str, zone: str, settings: Settings, parameters: Mapping[str, str] | None
+) -> tuple[str, ...]:
+    given = (text for pair in sorted((parameters or {}).items()) for text in pair)
+    return (query, database, zone, repr(settings), *given)

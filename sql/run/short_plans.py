@@ -184,7 +184,7 @@ def short_plan(
 ) -> ShortPlan | None:
     """Of a plain query that is rewritten; ``None``: it is not short. Raises what compiling it raises."""
     plan = engine.plan(tree, catalog, settings, database)
-    if len(plan.columns) > MOST_COLUMNS or not depends_on_text_alone(tree, plan):
+    if len(plan.columns) > MOST_COLUMNS or len(plan.scans) != 1 or not depends_on_text_alone(tree, plan):
         return None
     is_direct = plan.stored is not None or bool(plan.totals)
     most_rows = _MOST_ROWS_READ if _makes_few(tree) else MOST_ROWS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
+from sql.relation import ArrowRelation, PartsRelation
 from sql.run import executor
 from sql.run.executor import QueryEngine
 from sql.run.plans import make_plan
@@ -76,8 +78,10 @@ def test_runs_of_one_plan_count_for_themselves(tmp_path: Path) -> None:
     "query",
     [
         "SELECT a FROM t WHERE d < now()", "SELECT a FROM t WHERE d < today()", "SELECT a, queryID() FROM t",
-        "SELECT a FROM t WHERE a IN (SELECT a FROM t)", "SELECT x.a FROM t AS x, t AS y", "SELECT a FROM t SAMPLE 1/2",
-        "WITH t AS (SELECT 1 AS a) SELECT a FROM t", "SELECT a FROM (SELECT a FROM t)", "SELECT 1",
+        "SELECT a FROM t WHERE d IN (SELECT today() FROM t)", "SELECT x.a FROM t AS x, (SELECT now()) AS y", "SELECT 1",
+        "SELECT a FROM t SAMPLE 1/2", "WITH t AS (SELECT 1 AS a) SELECT a FROM t", "SELECT (SELECT 1)",
+        "SELECT a FROM t JOIN numbers(5) AS n ON a = n.number",
+        "SELECT a FROM t JOIN (SELECT a FROM t SAMPLE 1/2) AS s USING a",
         "SELECT a, row_number() OVER (ORDER BY a) FROM t", "SELECT a, rand() FROM t",
         "SELECT a FROM t UNION ALL SELECT 1",
     ],
@@ -89,6 +93,76 @@ def test_other_texts_are_compiled_each_time(tmp_path: Path, query: str) -> None:
     for _ in range(2):
         engine.rows(query, table)
     assert engine.compiled == [query, query]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT x.a, y.a AS b FROM t AS x JOIN u AS y ON x.a + 1 = y.a ORDER BY ALL", [(1, 2), (2, 3), (3, 4)]),
+        ("SELECT a FROM t LEFT JOIN u USING a WHERE d < DATE '1970-01-01' + INTERVAL 1 MONTH ORDER BY a",
+         [(1,), (2,), (3,)]),
+        ("SELECT a FROM t WHERE a IN (SELECT a FROM u) ORDER BY a", [(2,), (3,)]),
+        ("SELECT a FROM t WHERE NOT EXISTS (SELECT a FROM u WHERE u.a = t.a)", [(1,)]),
+        ("SELECT (SELECT max(a) FROM u) AS m, count() FROM t", [(4, 3)]),
+        ("WITH s AS (SELECT a FROM u WHERE a > 2) SELECT x.a, y.a AS b FROM s AS x, s AS y ORDER BY ALL",
+         [(3, 3), (3, 4), (4, 3), (4, 4)]),
+        ("SELECT count() FROM t WHERE a > (SELECT avg(a) FROM (SELECT a FROM t))", [(1,)]),
+    ],
+)  # fmt: skip
+def test_plans_of_several_tables_see_them_as_they_are(
+    tmp_path: Path, query: str, expected: list[tuple[int, ...]]
+) -> None:
+    engine = CountingEngine()
+    tables = {"t": table_of(tmp_path / "t", 1, 2, 3), "u": table_of(tmp_path / "u", 2, 3, 4)}
+
+    def rows() -> list[tuple[object, ...]]:
+        found = engine.select(query, catalog=MemoryCatalog(dict(tables))).read_all()
+        return [tuple(row.values()) for row in found.to_pylist()]
+
+    for _ in range(2):
+        assert rows() == expected
+    assert engine.compiled == [query]
+    assert all(snapshot.released == 1 for table in tables.values() for snapshot in table.snapshots)
+    insert(tables["u"], tmp_path / "u", 1, 10)
+    insert(tables["t"], tmp_path / "t", 9, 10)
+    after = rows()
+    assert after != expected
+    assert engine.compiled == [query]
+    tables["u"] = table_of(tmp_path / "v", 1, 2, 3, 4, 10, columns="a UInt64, d Date")
+    assert rows() == after
+    if "u" not in re.findall(r"\w+", query):
+        return
+    assert engine.compiled == [query, query]
+    del tables["u"]
+    with pytest.raises(UserError) as caught:
+        rows()
+    assert caught.value.code == 60
+
+
+def test_a_table_that_a_request_brings_along_comes_first(tmp_path: Path) -> None:
+    engine, table = CountingEngine(), table_of(tmp_path, 1, 2)
+    schema = table.description.schema
+    brought = MemoryRelation(schema, pa.table({"a": [5], "d": pa.array([0], pa.int32())}).cast(schema.arrow))
+
+    class Catalog(MemoryCatalog):
+        def relation(self, database: str | None, name: str) -> ArrowRelation | PartsRelation:
+            return brought if database is None else super().relation(database, name)
+
+    for query, found in (("SELECT sum(a) FROM t", 5), ("SELECT sum(a) FROM default.t", 3)):
+        assert engine.rows(query, table) == [{"sum(a)": 3}]
+        rows = engine.select(query, catalog=Catalog({"t": table})).read_all().to_pylist()
+        assert rows == [{"sum(a)": found}]
+
+
+def test_other_settings_make_another_plan(tmp_path: Path) -> None:
+    engine = CountingEngine()
+    catalog = MemoryCatalog({"t": table_of(tmp_path / "t", 1, 2), "u": table_of(tmp_path / "u", 2)})
+    query = "SELECT a, u.a AS b FROM t LEFT JOIN u ON t.a = u.a ORDER BY a"
+    for use_nulls, missing in ((False, 0), (True, None), (False, 0), (True, None)):
+        chosen = replace(DEFAULT_SETTINGS, join_use_nulls=use_nulls)
+        found = engine.select(query, catalog=catalog, settings=chosen).read_all()
+        assert found.to_pylist() == [{"a": 1, "b": missing}, {"a": 2, "b": 2}]
+    assert len(engine.compiled) == 2
 
 
 def test_a_table_with_alias_columns_is_compiled_each_time(tmp_path: Path) -> None:
