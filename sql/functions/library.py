@@ -23,6 +23,7 @@ from sql.functions import (
     session,
     strings,
     strings_codes,
+    strings_made,
     strings_search,
     strings_split,
 )
@@ -49,6 +50,7 @@ FAMILIES = (
     session,
     strings,
     strings_codes,
+    strings_made,
     strings_search,
     strings_split,
 )

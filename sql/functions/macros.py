@@ -18,6 +18,7 @@ from sql.functions import (
     mathematics,
     strings,
     strings_codes,
+    strings_made,
     strings_search,
 )
 from sql.typing import (
@@ -46,6 +47,7 @@ _DEFINITIONS = (
     *instant_texts.MACROS,
     *strings.MACROS,
     *strings_codes.MACROS,
+    *strings_made.MACROS,
     *strings_search.MACROS,
     *json_texts.MACROS,
     *bits_and_hashes.MACROS,

@@ -10,10 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.kernels import column, masked_bits, needle_places, numbers, text_bytes, text_offsets, validity
-from sql.typing.scannable import Compute
+from sql.typing.scannable import Compute, known_and_odd
 
 WORDS = pa.list_(pa.string())
-_HEXADECIMAL = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+_SPACES = pa.array([" " * count for count in range(256)])
+_PAIRS = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
+_BITS = np.frombuffer("".join(f"{byte:08b}" for byte in range(256)).encode(), np.uint64)
+"""The digits of each byte."""
 ALPHA, NO_SPACE, NO_PUNCTUATION = np.zeros(256, bool), np.ones(256, bool), np.ones(256, bool)
 ALPHA[list(string.ascii_letters.encode())] = True
 NO_SPACE[list(b" \t\n\f\r")] = False
@@ -87,6 +90,122 @@ def trimmed(side: str, characters: str) -> Compute:
     return lambda texts: trim(texts, characters=characters)
 
 
+def of_fixed(compute: Compute) -> Compute:
+    """Of FixedStrings as texts; what is no UTF-8 is left over, as hexadecimal digits."""
+    return partial(_of_fixed, compute)
+
+
+def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
+    blobs = values.cast(pa.binary())
+    try:
+        known = compute(blobs.cast(pa.string()))
+    except pa.ArrowInvalid:
+        import polars as pl  # takes 0.1 s
+
+        return known_and_odd(
+            pa.nulls(len(values), pa.string()),
+            pl.from_arrow(blobs).bin.encode("hex").to_arrow().cast(pa.string()),
+            np.asarray(pc.is_valid(values)),
+        )
+    return known_and_odd(known, known, np.zeros(len(values), bool))
+
+
+def padded(side: str, fill: str) -> Compute:
+    """To a size, in characters; a text that is longer is cut."""
+    return partial(_padded, side == "lpad", fill)
+
+
+def _padded(is_left: bool, fill: str, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+    data = text_bytes(texts)
+    lengths = pc.binary_length(texts) if data.max(initial=0) < 128 else pc.utf8_length(texts)
+    if isinstance(sizes, int):
+        missing, most = pc.subtract(sizes, lengths), sizes
+    else:
+        missing, most = pc.subtract(sizes.cast(pa.int32()), lengths), pc.max(sizes).as_py() or 0
+    if (pc.min(missing).as_py() or 0) < 0:
+        texts = _first_characters(texts, sizes, lengths)
+    if isinstance(sizes, int) and len(fill) == 1:
+        return (pc.utf8_lpad if is_left else pc.utf8_rpad)(texts, width=sizes, padding=fill)
+    pads = pa.array([(fill * (most // len(fill) + 1))[:size] for size in range(most + 1)])
+    added = pads.take(pc.max_element_wise(missing, 0, skip_nulls=False))
+    return pc.binary_join_element_wise(*((added, texts) if is_left else (texts, added)), "")
+
+
+def _first_characters(texts: pa.Array, sizes: pa.Array | int, lengths: pa.Array) -> pa.Array:
+    """As many as ``sizes`` says."""
+    if isinstance(sizes, int):
+        return pc.utf8_slice_codeunits(texts, 0, sizes)
+    kept = np.minimum(np.asarray(lengths.fill_null(0)), np.asarray(sizes.fill_null(0)))
+    offsets, data = _own_bytes(texts)
+    if data.max(initial=0) < 128:
+        return _with_nulls(pieces(data, offsets[:-1], offsets[:-1] + kept), texts)
+    starts = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+    first = np.searchsorted(starts, offsets[:-1])
+    return _with_nulls(pieces(data, offsets[:-1], starts[first + kept]), texts)
+
+
+def _own_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Where each text begins and the last ends, and the bytes."""
+    offsets, data = text_offsets(texts), text_bytes(texts)
+    return offsets - offsets[0], data[offsets[0] : offsets[-1]]
+
+
+def _with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
+    """NULL where ``like`` is."""
+    if not like.null_count:
+        return made
+    parts = [validity(np.asarray(pc.is_valid(like))), *made.buffers()[1:]]
+    return pa.Array.from_buffers(made.type, len(made), parts)
+
+
+def cut_ascii(texts: pa.Array, counts: pa.Array, *, is_left: bool) -> pa.Array:
+    """So many bytes from a side, or but so many from the other one; NULL of texts that are not ASCII, and for the count
+    that has no opposite."""
+    offsets, data = _own_bytes(texts)
+    begins, ends = offsets[:-1], offsets[1:]
+    count = np.asarray(pc.cast(counts.fill_null(0), pa.int64()))
+    sizes = ends - begins
+    kept = np.clip(np.where(count < 0, sizes + np.maximum(count, -(1 << 31)), count), 0, sizes).astype(np.int32)
+    made = pieces(data, begins if is_left else ends - kept, begins + kept if is_left else ends)
+    is_known = np.asarray(pc.is_valid(texts)) & np.asarray(pc.is_valid(counts)) & (count > -(1 << 63))
+    if len(data) and data.max() > 127:
+        is_known &= np.asarray(pc.equal(pc.utf8_length(texts), pc.binary_length(texts)).fill_null(False))
+        made = pc.if_else(pa.array(is_known), made.cast(pa.binary()), pa.scalar(None, pa.binary())).cast(pa.string())
+    return pa.Array.from_buffers(pa.string(), len(made), [validity(is_known), *made.buffers()[1:]])
+
+
+def replaced(old: str, new: str) -> Compute:
+    if len(old.encode()) == len(new.encode()) == 1:
+        return partial(_with_other_bytes, bytes.maketrans(old.encode(), new.encode()))
+    return lambda texts: pc.replace_substring(texts, old, new)
+
+
+def _with_other_bytes(table: bytes, texts: pa.Array) -> pa.Array:
+    offsets, data = _own_bytes(texts)
+    made = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(table))]
+    return _with_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
+
+
+def between(begin: int, end: int | None) -> Compute:
+    """The characters between two places, which count from the end if they are below zero."""
+    return lambda texts: pc.utf8_slice_codeunits(texts, begin, end)
+
+
+def spaces(counts: pa.Array) -> pa.Array:
+    """Of at most 255."""
+    return _SPACES.take(pc.max_element_wise(pc.cast(counts, pa.int16()), 0, skip_nulls=False))
+
+
+def with_end(end: str) -> Compute:
+    """The text, and the end unless it has it or is empty."""
+    return partial(_with_end, end)
+
+
+def _with_end(end: str, texts: pa.Array) -> pa.Array:
+    has_it = pc.or_(pc.ends_with(texts, end), pc.equal(pc.binary_length(texts), 0))
+    return pc.binary_join_element_wise(texts, pa.array([end, ""]).take(has_it.cast(pa.int8())), "")
+
+
 def first_bytes(texts: pa.Array) -> pa.Array:
     """The number of the first byte, 0 of nothing."""
     offsets, data = text_offsets(texts), np.append(text_bytes(texts), np.uint8(0))
@@ -106,8 +225,24 @@ def runs(kind: np.ndarray, limit: int) -> Compute:
 
 
 def before(delimiter: str, count: int) -> Compute:
-    """What stands before the ``count``-th delimiter."""
-    return lambda texts: pc.binary_join(words_between(delimiter, count)(texts), delimiter)
+    """What stands before the ``count``-th delimiter; of a count below zero behind it, from the end."""
+    return partial(_before, delimiter, count)
+
+
+def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
+    rows = np.flatnonzero(np.asarray(pc.fill_null(pc.count_substring(texts, delimiter), 0)) >= abs(count))
+    if not len(rows):
+        return texts
+    words = pc.split_pattern(texts.take(pa.array(rows)), delimiter, max_splits=abs(count), reverse=count < 0)
+    kept = pc.list_slice(words, 0, count) if count > 0 else pc.list_slice(words, 1)
+    sizes = np.asarray(pc.binary_length(pc.binary_join(kept, delimiter)))
+    offsets, data = _own_bytes(texts)
+    begins, ends = offsets[:-1].copy(), offsets[1:].copy()
+    if count > 0:
+        ends[rows] = begins[rows] + sizes
+    else:
+        begins[rows] = ends[rows] - sizes
+    return _with_nulls(pieces(data, begins, ends), texts)
 
 
 def _cut(limit: int, words: pa.Array) -> pa.Array:
@@ -121,15 +256,16 @@ def digits_of(number_bits: int, *, is_binary: bool) -> Compute:
 
 def _digits_of(width: int, is_binary: bool, values: pa.Array) -> pa.Array:
     given = numbers(values, np.dtype(f"u{width}").type)
+    if width > 4 and given.max(initial=0) < 1 << 32:
+        given, width = given.astype(np.uint32), 4
+    sizes = np.ones(len(values), np.uint8)
+    for place in range(1, width):
+        sizes += given >> np.array(8 * place, given.dtype) != 0
     spelled = given.astype(f">u{width}").view(np.uint8).reshape(-1, width)
-    is_kept = np.logical_or.accumulate(spelled != 0, axis=1)
-    is_kept[:, -1] = True
-    kept = spelled[is_kept]
-    digits = (
-        np.unpackbits(kept) + np.uint8(ord("0")) if is_binary else _HEXADECIMAL[np.column_stack([kept >> 4, kept & 15])]
-    )
+    kept = spelled[np.arange(width) >= (width - sizes)[:, None]]
+    digits = (_BITS if is_binary else _PAIRS)[kept].view(np.uint8)
     offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(is_kept.sum(axis=1) * (8 if is_binary else 2), out=offsets[1:])
+    np.cumsum(sizes * np.int32(8 if is_binary else 2), out=offsets[1:])
     nulls = validity(np.asarray(pc.is_valid(values))) if values.null_count else None
     return pa.Array.from_buffers(pa.string(), len(values), [nulls, pa.py_buffer(offsets), pa.py_buffer(digits)])
 

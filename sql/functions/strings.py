@@ -6,28 +6,32 @@ decode; ASCII, the usual case, is the same in both."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.errors import UserError
 from parts.types import (
     ArrayType,
     FixedStringType,
+    IntegerType,
     MapType,
 )
 from sql.functions import guards
-from sql.functions.arrays import array_concat
 from sql.functions.registry import Call, define, function
-from sql.functions.scanned_strings import before, trimmed
-from sql.typing.bound import bound
-from sql.typing.fragments import Fragment, Piece, called, fragment, joined
+from sql.functions.scanned_strings import before, between, cut_ascii, of_fixed, replaced, trimmed, with_end
+from sql.typing.bound import Bound, bound
+from sql.typing.fragments import Fragment, Piece, called, fragment
 from sql.typing.inference import is_string
 from sql.typing.macros import macros
-from sql.typing.scannable import Compute, Scannable
+from sql.typing.scannable import Compute, Scannable, read_by_scan
 from sql.typing.text_kernels import initcap
-from sql.typing.texts import to_text
 from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
+
+FEW_TIMES = 8
+"""Makes no more of a text than other functions make of it."""
+MOST_CHARACTERS = 1000
+"""Of a piece of a text that a scan makes."""
 
 
 def string(call: Call, position: int) -> Fragment:
@@ -87,29 +91,67 @@ define("lowerUTF8", _simple("lower({0})", 1), 1)
 define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
 define("reverseUTF8", _simple("reverse({0})", 1), 1)
 define("initcap", _of_column("pando_initcap(encode({}))", initcap), 1, any_case=True)
-define("leftUTF8", _simple("left({0}, {1})", 1), 2)
-define("rightUTF8", _simple("right({0}, {1})", 1), 2)
-define("left", _simple("pando_byte_left({0}, {1})", 1), 2, any_case=True)
-define("right", _simple("pando_byte_right({0}, {1})", 1), 2, any_case=True)
+
+
+def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
+    """Those between two places, which a scan knows of a literal."""
+
+    def build(call: Call) -> Typed:
+        sql, count = fragment(template, string(call, 0), number(call, 1)), call.args[1].value
+        if type(count) is int and abs(count) < MOST_CHARACTERS:
+            sql = Scannable(sql, string(call, 0), between(*bounds(count)), pa.string())
+        return Typed(sql, STRING)
+
+    return build
+
+
+def _bytes(macro: str, places: str, *, is_left: bool) -> Callable[[Call], Typed]:
+    """``places`` are the first and the last one; a scan knows the bytes of ASCII."""
+
+    def build(call: Call) -> Typed:
+        value, count = string(call, 0), call.args[1].sql
+        sql = called(macro, value, number(call, 1))
+        if not isinstance(call.args[1].type, IntegerType):
+            return Typed(sql, STRING)
+        known = Scannable(sql, (value, count), partial(cut_ascii, is_left=is_left), pa.string())
+        cut = fragment(f"decode(array_slice(encode({{0}}), {places}))", value, number(call, 1))
+        return Typed(Bound(sql, known, lambda column: fragment("coalesce({}, {})", column, cut)), STRING)
+
+    return build
+
+
+_LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
+_RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
+define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
+define("rightUTF8", _characters("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
+define("left", _bytes("pando_byte_left", _LEFT_PLACES, is_left=True), 2, any_case=True)
+define("right", _bytes("pando_byte_right", _RIGHT_PLACES, is_left=False), 2, any_case=True)
 define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1, any_case=True)
 define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1, any_case=True)
 define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
 define("decodeURLComponent", _simple("url_decode({0})", 1), 1)
 define("unhex", _simple("decode(unhex({0}))", 1), 1, any_case=True)
-define(
-    "appendTrailingCharIfAbsent",
-    _simple("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", 2),
-    2,
-)
 define("toValidUTF8", _simple("{0}", 1), 1)
 define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
+
+
+@function("appendTrailingCharIfAbsent", 2)
+def append_trailing(call: Call) -> Typed:
+    value, end = string(call, 0), string(call, 1)
+    sql = fragment("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", value, end)
+    known = call.args[1].value
+    return Typed(Scannable(sql, value, with_end(known), pa.string()) if isinstance(known, str) else sql, STRING)
 
 
 @function("replaceAll replace", 3, any_case=True)
 def replace_all(call: Call) -> Typed:
     value, old, new = (string(call, position) for position in range(3))
     lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
-    if 0 <= lengths[1] <= lengths[0]:
+    known = [arg.value for arg in call.args[1:]]
+    if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * FEW_TIMES:
+        sql = fragment("replace({}, {}, {})", value, old, new)
+        return Typed(Scannable(sql, value, replaced(*known), pa.string()), STRING)
+    if 0 <= lengths[1] <= max(lengths[0], 1):
         return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
     room = guards.room(fragment("strlen({}) // greatest(strlen({}), 1)", value, old), fragment("strlen({})", new))
     return Typed(
@@ -180,9 +222,23 @@ def _substring(macro: str) -> Callable[[Call], Typed]:
             size = fragment("greatest({}, -9223372036854775807)", number(call, 2))
         if call.args[1].value == 0:
             return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string(call, 0)), STRING)
-        return Typed(called(macro, string(call, 0), number(call, 1), size), STRING)
+        sql = called(macro, string(call, 0), number(call, 1), size)
+        known = [arg.value for arg in call.args[1:]]
+        if macro == "pando_substring" and all(type(n) is int and 0 < abs(n) < MOST_CHARACTERS for n in known):
+            bounds = _bounds(*known)
+            sql = sql if bounds is None else Scannable(sql, string(call, 0), between(*bounds), pa.string())
+        return Typed(sql, STRING)
 
     return build
+
+
+def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:
+    """From a place and a size, as Python slices."""
+    begin = start - 1 if start > 0 else start
+    if size is None:
+        return begin, None
+    end = begin + size
+    return (begin, None if begin < 0 <= end else end) if size > 0 else None
 
 
 define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3), any_case=True)
@@ -198,7 +254,7 @@ def substring_index(call: Call) -> Typed:
     piece = fragment("{}[1:{}]", words, count) if count > 0 else fragment("{}[{}:]", words, count)
     sql = fragment("array_to_string({}, {})", piece, delimiter)
     known = call.args[1].value
-    if isinstance(known, str) and known and count > 0:
+    if isinstance(known, str) and known:
         sql = Scannable(sql, value, before(known, count), pa.string())
     return Typed(sql, STRING)
 
@@ -216,14 +272,28 @@ _SPACES = {
 
 def _trim(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
+        value, characters = string(call, 0), call.args[1].value if len(call.args) > 1 else " "
+        if characters == "":
+            return Typed(value, STRING)
         if len(call.args) > 1:
-            sql, known = called(name, string(call, 0), string(call, 1)), call.args[1].value
-            if isinstance(known, str) and known:
-                sql = Scannable(sql, string(call, 0), trimmed(name, known), pa.string())
+            sql = called(name, value, string(call, 1))
+        else:
+            sql = bound(value, "padded", lambda v: fragment(_SPACES[name], v))
+        if not isinstance(characters, str):
             return Typed(sql, STRING)
-        return Typed(bound(string(call, 0), "padded", lambda v: fragment(_SPACES[name], v)), STRING)
+        compute = trimmed(name, characters)
+        if not isinstance(call.args[0].type, FixedStringType):
+            return Typed(Scannable(sql, value, compute, pa.string()), STRING)
+        return Typed(_trimmed_fixed(sql, call.args[0].sql, compute, name, characters), STRING)
 
     return build
+
+
+def _trimmed_fixed(sql: Fragment, value: Fragment, compute: Compute, name: str, characters: str) -> Fragment:
+    def rest(odd: Fragment) -> Fragment:
+        return called(name, fragment("decode(unhex({}))", odd), text(characters))
+
+    return read_by_scan(sql, value, of_fixed(compute), pa.string(), rest)
 
 
 define("trimBoth trim", _trim("trim"), (1, 2), any_case=True)
@@ -231,101 +301,7 @@ define("trimLeft ltrim", _trim("ltrim"), (1, 2), any_case=True)
 define("trimRight rtrim", _trim("rtrim"), (1, 2), any_case=True)
 
 
-_PADDED = guards.Most(
-    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "New padded length ({size}) is too big, maximum is: {most}"
-)  # fmt: skip
-_REPEATED = guards.Most(
-    "TOO_LARGE_STRING_SIZE", 1_000_000, False, "Too many times to repeat ({size}), maximum is: {most}"
-)  # fmt: skip
-
-
-def _pad(name: str) -> Callable[[Call], Typed]:
-    def build(call: Call) -> Typed:
-        fill = fragment("coalesce(nullif({}, ''), ' ')", string(call, 2)) if len(call.args) > 2 else text(" ")
-        size = fragment("pando_pad_length({})", guards.room_for(call.args[1], number(call, 1), 1, _PADDED))
-        return Typed(called(name, string(call, 0), size, fill), STRING)
-
-    return build
-
-
-define("leftPad lpad leftPadUTF8", _pad("lpad"), (2, 3), any_case=True)
-define("rightPad rpad rightPadUTF8", _pad("rpad"), (2, 3), any_case=True)
-
-
-_FEW_TIMES = 8
-"""Makes no more of a text than other functions make of it."""
-
-
-@function("repeat", 2, any_case=True)
-def repeat(call: Call) -> Typed:
-    times = fragment("greatest({}, 0)", number(call, 1))
-    if not isinstance(call.args[1].value, int) or call.args[1].value > _FEW_TIMES:
-        times = guards.room(times, fragment("strlen({})", string(call, 0)), _REPEATED)
-    return Typed(fragment("repeat({}, {})", string(call, 0), times), STRING)
-
-
-@function("space", 1, any_case=True)
-def space(call: Call) -> Typed:
-    times = guards.room_for(call.args[0], fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
-    return Typed(fragment("repeat(' ', {})", times), STRING)
-
-
-_MOST_IN_A_ROW = 8
-
-
-@function("concat", (0, None), any_case=True)
-def concat(call: Call) -> Typed:
-    if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
-        return array_concat(call)
-    texts = [
-        fragment("decode({})", arg.sql)
-        if isinstance(arg.type, FixedStringType)
-        else to_text(arg, call.environment.zone)
-        for arg in call.args
-    ]
-    return Typed(_joined(texts), STRING)
-
-
-def _joined(texts: list[Fragment]) -> Fragment:
-    """In halves: DuckDB takes very long to plan hundreds of operators in one another."""
-    if len(texts) <= _MOST_IN_A_ROW:
-        return fragment("({})", joined(" || ", texts)) if texts else text("")
-    middle = len(texts) // 2
-    return fragment("({} || {})", _joined(texts[:middle]), _joined(texts[middle:]))
-
-
-@function("concatWithSeparator concat_ws", (1, None), any_case=True)
-def concat_with_separator(call: Call) -> Typed:
-    separator = string(call, 0)
-    texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
-    separated = [piece for word in texts for piece in (separator, word)]
-    return Typed(fragment("({})", joined(" || ", separated[1:])) if texts else text(""), STRING)
-
-
-@function("format", (1, None))
-def format_string(call: Call) -> Typed:
-    """``format('{} and {1}', a, b)``."""
-    import re
-
-    pattern, counter = call.constant_text(0), 0
-    pieces: list[Fragment] = []
-    for part in re.split(r"(\{\{|\}\}|\{\d*\})", pattern):
-        if part in ("{{", "}}"):
-            pieces.append(text(part[0]))
-        elif re.fullmatch(r"\{\d*\}", part):
-            index = int(part[1:-1]) if part != "{}" else counter
-            counter += 1
-            if index + 1 >= len(call.args):
-                raise UserError("BAD_ARGUMENTS", f"format: {{{index}}} has no argument")
-            pieces.append(to_text(call.args[index + 1], call.environment.zone))
-        elif part:
-            pieces.append(text(part))
-    return Typed(fragment("({})", joined(" || ", pieces)) if pieces else text(""), STRING)
-
-
 MACROS = macros(
-    r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
-        THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
     r"pando_replace(s, old, new) AS CASE WHEN old = '' THEN s ELSE replace(s, old, new) END",
     r"""pando_substring(s, start, size) AS CASE
         WHEN start = 0 THEN ''
@@ -341,7 +317,7 @@ MACROS = macros(
         WHEN start > 0 THEN least(start - 1 + least(size, n), n) ELSE least(n + start + least(size, n), n) END""",
     r"""pando_byte_left(s, n) AS CASE WHEN n >= 0 THEN pando_byte_substring(s, 1, n)
         ELSE pando_byte_substring(s, 1, greatest(strlen(s) + n, 0)) END""",
-    r"""pando_byte_right(s, n) AS CASE WHEN n = 0 THEN ''
+    r"""pando_byte_right(s, n) AS CASE WHEN n = 0 THEN left(s, 0)
         WHEN n > 0 THEN pando_byte_substring(s, -least(n, strlen(s)), n)
         ELSE pando_byte_substring(s, -n + 1, 1099511627776) END""",
     r"""pando_byte_reverse(s) AS CASE WHEN strlen(s) = length(s) THEN reverse(s)

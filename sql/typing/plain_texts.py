@@ -98,8 +98,20 @@ def padded(length: int, texts: pa.Array) -> pa.Array:
     if not known.all():
         data, sizes = data[np.repeat(known, sizes)], np.where(known, sizes, 0)
     fixed = np.zeros((len(texts), length), np.uint8)
-    fixed[np.arange(length) < sizes[:, None]] = data
+    begins = np.zeros(len(texts), np.int64)
+    np.cumsum(sizes[:-1], out=begins[1:])
+    places = np.repeat(np.arange(len(texts)) * length - begins, sizes)
+    fixed.ravel()[places + np.arange(len(data))] = data
     return blobs(fixed, known)
+
+
+def widened(length: int, values: pa.Array) -> pa.Array:
+    """FixedStrings with more zeros."""
+    fixed = np.zeros((len(values), length), np.uint8)
+    width = values.type.byte_width
+    data = np.frombuffer(values.buffers()[1], np.uint8)[values.offset * width : (values.offset + len(values)) * width]
+    fixed[:, :width] = data.reshape(-1, width)
+    return blobs(fixed, np.asarray(pc.is_valid(values)))
 
 
 KERNELS = (

@@ -41,7 +41,7 @@ from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.typing.integer_texts import constant_integer, integer_of_text
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
-from sql.typing.plain_texts import padded
+from sql.typing.plain_texts import padded, widened
 from sql.typing.ranges import clamped_date
 from sql.typing.scannable import Scannable, read_or_odd
 from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
@@ -165,6 +165,10 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
             instant = instant_of_text(sql, own or zone, fine=True)
             return nanoseconds_of_text(sql, instant) if precision > 6 else cut_second(instant, precision)
         case FixedStringType(length):
+            given = strip_nullable(value.type)
+            if isinstance(given, FixedStringType) and given.length < length:
+                longer = fragment("({} || unhex(repeat('00', {})))", value.sql, length - given.length)
+                return Scannable(longer, value.sql, partial(widened, length), pa.binary())
             return fixed_of_text(sql, length)
         case UUIDType():
             return uuid_of_text(sql)

@@ -67,12 +67,21 @@ _READERS = {
                  "\0a", "one two", "TWO one1", "ak", "-one-", " ", "a" * 70],
                 "position(x,'b') position(x,'日') positionCaseInsensitive(x,'É') positionCaseInsensitive(x,'O') "
                 "ascii(x) hasToken(x,'abc') hasToken(x,'one') hasToken(x,'é') countSubstrings(x,'a') "
-                "countSubstrings(x,'aa') trimBoth(x,'a') trimLeft(x,'-') initcap(x) "
+                "countSubstrings(x,'aa') trimBoth(x,'a') trimLeft(x,'-') initcap(x) trimBoth(x) trimRight(x) "
+                "leftUTF8(x,2) leftUTF8(x,-2) leftUTF8(x,0) rightUTF8(x,2) rightUTF8(x,-2) rightUTF8(x,0) "
+                "substringUTF8(x,2) substringUTF8(x,-2) substringUTF8(x,-3,2) substringUTF8(x,2,2) "
+                "substringUTF8(x,-5,3) substringIndex(x,',',-1) substringIndex(x,'a',-2) "
+                "replaceAll(x,'a','ü') replaceAll(x,'ab','') appendTrailingCharIfAbsent(x,'b') "
                 "splitByChar(',',x) splitByString('ab',x,2) "
                 "alphaTokens(x) alphaTokens(x,1) splitByWhitespace(x) "
                 "splitByNonAlpha(x) splitByNonAlpha(x,1) substringIndex(x,'a',1) substringIndex(x,',',2) "
                 "ilike(x,'%_S') ilike(x,'%K%') ilike(x,'%_k') ilike(x,'_%O%') ilike(x,'i%') notILike(x,'%a') "
                 "lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
+    "letters": (["", "a", "abc", "Hello World", "ab ab", " ", "a" * 70, "-x-"],
+                "leftPad(x,5) rightPad(x,5,'xy') leftPad(x,5,'xy') leftPad(x,0) rightPad(x,7,'') "
+                "leftPad(x,toUInt8(length(x)%4)) left(x,2) left(x,-2) right(x,2) right(x,-2) right(x,0) left(x,0) "
+                "left(x,toInt8(length(x))-4) right(x,toInt8(length(x))-4) toFixedString(x,70) "
+                "trimRight(toFixedString(x,70),'a') space(toInt8(length(x))-2) toFixedString(toFixedString(x,70),80)"),
     "numbers": (_NUMBERS, "toUInt8OrNull(x) toInt8OrZero(x) toUInt16OrNull(x) toInt32OrNull(x) toUInt32OrZero(x) "
                 "toInt64OrNull(x) toUInt64OrNull(x) toFloat64OrNull(x) toFloat32OrNull(x) toFloat64OrZero(x)"),
     "decimals": (_DECIMALS, "toDecimal32OrNull(x,2) toDecimal64OrZero(x,3) toDecimal64OrNull(x,0) "
