@@ -136,21 +136,21 @@ def _first_characters(texts: pa.Array, sizes: pa.Array | int, lengths: pa.Array)
     if isinstance(sizes, int):
         return pc.utf8_slice_codeunits(texts, 0, sizes)
     kept = np.minimum(np.asarray(lengths.fill_null(0)), np.asarray(sizes.fill_null(0)))
-    offsets, data = _own_bytes(texts)
+    offsets, data = own_bytes(texts)
     if data.max(initial=0) < 128:
-        return _with_nulls(pieces(data, offsets[:-1], offsets[:-1] + kept), texts)
+        return with_nulls(pieces(data, offsets[:-1], offsets[:-1] + kept), texts)
     starts = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
     first = np.searchsorted(starts, offsets[:-1])
-    return _with_nulls(pieces(data, offsets[:-1], starts[first + kept]), texts)
+    return with_nulls(pieces(data, offsets[:-1], starts[first + kept]), texts)
 
 
-def _own_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def own_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Where each text begins and the last ends, and the bytes."""
     offsets, data = text_offsets(texts), text_bytes(texts)
     return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
 
-def _with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
+def with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
     """NULL where ``like`` is."""
     if not like.null_count:
         return made
@@ -161,7 +161,7 @@ def _with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
 def cut_ascii(texts: pa.Array, counts: pa.Array, *, is_left: bool) -> pa.Array:
     """So many bytes from a side, or but so many from the other one; NULL of texts that are not ASCII, and for the count
     that has no opposite."""
-    offsets, data = _own_bytes(texts)
+    offsets, data = own_bytes(texts)
     begins, ends = offsets[:-1], offsets[1:]
     count = np.asarray(pc.cast(counts.fill_null(0), pa.int64()))
     sizes = ends - begins
@@ -181,9 +181,9 @@ def replaced(old: str, new: str) -> Compute:
 
 
 def _with_other_bytes(table: bytes, texts: pa.Array) -> pa.Array:
-    offsets, data = _own_bytes(texts)
+    offsets, data = own_bytes(texts)
     made = [None, pa.py_buffer(offsets), pa.py_buffer(data.tobytes().translate(table))]
-    return _with_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
+    return with_nulls(pa.Array.from_buffers(pa.string(), len(texts), made), texts)
 
 
 def between(begin: int, end: int | None) -> Compute:
@@ -236,13 +236,13 @@ def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
     words = pc.split_pattern(texts.take(pa.array(rows)), delimiter, max_splits=abs(count), reverse=count < 0)
     kept = pc.list_slice(words, 0, count) if count > 0 else pc.list_slice(words, 1)
     sizes = np.asarray(pc.binary_length(pc.binary_join(kept, delimiter)))
-    offsets, data = _own_bytes(texts)
+    offsets, data = own_bytes(texts)
     begins, ends = offsets[:-1].copy(), offsets[1:].copy()
     if count > 0:
         ends[rows] = begins[rows] + sizes
     else:
         begins[rows] = ends[rows] - sizes
-    return _with_nulls(pieces(data, begins, ends), texts)
+    return with_nulls(pieces(data, begins, ends), texts)
 
 
 def _cut(limit: int, words: pa.Array) -> pa.Array:

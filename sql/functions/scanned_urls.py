@@ -1,13 +1,12 @@
-"""Hosts of URLs, as scans find them: by the places of the characters that no host has."""
+"""Hosts and paths of URLs, as scans find them: by the places of the characters that no host has."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sql.functions.scanned_strings import pieces
-from sql.typing.kernels import text_bytes, text_offsets, validity
+from sql.functions.scanned_strings import own_bytes, pieces, with_nulls
+from sql.typing.kernels import text_bytes, text_offsets
 
 _BYTES = np.arange(256)
 _STOPS = np.isin(_BYTES, list(b" \t\n\v\f\r<>%{}|\\^~[];=&@:/?#"))
@@ -34,11 +33,36 @@ def hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
         rest = np.where(has_www, begins + 4, begins)
         begins = np.where(has_www & urls.are_hosts(rest, ends), rest, begins)
     words = pieces(urls.data, begins, ends)
-    if not texts.null_count:
-        return words
-    buffers = words.buffers()
-    known = validity(np.asarray(pc.is_valid(texts)))
-    return pa.Array.from_buffers(pa.string(), len(words), [known, *buffers[1:]])
+    return with_nulls(words, texts)
+
+
+def paths(texts: pa.Array) -> pa.Array:
+    """From the first slash behind the host, if there is one before ``?`` and ``#``, up to those."""
+    offsets, data = own_bytes(texts)
+    begins, limits = offsets[:-1], offsets[1:]
+    is_end = (data == ord("?")) | (data == ord("#"))
+    marks, ends = _Places(is_end | (data == ord("/"))), _Places(is_end)
+    padded = np.append(data, np.zeros(2, np.uint8))
+    first = np.minimum(marks.next(begins), limits)
+    has_slashes = (first + 1 < limits) & (padded[first] == ord("/")) & (padded[first + 1] == ord("/"))
+    starts = np.minimum(marks.next(np.where(has_slashes, first + 2, begins)), limits)
+    is_path = (starts < limits) & (padded[starts] == ord("/"))
+    stops = np.where(is_path, np.minimum(ends.next(starts), limits), starts)
+    return with_nulls(pieces(data, starts, stops), texts)
+
+
+class _Places:
+    """Some of the places in a row of bytes."""
+
+    def __init__(self, which: np.ndarray) -> None:
+        self._places = np.append(np.flatnonzero(which), len(which)).astype(np.int32)
+        self._before = np.zeros(len(which) + 1, np.int32)
+        np.cumsum(which, out=self._before[1:])
+        self.count = len(self._places) - 1
+
+    def next(self, begins: np.ndarray) -> np.ndarray:
+        """The first at or behind each beginning, the end if there is none."""
+        return self._places[self._before[np.minimum(begins, len(self._before) - 1)]]
 
 
 class _Urls:
@@ -50,15 +74,15 @@ class _Urls:
         self._padded = np.append(self.data, np.zeros(8, np.uint8))
         offsets -= offsets[0]
         self.begins, self.limits = offsets[:-1], offsets[1:]
-        self._stops = np.append(np.flatnonzero(_STOPS[self.data]), len(self.data))
-        self._points = np.append(np.flatnonzero(self.data == ord(".")), len(self.data))
-        self._no_scheme = np.append(np.flatnonzero(_NO_SCHEME[self.data]), len(self.data))
+        self._stops = _Places(_STOPS[self.data])
+        self._points = _Places(self.data == ord("."))
+        self._no_scheme = _Places(_NO_SCHEME[self.data])
         self.scheme_ends = self._next(self._stops, self.begins)
         self.starts = self._behind_slashes()
 
-    def _next(self, places: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    def _next(self, places: _Places, begins: np.ndarray) -> np.ndarray:
         """The first of the places at or behind each beginning, the limit if there is none."""
-        return np.minimum(places[np.searchsorted(places, begins)], self.limits)
+        return np.minimum(places.next(begins), self.limits)
 
     def have(self, places: np.ndarray, word: bytes) -> np.ndarray:
         """Whether the word stands there, as far as the texts go."""
@@ -70,7 +94,7 @@ class _Urls:
     def _behind_slashes(self) -> np.ndarray:
         ends = self.scheme_ends
         is_scheme = self.have(ends, b"://") & _LETTERS[self._padded[self.begins]] & (ends > self.begins)
-        if len(self._no_scheme) > 1:
+        if self._no_scheme.count:
             is_scheme &= self._next(self._no_scheme, self.begins) >= ends
         starts = np.where(self.have(self.begins, b"//"), self.begins + 2, self.begins)
         return np.where(is_scheme, ends + 3, starts)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_strings import count_of, ilike_test, place_of, token_test
-from sql.functions.scanned_urls import hosts
+from sql.functions.scanned_urls import hosts, paths
 from sql.functions.strings import ascii_case, number, string
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
@@ -185,7 +185,8 @@ define("domainWithoutWWW", _host(r"(?:www\.)?"), 1)
 @function("path", 1)
 def path(call: Call) -> Typed:
     behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string(call, 0))
-    return Typed(fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind), STRING)
+    sql = fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind)
+    return Typed(Scannable(sql, string(call, 0), paths, pa.string()), STRING)
 
 
 _BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"

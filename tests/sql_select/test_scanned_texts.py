@@ -58,7 +58,7 @@ _URLS = [
 _NO_URLS = ["a.b://c", "a.b://", "1a://b.c", "http://a.b.", "a.b@c", "http://www.org/", "www.a", "a.b://c@d"]
 """Of these ClickHouse finds other hosts."""
 _READERS = {
-    "urls": (_URLS, "domain(x) domainWithoutWWW(x)"),
+    "urls": (_URLS, "domain(x) domainWithoutWWW(x) path(x)"),
     "addresses": (_ADDRESSES, "toIPv6OrNull(x) toIPv6OrZero(x) toIPv4OrNull(x) toIPv4OrZero(x)"),
     "spelled_addresses": (["::ffff:1.2.3.4", "64:ff9b::1.2.3.4", "1:2::7", "::9.8.7.6", "::"], "toIPv6(x)"),
     "spelled_uuids": (["61f0c404-5cb3-11e7-907b-a6006ad3d003", "00000000-0000-0000-0000-0000000000FF",
