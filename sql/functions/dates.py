@@ -20,9 +20,9 @@ from sql.grammar.units import normalized_unit
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import is_date_or_time, is_number, is_string
-from sql.typing.ranges import clamped_date, clamped_instant
+from sql.typing.ranges import clamped_instant
 from sql.typing.typed import INT64, STRING, UINT8, UINT16, UINT32, UINT64, Typed, cast, literal, text
-from sql.typing.zones import epoch_offset, from_zone, local_time
+from sql.typing.zones import epoch_offset, from_zone, local_time, start_of_iso_year
 
 _READS_TEXT = frozenset({"toDayOfWeek", "toWeek"})
 
@@ -195,10 +195,10 @@ def to_start_of_second(call: Call) -> Typed:
 
 @function("toStartOfISOYear", (1, 2))
 def to_start_of_iso_year(call: Call) -> Typed:
-    _check_zone(call, _time(call))
-    day = clamped_date(fragment("CAST({} AS DATE)", _local(call)))
-    fourth = fragment("make_date(isoyear({}), 1, 4)", day)
-    return clamped(Typed(fragment("CAST(date_trunc('week', {}) AS DATE)", fourth), DateType()), Date32Type())
+    value = _time(call)
+    _check_zone(call, value)
+    local = value.sql if isinstance(value.type, DateType) else _local(call)
+    return clamped(Typed(start_of_iso_year(local), DateType()), Date32Type())
 
 
 @function("toStartOfWeek", (1, 3))

@@ -13,12 +13,16 @@ import pyarrow.compute as pc
 from parts.types import Date32Type, DateType, strip_nullable
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.kernels import column, numbers
+from sql.typing.ranges import clamped_date
 from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
 from sql.typing.zone_tables import clock_of, instant_of, zone_number
 
 SERVER_ZONE = "UTC"
 DAY_MICROS = 86400 * 1_000_000
+_LAST_DAY = 65535
+_THURSDAY = 3
+"""Of the week, from Monday on: the day when the epoch began."""
 
 
 def local_time(value: Typed, zone: str) -> Fragment:
@@ -66,3 +70,19 @@ def _floored(period: int, width: int, times: pa.Array) -> pa.Array:
     times = pc.cast(times, pa.timestamp("us"), safe=False)
     ticks = numbers(times, np.int64)
     return column(ticks - ticks % period % width, times.type, times)
+
+
+def start_of_iso_year(local: Fragment) -> Fragment:
+    """The Monday of the week that has the 4th of January, of a day or a clock within Date's range."""
+    day = clamped_date(fragment("CAST({} AS DATE)", local))
+    sql = fragment("CAST(date_trunc('week', make_date(isoyear({}), 1, 4)) AS DATE)", day)
+    return Scannable(sql, local, _iso_years, pa.date32())
+
+
+def _iso_years(times: pa.Array) -> pa.Array:
+    days = numbers(pc.cast(times, pa.date32(), safe=False), np.int32)
+    days = np.clip(days, 0, _LAST_DAY)
+    thursdays = days - (days + _THURSDAY) % 7 + 3
+    first = thursdays.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]")
+    fourth = first.astype(np.int32) + 3
+    return column(fourth - (fourth + _THURSDAY) % 7, pa.date32(), times)
