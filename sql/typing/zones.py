@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from functools import partial
+from functools import cache, partial
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -81,8 +81,12 @@ def start_of_iso_year(local: Fragment) -> Fragment:
 
 def _iso_years(times: pa.Array) -> pa.Array:
     days = numbers(pc.cast(times, pa.date32(), safe=False), np.int32)
-    days = np.clip(days, 0, _LAST_DAY)
+    return column(_iso_year_of_days()[np.clip(days, 0, _LAST_DAY)], pa.date32(), times)
+
+
+@cache
+def _iso_year_of_days() -> np.ndarray:
+    days = np.arange(_LAST_DAY + 1)
     thursdays = days - (days + _THURSDAY) % 7 + 3
-    first = thursdays.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]")
-    fourth = first.astype(np.int32) + 3
-    return column(fourth - (fourth + _THURSDAY) % 7, pa.date32(), times)
+    fourth = thursdays.astype("datetime64[D]").astype("datetime64[Y]").astype("datetime64[D]").astype(np.int32) + 3
+    return (fourth - (fourth + _THURSDAY) % 7).astype(np.int32)
