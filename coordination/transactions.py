@@ -222,14 +222,24 @@ def _require_same(
             )
 
 
-def abort(keeper: Keeper, table: TablePaths, name: str, reason: str) -> Transaction | None:
-    """Decides an open transaction against its rows; what it is now, ``None`` for one that never was. Repeatable."""
+def abort(keeper: Keeper, table: TablePaths, name: str, reason: str, *, transaction_id: str = "") -> Transaction | None:
+    """Decides an open transaction against its rows; what it is now. Repeatable. One that never was is ``None``, or with
+    ``transaction_id`` aborted all the same: an INSERT that is still on its way comes too late."""
+    path = table.transaction(name)
     for _ in range(_ATTEMPTS):
         found = read(keeper, table, name)
-        if found is None or found.state is not State.OPEN:
+        if found is None and transaction_id:
+            try:
+                keeper.create(path, content(transaction_id, State.ABORTED, reason=reason))
+            except NoNode:
+                keeper.create_parents(table.transactions)
+            except (NodeExists, KeeperConnectionLoss):
+                continue
+        elif found is None or found.state is not State.OPEN:
             return found
-        with contextlib.suppress(BadVersion, NoNode, KeeperConnectionLoss):
-            keeper.set(table.transaction(name), content(found.id, State.ABORTED, reason=reason), found.version)
+        else:
+            with contextlib.suppress(BadVersion, NoNode, KeeperConnectionLoss):
+                keeper.set(path, content(found.id, State.ABORTED, reason=reason), found.version)
     raise ConflictError("KEEPER_EXCEPTION", f"Could not abort the transaction in {_ATTEMPTS} attempts; try again")
 
 

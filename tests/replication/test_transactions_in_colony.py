@@ -399,3 +399,14 @@ def test_the_quorum_is_waited_for(make_colony: MakeColony) -> None:
     with pytest.raises(PandoError) as few:
         one.call(lambda table: table.transactions.commit(CommitRequest("y"), options))
     assert few.value.code == 285
+
+
+def test_an_insert_that_comes_after_its_rollback_is_refused(make_colony: MakeColony) -> None:
+    """Nothing had been told of the transaction before: the INSERT was on its way."""
+    colony = make_colony(2)
+    one, two = colony
+    one.call(lambda table: table.transactions.rollback("x"))
+    with pytest.raises(PandoError, match="it was rolled back") as late:
+        stage(two, 1, [10])
+    assert late.value.code == 649
+    assert two.table.store.staged.transactions() == []

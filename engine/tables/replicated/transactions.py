@@ -125,7 +125,7 @@ class ReplicatedTransactions:
     def rollback(self, transaction_id: str) -> None:
         state, name = self._state, name_of(transaction_id)
         with state.working() as (keeper, _):
-            found = abort(keeper, state.paths, name, "it was rolled back")
+            found = abort(keeper, state.paths, name, "it was rolled back", transaction_id=transaction_id)
         if found is not None and found.state is State.COMMITTED:
             raise already_decided(found)
         state.store.staged.remove(name)
