@@ -47,6 +47,10 @@ class DropMarkers:
             raise
         self._names |= new
 
+    def withdraw(self, names: Iterable[PartName]) -> None:
+        """Of parts that stay: also marks that are only on disk. Not durable."""
+        self._remove(set(names))
+
     def admit(self, name: PartName, present: Iterable[PartName]) -> None:
         """Lets a part of this name in: marks that cover it give way to marks of just the parts that are ``present``."""
         obstacles = {dropped for dropped in self._names if dropped.covers(name)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parts.disk import sync, sync_directory
@@ -22,23 +22,25 @@ _DRAFT = "tmp_exchange_"
 @dataclass(frozen=True)
 class ExchangeRecord:
     """``arrivals``: (directory below the table's, name of the part). ``notes``: small files below the table's
-    directory that are written with the exchange, and their texts."""
+    directory that are written with the exchange, and their texts (``None``: the file goes)."""
 
     arrivals: tuple[tuple[str, PartName], ...]
     departures: tuple[PartName, ...]
-    notes: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, str | None], ...] = ()
 
-    def write(self, table_path: Path, identity: str) -> Path:
-        """Durable when this returns: the exchange is decided."""
+    @staticmethod
+    def path(table_path: Path, identity: str) -> Path:
+        return table_path / f"{_PREFIX}{identity}.json"
+
+    def write(self, path: Path) -> None:
+        """Durable when this returns: the exchange is decided. After an error it may be there all the same."""
         document = {
             "version": 1,
             "arrivals": [[directory, str(name)] for directory, name in self.arrivals],
             "departures": [str(name) for name in self.departures],
             "notes": [list(note) for note in self.notes],
         }
-        path = table_path / f"{_PREFIX}{identity}.json"
-        write_durably(path, json.dumps(document), table_path / f"{_DRAFT}{identity}")
-        return path
+        write_durably(path, json.dumps(document), path.with_name(f"tmp_{path.name}"))
 
     @classmethod
     def read(cls, path: Path) -> ExchangeRecord:
@@ -49,11 +51,23 @@ class ExchangeRecord:
             tuple((name, text) for name, text in document["notes"]),
         )
 
+    def present_notes(self, table_path: Path) -> tuple[tuple[str, str | None], ...]:
+        """What stands where the notes go, ``None`` for nothing."""
+        paths = [(name, table_path / name) for name, _ in self.notes]
+        return tuple((name, path.read_text("utf-8") if path.exists() else None) for name, path in paths)
+
+    def with_notes(self, notes: tuple[tuple[str, str | None], ...]) -> ExchangeRecord:
+        return replace(self, notes=notes)
+
     def write_notes(self, table_path: Path) -> None:
         for name, text in self.notes:
             path = table_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, text, path.with_name(f"{path.name}.new"))
+            if text is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_durably(path, text, path.with_name(f"{path.name}.new"))
+            elif path.exists():
+                path.unlink()
+                sync_directory(path.parent)
 
     def move_arrivals(self, table_path: Path) -> None:
         """Those that have not moved yet."""

@@ -24,6 +24,7 @@ All methods may be called from any thread. Inserts write, sync and rename withou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -68,6 +69,7 @@ class PartStore(StoredParts):
         """Stands in the names of temporary directories, where several processes make them."""
         self._temporary: set[str] = set()
         self._reserved: set[PartName] = set()
+        self._unsettled: Callable[[], None] | None = None
         self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
         self._detached = DetachedParts(self.path, description.settings.fsync_part_directory)
@@ -143,6 +145,7 @@ class PartStore(StoredParts):
         if should_sync and not is_synced:
             sync_directory(tmp_dir)
         with self.lock:
+            self.settle()
             self._require_free(name)
             self._markers.admit(name, self._entries)
             self._reserved.add(name)
@@ -202,12 +205,14 @@ class PartStore(StoredParts):
     ) -> list[Part]:
         """Gives whole, fsynced directories below the table's their names, as active parts, and drops the active parts
         that leave: all in one step. ``notes``: texts of small files below the table's directory, written with it.
-        Returns the parts that came. After an error nothing has changed. Raises 235 for a name that is taken."""
+        Returns the parts that came. After an error nothing has changed, or :meth:`settle` sees to it. Raises 235 for a
+        name that is taken."""
         opened = [
             open_part(directory, name=name, table_schema=self.description.schema)
             for name, directory in arrivals.items()
         ]
         with self.lock:
+            self.settle()
             for part in opened:
                 self._require_free(part.name)
                 self._markers.admit(part.name, self._entries)
@@ -232,23 +237,43 @@ class PartStore(StoredParts):
 
     def _carry_out(self, record: ExchangeRecord, opened: list[Part]) -> None:
         """On disk. The lock is held."""
-        should_sync = self.description.settings.fsync_part_directory
-        written = record.write(self.path, self._new_uuid().hex)
-        homes = [part.path for part in opened]
+        file = ExchangeRecord.path(self.path, self._new_uuid().hex)
+        homes, notes = [part.path for part in opened], record.present_notes(self.path)
         try:
+            record.write(file)
             record.write_notes(self.path)
             for part in opened:
                 part.move(self.path / str(part.name))
-            if should_sync:
+            if self.description.settings.fsync_part_directory:
                 sync_directory(self.path)
             self._markers.add(record.departures)
         except BaseException:
-            for part, home in zip(opened, homes, strict=True):
-                if part.path != home:
-                    part.move(home)
-            remove_record(written, should_sync=should_sync)
+            self._unsettled = lambda: self._undo(record.with_notes(notes), opened, homes, file)
+            with contextlib.suppress(OSError):
+                self.settle()
             raise
-        remove_record(written, should_sync=False)
+        self._unsettled = lambda: remove_record(file, should_sync=False)
+        with contextlib.suppress(OSError):
+            self.settle()
+
+    def _undo(self, former: ExchangeRecord, opened: list[Part], homes: list[Path], file: Path) -> None:
+        """``former`` has the notes as they were. The record goes last: until then a start carries it out."""
+        for part, home in zip(opened, homes, strict=True):
+            if part.path != home:
+                part.move(home)
+        self._markers.withdraw(former.departures)
+        former.write_notes(self.path)
+        for directory in {self.path, *(home.parent for home in homes)}:
+            sync_directory(directory)
+        remove_record(file, should_sync=True)
+
+    def settle(self) -> None:
+        """Before anything else changes: what is left to do of an exchange whose last steps failed. Raises ``OSError``
+        while they fail still; a restart does better then."""
+        with self.lock:
+            if self._unsettled is not None:
+                self._unsettled()
+                self._unsettled = None
 
     def _finish_exchanges(self) -> None:
         """What a crash cut short after it had been decided."""
@@ -274,6 +299,7 @@ class PartStore(StoredParts):
     def drop_active(self, names: Iterable[PartName]) -> list[Part]:
         """Drops active parts for good, restarts included; names that are not active are left out of the result."""
         with self.lock:
+            self.settle()
             entries = [self._entries[name] for name in names if name in self._entries]
             entries = [entry for entry in entries if entry.state is PartState.ACTIVE]
             self._markers.add(entry.part.name for entry in entries)

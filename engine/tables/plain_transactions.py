@@ -111,6 +111,7 @@ class PlainTransactions:
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
         name = name_of(request.transaction_id)
         with self._lock:
+            self._store.settle()
             decided = self._decision(name, request.transaction_id)
             if decided is not None and decided.state is State.COMMITTED:
                 return CommitOutcome(Verdict.REPEATED, decided.rows)
@@ -161,7 +162,7 @@ class PlainTransactions:
             decided = self._decision(name, transaction_id)
             if decided is not None and decided.state is State.COMMITTED:
                 raise already_decided(decided)
-            if decided is None and name in self._store.staged.transactions():
+            if decided is None:
                 self._abort(name, "it was rolled back")
 
     def clean_up(self, now: float) -> None:
@@ -183,6 +184,7 @@ class PlainTransactions:
         return self._store.path
 
     def _abort(self, name: str, reason: str) -> None:
+        self._store.settle()
         file = self._path / _decision_file(name)
         file.parent.mkdir(exist_ok=True)
         write_durably(file, _decision_text(State.ABORTED, reason=reason), file.with_name(f"{file.name}.new"))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from parts.disk import syncing_by
 from parts.errors import PandoError
 from tests.engine.conftest import Local
 
@@ -105,6 +109,10 @@ def test_what_is_rolled_back_is_gone(table: Local) -> None:
     table.run("ROLLBACK TRANSACTION 'x' ON t")
     table.run("ROLLBACK TRANSACTION 'x' ON t")
     table.run("ROLLBACK TRANSACTION 'never begun' ON t")
+    assert (
+        "rolled back"
+        in refused(table, "INSERT INTO t SETTINGS insert_transaction = 'never begun' VALUES (1, 1)").message
+    )
     assert "rolled back" in refused(table, "COMMIT TRANSACTION 'x' ON t").message
     assert refused(table, "INSERT INTO t SETTINGS insert_transaction = 'x' VALUES (1, 9)").code == 649
     assert rows(table) == []
@@ -174,7 +182,7 @@ def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, tmp_pa
     cut: list[Path] = []
 
     def stop_after_the_record(self: object, record: object, opened: list[object]) -> None:
-        record.write(store.path, "cut")  # type: ignore[attr-defined]
+        record.write(record.path(store.path, "cut"))  # type: ignore[attr-defined]
         cut.append(store.path)
         raise OSError("the power is gone")
 
@@ -188,3 +196,49 @@ def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, tmp_pa
     table.restart()
     assert rows(table) == [(1, 7), (2, 8)]
     assert table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE") == [("committed before", 2, 0)]
+
+
+def failing_disk(calls: Iterator[int], broken: Callable[[int], bool]) -> Callable[[int], None]:
+    def sync(descriptor: int) -> None:
+        if broken(next(calls)):
+            raise OSError(errno.EIO, "fsync failed as asked")
+
+    return sync
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+@pytest.mark.parametrize("ends", ["repeat", "rollback", "restart"])
+def test_a_commit_whose_disk_fails_at_any_fsync(table: Local, ends: str, is_repaired: bool) -> None:
+    """``is_repaired``: only one fsync fails. Otherwise what was done cannot be undone while the disk is broken: then
+    the transaction is as good as open, or a start finds it decided."""
+    for number in range(1, 30):
+        table.run("TRUNCATE TABLE t")
+        table.run("INSERT INTO t VALUES (1, 1), (2, 2)")
+        name = f"{number}"
+        insert(table, "(1, 7), (2, 8)", name)
+        calls, commit = itertools.count(1), f"COMMIT TRANSACTION '{name}' ON t OVERWRITE"
+        with syncing_by(
+            failing_disk(calls, lambda call, at=number: call == at if is_repaired else call >= at)  # type: ignore[misc]
+        ):
+            try:
+                table.run(commit)
+            except OSError:
+                assert rows(table) == [(1, 1), (2, 2)]
+            else:
+                assert rows(table) == [(1, 7), (2, 8)]
+                if next(calls) <= number:
+                    return
+                continue
+        if ends == "restart":
+            table.restart()
+            assert rows(table) in ([(1, 1), (2, 2)], [(1, 7), (2, 8)])
+        if ends == "rollback":
+            table.run(f"ROLLBACK TRANSACTION '{name}' ON t")
+            table.restart()
+            assert rows(table) == [(1, 1), (2, 2)]
+        else:
+            assert str(table.run(commit)[0][0]).startswith("committed")
+            assert rows(table) == [(1, 7), (2, 8)]
+            table.restart()
+            assert rows(table) == [(1, 7), (2, 8)]
+    raise AssertionError("a COMMIT with very many fsyncs")
