@@ -17,14 +17,24 @@ the entry has left ZooKeeper), ``fail`` or ``postpone``. All methods may be call
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_set import PartSet
 from coordination.queue_index import INSERTS, QueueCounts, QueueIndex, QueueItem
-from coordination.queue_rules import FETCH_SLOT, MERGE_SLOT, Action, Limits, LocalParts, Rules, Wait, size_key
+from coordination.queue_rules import (
+    FETCH_SLOT,
+    MERGE_SLOT,
+    Action,
+    ActionKind,
+    Limits,
+    LocalParts,
+    Rules,
+    Wait,
+    size_key,
+)
 from coordination.queue_schedule import Rank, Schedule
 from parts.part_name import PartName
 
@@ -269,6 +279,27 @@ class ReplicationQueue:
             partition_ids = item.entry.partition_ids if item is not None else set()
             drops = [drop for partition_id in partition_ids for drop in self._index.drops(partition_id)]
             return [dropped for drop in drops if drop.name > name for dropped in drop.entry.gone]
+
+    def take_along(self, names: Collection[str], parts: Collection[PartName]) -> list[Action] | None:
+        """The replacements that must be one step with the running ones of ``names``, by which ``parts`` come: they are
+        marked as executing, and the caller ends each of them too. ``None``: one of them may not run now."""
+        with self._lock:
+            group, taken = set(names), list[QueueItem]()
+            while more := self._rules().beside(group, parts):
+                taken += more
+                group.update(item.name for item in more)
+            rules = self._rules()
+            if any(item.is_executing or rules.judge_drop(item, group) is not None for item in taken):
+                return None
+            for item in taken:
+                self._schedule.forget(_rank(item))
+                self._index.put(replace(item, is_executing=True))
+            return [Action(ActionKind.REPLACE, item.name, item.entry) for item in taken]
+
+    def is_replacing(self, part: PartName) -> bool:
+        """Whether something of these blocks comes by a replacement that is still to be done: only that may bring it."""
+        with self._lock:
+            return bool(self._rules().beside((), (part,)))
 
     def is_queued(self, transaction: str) -> bool:
         """Whether what the transaction decided is still to be done here."""

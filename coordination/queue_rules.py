@@ -84,7 +84,7 @@ class Rules:
         if entry.new_part is None:
             return Wait(f"Not executing log entry {item.name} of type {entry.type.value}: it is not supported", NEVER)
         if entry.gone:
-            return self._judge_drop(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
+            return self.judge_drop(item) or Action(ActionKind.DROP_RANGE, item.name, entry)
         if (drop := self.drop_over(item)) is not None:
             return self._wait(item, "a drop range over it is queued", drop.name)
         if local.covering_active(entry.new_part) is not None:
@@ -109,11 +109,29 @@ class Rules:
         what = f"part {entry.new_part}" if entry.new_part is not None else f"{len(entry.made)} parts"
         return Wait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
 
-    def _judge_drop(self, item: QueueItem) -> Wait | None:
-        """``None``: what the entry takes away may go now. A replacement before it brings its parts first: it is one
-        step, of which no part may be left out for a drop of another part."""
+    def beside(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
+        """Replacements that must be one step with those of ``names``, by which ``parts`` come. They make something of
+        the same blocks (a merged part comes instead of what was merged); they drop something that the others make,
+        which therefore is not brought; or the others drop something of theirs."""
+        group = [item for item in self.index.replacements() if item.name in names]
+        return [
+            other
+            for other in self.index.replacements()
+            if other.name not in names
+            and (
+                _meeting(other.entry.made, parts) is not None
+                or any(_meeting(other.entry.gone, item.entry.made) for item in group if item.name < other.name)
+                or any(_meeting(item.entry.gone, other.entry.made) for item in group if other.name < item.name)
+            )
+        ]
+
+    def judge_drop(self, item: QueueItem, beside: Collection[str] = ()) -> Wait | None:
+        """``None``: what the entry takes away may go now, in one step with those ``beside`` it. A replacement before it
+        brings its parts first: it is one step, of which no part may be left out for a drop of another part."""
         entry = item.entry
         for other in self.index.executing():
+            if other.name in beside:
+                continue
             touched = (*other.entry.made, *other.entry.gone, *other.entry.source_parts)
             part = _meeting(touched, (*entry.gone, *entry.made))
             if part is not None:
@@ -122,12 +140,12 @@ class Rules:
         if part is not None:
             return self._wait(item, f"an INSERT of part {part} is being committed", part)
         older = self._replacement_before(item, entry.gone)
-        if older is not None:
+        if older is not None and older.name not in beside:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
         return None
 
     def _judge_replacement(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
-        if (wait := self._judge_drop(item)) is not None:
+        if (wait := self.judge_drop(item)) is not None:
             return wait
         needs_fetch = any(
             staged.replica != self.replica_name and local.covering_active(staged.part) is None

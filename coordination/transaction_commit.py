@@ -42,6 +42,7 @@ from coordination.transactions import (
     StagedRecord,
     State,
     Transaction,
+    already_decided,
     content,
     key_prefix,
     name_of,
@@ -176,6 +177,8 @@ class _Attempt:
         request, table = self._request, self._table
         found = read(self._keeper, table, name_of(request.transaction_id))
         if found is not None and found.state is State.COMMITTED:
+            if found.reason:  # what became of it since
+                raise already_decided(found)
             return CommitOutcome(Verdict.REPEATED, found.rows)
         application = None
         if request.application:

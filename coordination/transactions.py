@@ -281,10 +281,10 @@ def _forget_keys(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[st
 
 def count_done(keeper: Keeper, table: TablePaths, name: str) -> int:
     """On how many replicas the committed transaction's rows are active."""
-    return sum(not _is_awaited(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas))
+    return sum(not is_awaited(keeper, table.replica(replica), name) for replica in keeper.children(table.replicas))
 
 
-def _is_awaited(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
+def is_awaited(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
     """Whether the replica has still to pull the entry, or to carry it out."""
     lost, pointer = keeper.get_many([replica.is_lost, replica.log_pointer])
     if lost is None or lost[0] == b"1" or pointer is None or not pointer[0]:

@@ -126,6 +126,8 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
             continue
         if survey.exchanged.get(name) == disk.content_hash:
             continue
+        if name.level and any(name.covers(part) for part in survey.exchanged):
+            continue  # it came instead of that part: nothing but the exchange brings what covers it
         if any(other.covers(name) for other in survey.listed):
             plan.covered.append(name)
             continue

@@ -10,12 +10,14 @@ Invariants
   entry's.
 - Nothing else touches these blocks until the entry has left the queue (``coordination.queue_rules``).
 - What a drop behind the entry covers is not brought.
+- Entries of which some parts are only left in one merged part, or of which one drops some parts of another, are one
+  step too: no reader sees some of a transaction.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from coordination.drop_range import clear_leftovers
@@ -24,10 +26,12 @@ from coordination.log_entry import StagedPart
 from coordination.packets import op_bytes, packets
 from coordination.part_commit import agreement_ops
 from coordination.part_record import PartRecord
+from coordination.part_set import PartSet
 from coordination.queue_io import drop_entries, own_parts, remove_parts
 from coordination.queue_rules import Action
 from coordination.replica_activity import addresses
 from engine.tables.replicated.fetcher import Fetcher, Source
+from engine.tables.replicated.lost_transactions import Loss, LostTransactions
 from engine.tables.replicated.state import ReplicaState, part_record
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
@@ -39,41 +43,113 @@ _ATTEMPTS = 20
 
 
 class Exchanges:
-    def __init__(self, state: ReplicaState, fetcher: Fetcher) -> None:
+    def __init__(self, state: ReplicaState, fetcher: Fetcher, lost: LostTransactions) -> None:
         self._state = state
         self._fetcher = fetcher
+        self._lost = lost
 
     def carry_out(self, keeper: Keeper, action: Action) -> None:
         """Repeatable."""
+        group = [action]
+        try:
+            self._carry_out(keeper, action, group)
+        finally:
+            for other in group[1:]:
+                self._state.queue.postpone(other.name, f"It was begun together with {action.name}", pause_seconds=0.0)
+
+    def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
+        """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
         state, entry = self._state, action.entry
-        arrivals = dict(self._bring(keeper, action))
+        loss: Loss | None = None
+        try:
+            arrivals = self._bring_all(keeper, group)
+        except CancelledError:
+            raise
+        except PandoError:
+            loss = self._look_for_loss(keeper, action)
+            if loss is None:
+                raise
+            if loss.is_whole:
+                self._lost.give_up(keeper, action, loss)
+                return
+            arrivals = self._bring_all(keeper, group, loss.parts)
+            self._lost.note(keeper, entry, loss)
+        if arrivals is None:
+            state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
+            return
         state.services.failpoint("exchange.before")
-        if entry.has_leftovers:
-            for gone in entry.gone:
-                clear_leftovers(keeper, state.paths, gone)
-        if arrivals or entry.gone:
-            state.store.exchange(arrivals, lambda name: any(gone.covers(name) for gone in entry.gone))
+        gone = [dropped for each in group for dropped in each.entry.gone]
+        for dropped in gone:
+            if any(each.entry.has_leftovers for each in group):
+                clear_leftovers(keeper, state.paths, dropped)
+        if arrivals or gone:
+            state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:
             state.queue.add_active(part)
         state.services.failpoint("exchange.after")
         self._tell(keeper, action, list(arrivals))
         drop_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
         state.store.staged.remove(entry.transaction)
+        for part in loss.parts if loss is not None else ():
+            state.queue.remove_virtual(part)
+
+    def _look_for_loss(self, keeper: Keeper, action: Action) -> Loss | None:
+        state = self._state
+
+        def is_here(staged: StagedPart) -> bool:
+            place = state.store.staged.path(action.entry.transaction, staged.place)
+            return state.store.covering_active(staged.part) is not None or (
+                place.exists() and self._is_same(place, staged)
+            )
+
+        def ask(replica: str, staged: StagedPart) -> None:
+            sources = self._staged_sources(keeper, action, staged, [replica])
+            directory, _ = self._fetch(action, staged.part, staged, sources)
+            state.store.staged.take(action.entry.transaction, [(directory, staged.place)])
+
+        return self._lost.look(keeper, action, is_here, ask)
 
     # -- the parts that come --------------------------------------------------------------------------------------
 
-    def _bring(self, keeper: Keeper, action: Action) -> Iterator[tuple[PartName, Path]]:
-        """Names and directories of those that are not here; a part that covers one that nobody has any more."""
+    def _bring_all(
+        self, keeper: Keeper, group: list[Action], lost: Collection[PartName] = ()
+    ) -> dict[PartName, Path] | None:
+        """Names and directories of what is not here, of all that must come in one step; ``None``: not now."""
+        arrivals: dict[PartName, Path] = {}
+        brought = PartSet()
+        done = 0
+        while True:
+            more = self._state.queue.take_along([action.name for action in group], list(arrivals))
+            if more is None:
+                return None
+            group += more
+            if done == len(group):
+                return arrivals
+            for action in group[done:]:
+                self._bring(keeper, action, lost, arrivals, brought)
+            done = len(group)
+
+    def _bring(
+        self,
+        keeper: Keeper,
+        action: Action,
+        lost: Collection[PartName],
+        arrivals: dict[PartName, Path],
+        brought: PartSet,
+    ) -> None:
+        """A part that covers one that nobody has any more comes instead of it."""
         state = self._state
         dropped = state.queue.dropped_later(action.name)
-        brought: set[PartName] = set()
         for staged in action.entry.replace_parts:
-            if state.store.covering_active(staged.part) is not None or any(d.covers(staged.part) for d in dropped):
+            if staged.part in lost or any(d.covers(staged.part) for d in dropped):
+                continue
+            if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
                 continue
             name, directory = self._bring_part(keeper, action, staged)
-            if name not in brought:
-                brought.add(name)
-                yield name, directory
+            for covered in brought.remove_covered(name):
+                del arrivals[covered]
+            brought.add(name)
+            arrivals[name] = directory
 
     def _bring_part(self, keeper: Keeper, action: Action, staged: StagedPart) -> tuple[PartName, Path]:
         state = self._state
@@ -87,7 +163,7 @@ class Exchanges:
         names = [staged.part] if cover is None or cover == staged.part else [staged.part, cover]
         failure: PandoError | None = None
         for name in names:
-            sources = self._staged_source(keeper, action, staged) if name == staged.part else []
+            sources = self._staged_sources(keeper, action, staged, [staged.replica]) if name == staged.part else []
             try:
                 directory, _ = self._fetch(action, name, staged, [*sources, *self._fetcher.holders(keeper, name)])
             except CancelledError:
@@ -109,11 +185,10 @@ class Exchanges:
             return False
         return part.content_hash == staged.content_hash
 
-    def _staged_source(self, keeper: Keeper, action: Action, staged: StagedPart) -> list[Source]:
-        """The replica on which it was staged, if that is another one."""
-        if staged.replica == self._state.replica.name:
-            return []
-        known = addresses(keeper, self._state.paths, [staged.replica])
+    def _staged_sources(self, keeper: Keeper, action: Action, staged: StagedPart, replicas: list[str]) -> list[Source]:
+        """Those of the other replicas: one of them staged it, and who has fetched it has it at the same place."""
+        others = [name for name in replicas if name != self._state.replica.name]
+        known = addresses(keeper, self._state.paths, others)
         place = f"{action.entry.transaction}/{staged.place}"
         return [Source(name, address.interserver_url, staged=place) for name, address in known.items()]
 

@@ -29,12 +29,10 @@ from coordination.part_set import PartSet
 from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import forget_confirmed_ops
 from coordination.replica_activity import registered_replicas
-from engine.tables.replicated.state import ReplicaState
+from engine.tables.replicated.state import TRIES_BEFORE_LOST, ReplicaState
 from parts.part_name import PartName
 
 logger = logging.getLogger(__name__)
-
-TRIES_BEFORE_LOST = 10
 
 
 @dataclass(frozen=True)
@@ -44,9 +42,11 @@ class _View:
     listed: frozenset[PartName]
     queued: frozenset[PartName]
     merges: tuple[LogEntry, ...]
+    is_in_transaction: bool = False
+    """Some replica has still to carry out the transaction that brings it (see ``lost_transactions``)."""
 
     def is_lost(self, part: PartName) -> bool:
-        if _is_covered(part, self.listed):
+        if self.is_in_transaction or _is_covered(part, self.listed):
             return False
         there = self.listed | self.queued
         return not any(all(_is_covered(source, there) for source in merge.source_parts) for merge in self.merges)
@@ -85,7 +85,8 @@ class LostParts:
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
         products = frozenset(part for entry in queued for part in entry.made)
         merges = tuple(entry for entry in (*logged, *queued) if entry.new_part == part and entry.source_parts)
-        return _View(frozenset(filter(None, listed)), products - {part}, merges)
+        is_in_transaction = any(part in entry.made for entry in (*logged, *queued) if entry.transaction)
+        return _View(frozenset(filter(None, listed)), products - {part}, merges, is_in_transaction)
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
         state = self._state

@@ -183,7 +183,9 @@ class QueueSteps:
 
     def _acceptable(self, name: PartName) -> list[PartName]:
         cover = self._state.queue.has_virtual_cover(name)
-        return [name] if cover is None or cover == name else [name, cover]
+        if cover is None or cover == name or self._state.queue.is_replacing(cover):
+            return [name]
+        return [name, cover]
 
     def _commit(
         self, keeper: Keeper, action: Action, name: PartName, directory: Path, agreement: Agreement | None = None

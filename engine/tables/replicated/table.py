@@ -29,6 +29,7 @@ from engine.tables.replicated.housekeeping import Housekeeping
 from engine.tables.replicated.insert import ReplicatedInsert
 from engine.tables.replicated.log_pull import LogPull
 from engine.tables.replicated.lost_parts import LostParts
+from engine.tables.replicated.lost_transactions import LostTransactions
 from engine.tables.replicated.merge_steps import MergeSteps
 from engine.tables.replicated.part_checks import PartChecks
 from engine.tables.replicated.queue_steps import QueueSteps
@@ -63,7 +64,7 @@ class ReplicatedTable(Table):
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
-        exchanges = Exchanges(state, fetcher)
+        exchanges = Exchanges(state, fetcher, LostTransactions(state, self.log_pull.pull))
         self.queue_steps = QueueSteps(state, fetcher, exchanges, give_up, self.part_checks.report)
         self._transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_block, self.wake_execution
