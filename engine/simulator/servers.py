@@ -136,12 +136,14 @@ class Server(Node):
 
     # -- what a client does --------------------------------------------------------------------------------------
 
-    def sql(self, statement: str) -> tuple[QueryResult, list[tuple[object, ...]]]:
+    def sql(self, statement: str, **settings: int | float | str) -> tuple[QueryResult, list[tuple[object, ...]]]:
         """One statement and its rows. The trace gets both, or the error's code."""
         text = " ".join(statement.split())
         try:
             with self.acting():
-                result = self.engine.execute(statement, Session(settings={"receive_timeout": _SYNC_SECONDS}))
+                result = self.engine.execute(
+                    statement, Session(settings={"receive_timeout": _SYNC_SECONDS, **settings})
+                )
                 rows = [row for batch in result.batches for row in zip(*batch.to_pydict().values(), strict=True)]
                 result.on_close()
         except PandoError as error:

@@ -45,6 +45,8 @@ class Block:
     is_truncated: bool = False
     """In this round; a replica that lags may still show it."""
     seen_sequentially: bool = False
+    is_in_transaction: bool = False
+    """Not to be inserted by itself."""
 
 
 @dataclass
@@ -160,8 +162,8 @@ class Simulation:
         self._insert(block)
 
     def _do_repeat(self) -> None:
-        if self.blocks:
-            self._insert(self.random.choice(self.blocks[-8:]))
+        if blocks := [block for block in self.blocks[-12:] if not block.is_in_transaction]:
+            self._insert(self.random.choice(blocks[-8:]))
 
     def _insert(self, block: Block) -> None:
         if nodes := self._up():
@@ -210,29 +212,41 @@ class Simulation:
             self.counts["wipe"] += 1
 
     def _do_truncate(self) -> None:
-        if not self._up():
-            return
-        node = self.random.choice(self._up())
-        before = [block for block in self.blocks if not block.attempts_under_way]
-        for block in self.blocks:
+        if self._up():
+            node = self.random.choice(self._up())
+            answer = self._clear(node, node.truncate, lambda block: True, lambda block: True)
+            self.counts[f"truncate {answer}"] += 1
+
+    def _clear(
+        self,
+        node: Node,
+        action: Callable[[], object],
+        may_go: Callable[[Block], bool],
+        is_gone: Callable[[Block], bool],
+    ) -> str:
+        """``is_gone`` is asked after an action that went well."""
+        concerned = list(filter(may_go, self.blocks))
+        attempts = {id(block): block.attempts for block in concerned if not block.attempts_under_way}
+        for block in concerned:
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        attempts = {id(block): block.attempts for block in before}
-        self._promise_nothing()  # already while it runs: others read meanwhile
+        self._promise_nothing(concerned)  # already while it runs: others read meanwhile
         self._truncates_under_way += 1
-        answer = self._guarded(node, node.truncate)
+        answer = self._guarded(node, action)
         self._truncates_under_way -= 1
-        self.counts[f"truncate {answer}"] += 1
-        for block in self.blocks:
-            if attempts.get(id(block)) == block.attempts and answer == "ok":
+        concerned = list(filter(may_go, self.blocks))
+        for block in concerned:
+            if attempts.get(id(block)) == block.attempts and answer == "ok" and is_gone(block):
                 block.expected = Expected.NEVER
             elif block.expected is Expected.ONCE:
                 block.expected = Expected.MAYBE
             block.was_truncated_meanwhile |= block.attempts_under_way > 0
-        self._promise_nothing()
+        self._promise_nothing(concerned)
+        return answer
 
-    def _promise_nothing(self) -> None:
+    @staticmethod
+    def _promise_nothing(blocks: Sequence[Block]) -> None:
         """What sequential reads have shown, or must show, may be truncated."""
-        for block in self.blocks:
+        for block in blocks:
             block.quorum_acknowledged = block.seen_sequentially = False
             block.is_truncated = True
 

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from engine.simulator.colony import Node
+from engine.simulator.definition import TABLE
 from engine.simulator.servers import Server, Servers
-from engine.simulator.simulation import Expected, Simulation, Weights
+from engine.simulator.simulation import Expected, Weights
 from engine.simulator.steps import Crash
+from engine.simulator.transactions import TransactionWork
+from recovery import flags
 
 
 @dataclass
@@ -22,10 +25,15 @@ class StatementWeights(Weights):
     reattach: float = 0.2
     drop: float = 0
     rot: float = 0
+    stage: float = 2
+    restage: float = 0.5
+    commit: float = 1.5
+    rollback: float = 0.2
+    look: float = 1
 
 
 @dataclass
-class Statements(Simulation):
+class Statements(TransactionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
@@ -129,6 +137,8 @@ class Statements(Simulation):
         if self._dropped is not None:
             self.colony.calm()
             self._finish_drop(self._dropped)
+        if self._rotten is not None:  # of a small table one part may be most: the operator insists
+            flags.raise_flag(self.colony.ensemble.connect(), TABLE.replica(self._rotten.name))
         super().heal()
         if self._rotten is not None:
             self.counts["broken parts found"] += len(self._rotten.check())

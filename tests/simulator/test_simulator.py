@@ -51,7 +51,10 @@ KINDS = {
     "reattach ok", "drop ok", "restart", "crash", "power cut", "wipe", "LOSE_ANSWER", "LOSE_REQUEST", "EXPIRE", "LAG",
     "logged GET_PART", "logged MERGE_PARTS", "logged DROP_RANGE", "a replica was marked as lost",
     "a replica was cloned", "a quorum part was given up", "a former activation was stopped", "fsync failed",
-    "fetch broken off", "rot", "broken parts found",
+    "fetch broken off", "rot", "broken parts found", "stage ok", "stage failed", "stage unknown", "rollback ok",
+    "look ok", "a transaction seen", "logged REPLACE_RANGE", "commit plain: committed",
+    "commit plain: committed before", "commit plain: unknown", "commit OVERWRITE: committed",
+    "commit OVERWRITE PARTITIONS: committed", "commit plain: skipped: the application had committed this version",
 }  # fmt: skip
 
 
