@@ -24,7 +24,6 @@ All methods may be called from any thread. Inserts write, sync and rename withou
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import uuid
@@ -35,7 +34,8 @@ from parts.detached import DETACHED, DetachedParts
 from parts.disk import SharedSync, sync_directory
 from parts.drop_markers import DropMarkers
 from parts.errors import ConflictError, CorruptionError
-from parts.exchange_record import ExchangeRecord, drop_drafts, pending_records, remove_record
+from parts.exchange_on_disk import ExchangeOnDisk
+from parts.exchange_record import ExchangeRecord
 from parts.part_loading import largest_first, open_parts, sort_out
 from parts.part_name import PartName
 from parts.part_states import LoadReport, PartState, Snapshot, StoredPart
@@ -69,9 +69,9 @@ class PartStore(StoredParts):
         """Stands in the names of temporary directories, where several processes make them."""
         self._temporary: set[str] = set()
         self._reserved: set[PartName] = set()
-        self._unsettled: Callable[[], None] | None = None
         self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
+        self._on_disk = ExchangeOnDisk(self.path, self._markers, description.settings.fsync_part_directory)
         self._detached = DetachedParts(self.path, description.settings.fsync_part_directory)
         self.staged = StagedParts(self.path, description.settings.fsync_part_directory)
         """Parts of transactions, which no reader sees."""
@@ -83,7 +83,7 @@ class PartStore(StoredParts):
         covered parts become outdated. Of intersecting parts (which no correct run leaves) the smaller is detached."""
         report = LoadReport()
         with self.lock:
-            self._finish_exchanges()
+            self._on_disk.finish()
             found: list[Part] = []
             for opened in open_parts(self.path, self.description.schema, report, is_taken=self._is_taken):
                 if isinstance(opened, Part):
@@ -226,7 +226,7 @@ class PartStore(StoredParts):
                 tuple(entry.part.name for entry in leaving),
                 tuple((notes or {}).items()),
             )
-            self._carry_out(record, opened)
+            self._on_disk.carry_out(record, opened, self._new_uuid().hex)
             for entry in (*leaving, *map(self._entries.__getitem__, covered)):
                 self._outdate(entry)
             for part in opened:
@@ -235,57 +235,11 @@ class PartStore(StoredParts):
                 stored.is_dropped = stored.state is PartState.OUTDATED and self._markers.is_dropped(stored.part.name)
         return opened
 
-    def _carry_out(self, record: ExchangeRecord, opened: list[Part]) -> None:
-        """On disk. The lock is held."""
-        file = ExchangeRecord.path(self.path, self._new_uuid().hex)
-        homes, notes = [part.path for part in opened], record.present_notes(self.path)
-        try:
-            record.write(file)
-            record.write_notes(self.path)
-            for part in opened:
-                part.move(self.path / str(part.name))
-            if self.description.settings.fsync_part_directory:
-                sync_directory(self.path)
-            self._markers.add(record.departures)
-        except BaseException:
-            self._unsettled = lambda: self._undo(record.with_notes(notes), opened, homes, file)
-            with contextlib.suppress(OSError):
-                self.settle()
-            raise
-        self._unsettled = lambda: remove_record(file, should_sync=False)
-        with contextlib.suppress(OSError):
-            self.settle()
-
-    def _undo(self, former: ExchangeRecord, opened: list[Part], homes: list[Path], file: Path) -> None:
-        """``former`` has the notes as they were. The record goes last: until then a start carries it out."""
-        for part, home in zip(opened, homes, strict=True):
-            if part.path != home:
-                part.move(home)
-        self._markers.withdraw(former.departures)
-        former.write_notes(self.path)
-        for directory in {self.path, *(home.parent for home in homes)}:
-            sync_directory(directory)
-        remove_record(file, should_sync=True)
-
     def settle(self) -> None:
         """Before anything else changes: what is left to do of an exchange whose last steps failed. Raises ``OSError``
         while they fail still; a restart does better then."""
         with self.lock:
-            if self._unsettled is not None:
-                self._unsettled()
-                self._unsettled = None
-
-    def _finish_exchanges(self) -> None:
-        """What a crash cut short after it had been decided."""
-        drop_drafts(self.path)
-        for file in pending_records(self.path):
-            record = ExchangeRecord.read(file)
-            record.move_arrivals(self.path)
-            self._markers.load()
-            self._markers.add(record.departures)
-            record.write_notes(self.path)
-            sync_directory(self.path)
-            remove_record(file, should_sync=True)
+            self._on_disk.settle()
 
     def rollback(self, part: Part) -> None:
         """Deletes a pre-active part that was certainly not committed."""

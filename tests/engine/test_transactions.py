@@ -12,6 +12,8 @@ import pytest
 
 from parts.disk import syncing_by
 from parts.errors import PandoError
+from parts.exchange_on_disk import ExchangeOnDisk
+from parts.exchange_record import ExchangeRecord
 from tests.engine.conftest import Local
 
 
@@ -173,25 +175,22 @@ def test_bad_commits(table: Local, sql: str, code: int) -> None:
     assert refused(table, sql).code == code
 
 
-def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, tmp_path: Path) -> None:
+def test_a_table_keeps_working_beside_an_exchange_cut_short(table: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start finds the record of an exchange, and carries it out."""
     table.run("INSERT INTO t VALUES (1, 1)")
     insert(table, "(1, 7), (2, 8)")
     store = table.engine.catalog.table("default", "t").store
-    original = type(store)._carry_out
     cut: list[Path] = []
 
-    def stop_after_the_record(self: object, record: object, opened: list[object]) -> None:
-        record.write(record.path(store.path, "cut"))  # type: ignore[attr-defined]
+    def stop_after_the_record(_: object, record: ExchangeRecord, *__: object) -> None:
+        record.write(record.path(store.path, "cut"))
         cut.append(store.path)
         raise OSError("the power is gone")
 
-    type(store)._carry_out = stop_after_the_record  # type: ignore[method-assign,assignment]
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(ExchangeOnDisk, "carry_out", stop_after_the_record)
         with pytest.raises(OSError, match="power"):
             table.run("COMMIT TRANSACTION 'x' ON t OVERWRITE")
-    finally:
-        type(store)._carry_out = original  # type: ignore[method-assign]
     assert cut
     table.restart()
     assert rows(table) == [(1, 7), (2, 8)]
