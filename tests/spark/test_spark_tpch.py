@@ -1,0 +1,81 @@
+"""TPC-H's 22 queries by Spark over live tables, spread over two replicas, give DuckDB's answers over the same rows.
+
+Spark keeps the small tables when it has read them: planning a scan costs more than what they hold.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_connector import register
+from tests.spark.conftest import Pando
+from tests.sql_select.test_tpch import KEYS, QUERIES
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture(scope="module")
+def truth(
+    pando: Pando, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The files of scale 0.1 for DuckDB; Spark has the tables of both replicas as views."""
+    data = tmp_path_factory.mktemp("tpch")
+    generator = sys.executable.removesuffix("python") + "tpchgen-cli"
+    subprocess.run([generator, "parquet", "-s", "0.1", f"--output-dir={data}"], check=True, capture_output=True)
+    connection = duckdb.connect()
+    for client in pando.clients.values():
+        client.execute("CREATE DATABASE tpch")
+    for name, (order_by, partition_by) in KEYS.items():
+        file = data / f"{name}.parquet"
+        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM '{file}'")
+        columns = ", ".join(f"{field.name} {_type_name(field.type)}" for field in pq.read_schema(file))
+        partition = f"PARTITION BY {partition_by}" if partition_by else ""
+        for client in pando.clients.values():
+            client.execute(
+                f"CREATE TABLE tpch.{name} ({columns}) ENGINE = ReplicatedMergeTree('/tables/tpch/{name}', "
+                f"'{{replica}}') {partition} ORDER BY {order_by}"
+            )
+        pando["r1"].insert(f"tpch.{name}", file.read_bytes(), "Parquet")
+        pando.sync(f"tpch.{name}")
+    assert set(register(spark, ",".join(pando.urls.values()), "tpch")) == set(KEYS)
+    for name in KEYS.keys() - {"lineitem", "orders"}:
+        spark.catalog.cacheTable(name)
+    yield connection
+    connection.close()
+    spark.catalog.clearCache()
+    for name in KEYS:
+        spark.catalog.dropTempView(name)
+
+
+def _type_name(arrow: pa.DataType) -> str:
+    if pa.types.is_decimal(arrow):
+        return f"Decimal({arrow.precision}, {arrow.scale})"
+    if pa.types.is_integer(arrow):
+        return f"Int{arrow.bit_width}"
+    return "Date" if pa.types.is_date(arrow) else "String"
+
+
+@pytest.mark.parametrize("query", [path.read_text() for path in QUERIES], ids=[path.stem for path in QUERIES])
+def test_spark_answers_as_duckdb(truth: duckdb.DuckDBPyConnection, spark: SparkSession, query: str) -> None:
+    expected = truth.execute(query).fetchall()
+    answered = spark.sql(query).collect()
+    assert len(answered) == len(expected)
+    for row, right in zip(answered, expected, strict=True):
+        assert all(map(_is_same, row, right)), (row, right)
+
+
+def _is_same(value: object, right: object) -> bool:
+    """Spark's averages and quotients of decimals are decimals of at least six digits."""
+    if isinstance(value, Decimal | float) and isinstance(right, Decimal | float | int):
+        return math.isclose(value, right, rel_tol=1e-9, abs_tol=1e-6)
+    return value == right
