@@ -20,7 +20,7 @@ def _json_element(call: Call, document: Fragment) -> Fragment:
         if isinstance(value, str):
             path += '."' + value.replace('"', '\\"') + '"'
         elif isinstance(value, int):
-            holder = fragment("json_extract({}, {})", document, text(path))
+            holder = document if path == "$" else fragment("json_extract({}, {})", document, text(path))
             document, path = fragment("pando_json_member({}, {})", holder, int(value)), "$"
         else:
             raise call.wrong_type(position, "a constant key or index")

@@ -237,4 +237,5 @@ def map_element(call: Call, value: Typed, key: Typed) -> Typed:
     found = fragment("{}[list_position({}, {})].value", value.sql, keys, _key(key, type_.key, call.environment.zone))
     if type_.value.is_nullable:
         return Typed(found, type_.value)
-    return Typed(fragment("coalesce({}, {})", found, default_sql(type_.value)), type_.value)
+    found = fragment("coalesce({}, {})", found, default_sql(type_.value))
+    return Typed(scanned_maps.looked_up(found, value, type_, key), type_.value)

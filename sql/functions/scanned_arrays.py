@@ -21,7 +21,17 @@ from parts.types import (
 )
 from sql.typing.fragments import Fragment
 from sql.typing.inference import supertype
-from sql.typing.lists import Lists, are_spread, codes, first_among, first_of_equal, in_turn, lists_of, shared
+from sql.typing.lists import (
+    MOST_FLAGS,
+    Lists,
+    are_spread,
+    codes,
+    first_among,
+    first_of_equal,
+    in_turn,
+    lists_of,
+    shared,
+)
 from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
 
@@ -65,7 +75,7 @@ def searched(sql: Fragment, find: str, array: Typed, value: Typed) -> Fragment:
     finish, result = _FINDS[find]
     inner = _bare(array.type.inner)
     if value.is_literal:
-        constant = _constant(value, inner)
+        constant = constant_of(value, inner)
         if constant is None:
             return sql
         return Scannable(sql, array.sql, lambda given: _search_constant(finish, constant, given), result)
@@ -88,7 +98,7 @@ def _common(types: Sequence[DataType]) -> pa.DataType | None:
     return supertype(types).arrow
 
 
-def _constant(value: Typed, type_: DataType) -> pa.Scalar | None:
+def constant_of(value: Typed, type_: DataType) -> pa.Scalar | None:
     """The literal as a value of the type, with NULL for one that the type has not."""
     known = value.value
     if known is None:
@@ -102,10 +112,10 @@ def _constant(value: Typed, type_: DataType) -> pa.Scalar | None:
 
 def _search_constant(finish: Callable[[Lists, np.ndarray], pa.Array], constant: pa.Scalar, given: pa.Array) -> pa.Array:
     lists = lists_of(given)
-    return finish(lists, _equal(lists.values, constant))
+    return finish(lists, equal_to(lists.values, constant))
 
 
-def _equal(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
+def equal_to(values: pa.Array, constant: pa.Scalar) -> np.ndarray:
     if not constant.is_valid:  # NULL is found by NULL, a value that is none of the type nowhere
         if pa.types.is_null(constant.type) and values.null_count:
             return np.asarray(pc.is_null(values))
@@ -178,7 +188,7 @@ def _has_constants(needs_all: bool, common: pa.DataType, constants: list[pa.Scal
     combine = np.logical_and if needs_all else np.logical_or
     result = np.full(len(given), needs_all)
     for constant in constants:
-        combine(result, lists.counts(_equal(values, constant)) > 0, out=result)
+        combine(result, lists.counts(equal_to(values, constant)) > 0, out=result)
     return lists.column(result, pa.bool_())
 
 
@@ -193,6 +203,10 @@ def _has(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array
         counted = others.counts(_found_by_pairs(lists, others, *map(np.asarray, both)))
         return lists.column(counted == others.lengths if needs_all else counted > 0, pa.bool_())
     (own, sought), most = codes(both)
+    if most <= MOST_FLAGS:
+        known, wanted_flags = lists.flags(own), others.flags(sought)
+        rest = wanted_flags & ~known if needs_all else wanted_flags & known
+        return lists.column((rest == 0) == needs_all, pa.bool_())
     found = shared(_keys(lists, own, most), _keys(others, sought, most), most * len(given), missing=needs_all)
     result = np.full(len(given), needs_all)
     result[found // most] = not needs_all
@@ -238,7 +252,7 @@ def _intersect(common: pa.DataType, constants: list[list[pa.Scalar]], given: Seq
     for known in constants:
         found = np.zeros(len(values), bool)
         for constant in known:
-            found |= _equal(values, constant)
+            found |= equal_to(values, constant)
         kept &= found
     return Lists(first.given, values, first.offsets).where(kept)
 
@@ -258,6 +272,9 @@ def distinct(lists: Lists) -> pa.Array:
 
 
 def uniq(lists: Lists) -> pa.Array:
+    (own,), most = codes([lists.values])
+    if most <= MOST_FLAGS:
+        return lists.column(np.bitwise_count(lists.flags(own)), pa.uint32())
     return lists.column(lists.counts(_is_first(lists)), pa.uint32())
 
 
@@ -280,11 +297,11 @@ def reversed_(lists: Lists) -> pa.Array:
 
 
 def without_first(lists: Lists) -> pa.Array:
-    return lists.where(lists.places > 0)
+    return lists.between(np.minimum(lists.lengths, 1), lists.lengths)
 
 
 def without_last(lists: Lists) -> pa.Array:
-    return lists.where(lists.places < np.repeat(lists.lengths, lists.lengths) - 1)
+    return lists.between(np.zeros(len(lists.given), np.int64), lists.lengths - 1)
 
 
 def row_arrays(sql: Fragment, elements: Sequence[Typed], inner: DataType) -> Fragment:

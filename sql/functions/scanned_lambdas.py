@@ -200,7 +200,7 @@ def is_mapped(body: Typed) -> bool:
 
 def ordered(descending: bool) -> Finish:
     def finish(lists: Lists, values: pa.Array) -> pa.Array:
-        (own,), most = codes([values])
+        (own,), most = codes([values], ranked=True)
         keys = lists.owners * most + (most - 1 - own if descending else own)
         return lists.like(lists.values.take(pa.array(in_order(keys, most * len(lists.given)))))
 

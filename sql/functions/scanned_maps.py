@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from parts.types import ArrayType, MapType
-from sql.functions.scanned_arrays import is_discrete, is_plain
+from sql.functions.scanned_arrays import constant_of, equal_to, is_discrete, is_plain
 from sql.functions.scanned_lambdas import Body, body_of, is_mapped, is_test, kept_values, over_arrays
 from sql.functions.vectors import element
 from sql.typing.fragments import Fragment, fragment
-from sql.typing.lists import Lists, in_turn
+from sql.typing.lists import Lists, in_turn, lists_of
 from sql.typing.scannable import Scannable
 from sql.typing.typed import Typed
 
@@ -122,6 +122,24 @@ def applied(
         return lists[0].like(_entries(keys, known[1].values(lists, captured[split:])))
 
     return over_arrays(sql, arrays, (*known[0].captured, *known[1].captured), "mapApply", compute, _arrow(made))
+
+
+def looked_up(sql: Fragment, value: Typed, type_: MapType, key: Typed) -> Fragment:
+    """``sql`` of a map: the value of a literal key, or the values' default."""
+    constant = constant_of(key, type_.key) if key.is_literal and _is_plain(type_) else None
+    if constant is None or isinstance(type_.value, ArrayType):
+        return sql
+    default = pa.array([type_.value.default], type_.value.arrow)
+
+    def compute(given: pa.Array) -> pa.Array:
+        lists = lists_of(given)
+        numbers = np.flatnonzero(equal_to(lists.values.field(0), constant))[::-1]
+        values = pa.concat_arrays([lists.values.field(1), default])
+        places = np.full(len(given), len(values) - 1)
+        places[lists.owners[numbers]] = numbers
+        return values.take(pa.array(places))
+
+    return Scannable(sql, value.sql, compute, type_.value.arrow)
 
 
 PARAMETERS = (element("e.key"), element("e.value"))

@@ -47,8 +47,7 @@ def _sliced(lists: Lists, start: np.ndarray | int, size: np.ndarray | int | None
     lengths = lists.lengths
     first = np.where(np.equal(start, 0), lengths, np.where(np.less(start, 0), lengths + start, np.subtract(start, 1)))
     last = lengths if size is None else np.where(np.less(size, 0), lengths + size, first + size)
-    bounds = [np.repeat(np.broadcast_to(bound, lengths.shape), lengths) for bound in (first, last)]
-    return lists.where((lists.places >= bounds[0]) & (lists.places < bounds[1]))
+    return lists.between(np.clip(first, 0, lengths), np.clip(last, 0, lengths))
 
 
 def resized(sql: Fragment, array: Typed, size: Typed, fill: object) -> Fragment:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.kernels import column, masked_bits, needle_places, numbers, text_bytes, text_offsets, validity
+from sql.typing.lists import lists_of
 from sql.typing.scannable import Compute, known_and_odd
 
 WORDS = pa.list_(pa.string())
@@ -246,7 +247,9 @@ def _before(delimiter: str, count: int, texts: pa.Array) -> pa.Array:
 
 
 def _cut(limit: int, words: pa.Array) -> pa.Array:
-    return pc.list_slice(words, 0, limit) if limit > 0 else words
+    """Arrow's ``list_slice`` takes three times as long."""
+    lists = lists_of(words)
+    return lists.where(lists.places < limit) if limit > 0 else words
 
 
 def digits_of(number_bits: int, *, is_binary: bool) -> Compute:

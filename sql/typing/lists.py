@@ -1,7 +1,7 @@
 """Arrow's lists taken apart into one array of all values and where each list begins, and put together again.
 
 What is asked of the values of each list (how many, which first, in what order) is asked of all values at once, which
-lie list by list. Equal values of a batch have equal *codes*, small numbers in the values' order; a list's number before
+lie list by list. Equal values of a batch have equal *codes*, small numbers; a list's number before
 the code makes a *key* of it, so that lists are told apart by sorting, or by counting, keys.
 """
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from sql.typing.kernels import text_offsets, validity
 
+MOST_FLAGS = 64
 _MOST_BITS = 63
 _DENSE = 8
 """Flags for each key that there might be, if these are so many times as many as there are, cost less than sorting."""
@@ -55,6 +56,22 @@ class Lists:
         if kept.all():
             return self.like(self.values)
         return self.like(self.values.filter(pa.array(kept)), self.counts(kept))
+
+    def between(self, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
+        """Lists of the values from one place in each list to another."""
+        lengths = np.maximum(ends - begins, 0)
+        offsets = _offsets(lengths)
+        numbers = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] + begins - offsets[:-1], lengths)
+        return self.like(self.values.take(pa.array(numbers)), lengths)
+
+    def flags(self, coded: np.ndarray) -> np.ndarray:
+        """Of each list a bit for each code, all below ``MOST_FLAGS``, that its values have."""
+        some = self.lengths > 0
+        result = np.zeros(len(self.given), np.uint64)
+        if some.any():
+            bits = np.left_shift(np.uint64(1), coded.view(np.uint64))
+            result[some] = np.bitwise_or.reduceat(bits, self.offsets[:-1][some])
+        return result
 
     def like(self, values: pa.Array, lengths: np.ndarray | None = None) -> pa.Array:
         """Lists of these values, as long as they are or of ``lengths``, NULL where ``given`` is."""
@@ -104,11 +121,12 @@ def in_turn(pieces: Sequence[pa.Array], rows: int) -> pa.Array:
     return pa.concat_arrays(list(pieces)).take(pa.array(places.ravel()))
 
 
-def codes(arrays: Sequence[pa.Array]) -> tuple[list[np.ndarray], int]:
-    """The codes of the values of arrays of one type, and a number above them all. NULL has the greatest."""
+def codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.ndarray], int]:
+    """The codes of the values of arrays of one type, if ``ranked`` in the values' order, and a number above them all.
+    NULL has the greatest."""
     whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
     nulls = np.asarray(pc.is_null(whole)) if whole.null_count else None
-    coded, most = _ranges(whole) or _ranks(whole)
+    coded, most = _ranges(whole) or _numbered(whole, ranked)
     if nulls is not None:
         coded = np.where(nulls, most, coded)
         most += 1
@@ -141,13 +159,16 @@ def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     return numbers.astype(np.int64) - least, span
 
 
-def _ranks(whole: pa.Array) -> tuple[np.ndarray, int]:
-    """The places of values among those that are there, in order."""
+def _numbered(whole: pa.Array, ranked: bool) -> tuple[np.ndarray, int]:
+    """The places of values among those that are there."""
     coded = whole.dictionary_encode()
-    ranks = np.empty(len(coded.dictionary) + 1, np.int64)
+    indices = np.asarray(coded.indices.fill_null(0) if coded.indices.null_count else coded.indices)
+    most = max(1, len(coded.dictionary))
+    if not ranked:
+        return indices.astype(np.int64), most
+    ranks = np.empty(most, np.int64)
     ranks[np.asarray(pc.sort_indices(coded.dictionary))] = np.arange(len(coded.dictionary))
-    indices = coded.indices.fill_null(0) if coded.indices.null_count else coded.indices
-    return ranks[np.asarray(indices)], max(1, len(coded.dictionary))
+    return ranks[indices], most
 
 
 def in_order(keys: np.ndarray, most: int) -> np.ndarray:

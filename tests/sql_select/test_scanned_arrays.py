@@ -119,7 +119,9 @@ def test_keys_that_have_no_room_beside_their_numbers() -> None:
 
 def test_codes_keep_the_order() -> None:
     for values in ([2**64 - 1, None, 0, 5], [-3, 2, None, -3]):
-        (coded,), most = codes([pa.array(values, pa.uint64() if max(filter(None, values)) > 9 else pa.int32())])
+        (coded,), most = codes(
+            [pa.array(values, pa.uint64() if max(filter(None, values)) > 9 else pa.int32())], ranked=True
+        )
         known = [value for value in values if value is not None]
         ranked = [code for value, code in zip(values, coded.tolist(), strict=True) if value is not None]
         assert [sorted(known).index(value) for value in known] == [sorted(ranked).index(code) for code in ranked]
