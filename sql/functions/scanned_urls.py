@@ -19,8 +19,8 @@ _BEHIND_HOST[_END] = True
 
 
 def hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
-    """What is a host between its scheme and user and the next mark, has a point, and something behind it; else the
-    same of the scheme."""
+    """What is a host between its scheme and user and the next mark, has a point, and something behind the last
+    one; else the same of the scheme."""
     urls = _Urls(texts)
     begins, ends, are_found = urls.behind_scheme()
     is_odd = ~are_found & (urls.starts > urls.begins)
@@ -30,8 +30,7 @@ def hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
     begins = np.where(are_found, begins, ends)
     if without_www:
         has_www = are_found & urls.have(begins, b"www.") & (ends - begins > 4)
-        rest = np.where(has_www, begins + 4, begins)
-        begins = np.where(has_www & urls.are_hosts(rest, ends), rest, begins)
+        begins = np.where(has_www, begins + 4, begins)
     words = pieces(urls.data, begins, ends)
     return with_nulls(words, texts)
 
@@ -110,4 +109,5 @@ class _Urls:
 
     def are_hosts(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
         behind = np.where(ends < self.limits, self._padded[ends], _END)
-        return _BEHIND_HOST[behind] & (self._next(self._points, begins) < ends - 1)
+        is_pointed = (self._next(self._points, begins) < ends) & (self._padded[np.maximum(ends - 1, 0)] != ord("."))
+        return _BEHIND_HOST[behind] & is_pointed

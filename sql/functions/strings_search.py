@@ -172,14 +172,23 @@ _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _SCHEME = rf"^(?:(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//)?(?:{_HOST}*@)?"
 
 
-def _host(www: str) -> Callable[[Call], Typed]:
-    by_pattern = _url(rf"{_SCHEME}{www}({_HOST}*\.{_HOST}+)(?:[:/?#]|$)", ".")
-    compute = partial(hosts, without_www=bool(www))
-    return lambda call: Typed(Scannable(by_pattern(call).sql, string(call, 0), compute, pa.string()), STRING)
+_HOST_END = _HOST.replace("[^", "[^.")
+_host_by_pattern = _url(rf"{_SCHEME}({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)", ".")
+_NO_WWW = "(CASE WHEN starts_with({0}, 'www.') THEN substr({0}, 5) ELSE {0} END)"
 
 
-define("domain", _host(""), 1)
-define("domainWithoutWWW", _host(r"(?:www\.)?"), 1)
+def _host(*, without_www: bool) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        sql = _host_by_pattern(call).sql
+        if without_www:
+            sql = bound(sql, "host", lambda v: fragment(_NO_WWW, v))
+        return Typed(Scannable(sql, string(call, 0), partial(hosts, without_www=without_www), pa.string()), STRING)
+
+    return build
+
+
+define("domain", _host(without_www=False), 1)
+define("domainWithoutWWW", _host(without_www=True), 1)
 
 
 @function("path", 1)

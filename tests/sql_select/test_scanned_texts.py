@@ -53,9 +53,10 @@ _URLS = [
     "http://[::1]/x", "/just/path?q=1.2", "http://wwwx.org", "http://www.co.uk/?", "https://ünï.de/ä", "svn+ssh://h.x/p",
     "http://a_b.com/", "http://me@a.b/", "me@a.b", "http://.a/", "http://a./", "http://.", "//", "://a.b", "a b.c",
     "www.a.b", "//www.a.b:80", "http://a.b/\\0", "x" * 40, "http://a.b c/", "http://a.b@c.d/", "http:/a.b", "日本.jp",
+    "http://a.b.", "http://www.org/", "www.a", "a.b..c", "1c..", "http://a.b.:80", "http://www.a.b", "a.b.?x",
     "http:///a.b", "a.b:c", "http://www.", "wwwa.b.c",
 ]  # fmt: skip
-_NO_URLS = ["a.b://c", "a.b://", "1a://b.c", "http://a.b.", "a.b@c", "http://www.org/", "www.a", "a.b://c@d"]
+_NO_URLS = ["a.b://c", "a.b://", "1a://b.c", "a.b@c", "a.b://c@d"]
 """Of these ClickHouse finds other hosts."""
 _READERS = {
     "urls": (_URLS, "domain(x) domainWithoutWWW(x) path(x)"),
