@@ -16,6 +16,9 @@ from sql.grammar.clauses import table_ref
 from sql.grammar.statements import CommitTransaction, RollbackTransaction, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
 
+_MOST_DIGITS = 20
+"""Of a UInt64."""
+
 
 def commit(stream: TokenStream) -> Statement:
     transaction = _transaction(stream)
@@ -59,6 +62,6 @@ def _transaction(stream: TokenStream) -> str:
 
 def _number(stream: TokenStream, what: str) -> int:
     token = stream.peek()
-    if token.kind != "number" or not token.text.isdecimal():
+    if token.kind != "number" or not token.text.isdecimal() or len(token.text) > _MOST_DIGITS:
         stream.fail(what)
     return int(stream.next().text)

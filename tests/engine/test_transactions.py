@@ -14,6 +14,7 @@ from parts.disk import syncing_by
 from parts.errors import PandoError
 from parts.exchange_on_disk import ExchangeOnDisk
 from parts.exchange_record import ExchangeRecord
+from sql.grammar.tokens import quote_string
 from tests.engine.conftest import Local
 
 
@@ -168,7 +169,8 @@ def test_staged_rows_survive_a_restart(table: Local) -> None:
         ("COMMIT TRANSACTION '' ON t", 36), ("COMMIT TRANSACTION 'x' ON u", 60), ("COMMIT TRANSACTION 'x'", 62),
         ("COMMIT TRANSACTION 'x' ON t ROWS -1", 62), ("COMMIT TRANSACTION 'x' ON t APPLICATION 'a'", 62),
         ("COMMIT TRANSACTION 'x' ON system.tables", 164), (f"COMMIT TRANSACTION '{'x' * 1001}' ON t", 36),
-        ("COMMIT TRANSACTION 'x' ON t ROWS 1", 649),
+        ("COMMIT TRANSACTION 'x' ON t ROWS 1", 649), (f"COMMIT TRANSACTION 'x' ON t ROWS {'9' * 5000}", 62),
+        ("COMMIT TRANSACTION 'x' ON nowhere.t", 81), ("ROLLBACK TRANSACTION 'x' ON nowhere.t", 81),
     ],
 )  # fmt: skip
 def test_bad_commits(table: Local, sql: str, code: int) -> None:
@@ -241,3 +243,15 @@ def test_a_commit_whose_disk_fails_at_any_fsync(table: Local, ends: str, is_repa
             table.restart()
             assert rows(table) == [(1, 7), (2, 8)]
     raise AssertionError("a COMMIT with very many fsyncs")
+
+
+def test_ids_of_any_kind_name_nothing_on_the_disk_but_their_transaction(table: Local) -> None:
+    ids = ["..", "/", "a/../../b", "nul\0x", "日本", "%s{}", "a'b", "x" * 1000]
+    for identity in ids:
+        text = quote_string(identity)
+        table.run(f"INSERT INTO t SETTINGS insert_transaction = {text}, insert_transaction_attempt = {text}, "
+                  f"insert_deduplication_token = {text} VALUES (1, 1)")  # fmt: skip
+        sql = f"COMMIT TRANSACTION {text} ON t ATTEMPTS {text} APPLICATION {text} VERSION 1"
+        assert table.run(sql) == [("committed", 1, 1)]
+    table.restart()
+    assert rows(table) == [(1, 1)] * len(ids)

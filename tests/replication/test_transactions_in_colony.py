@@ -512,3 +512,18 @@ def test_rows_of_a_transaction_of_which_the_next_has_taken_some_places(make_colo
         stage(one, partition, [20 + partition], transaction="y")
     commit(one, "y", overwrite=Overwrite.PARTITIONS)
     catch_up(colony, two, {(1, 2), (11, 12), (11, 22, 23)})
+
+
+def test_an_insert_of_more_parts_than_a_request_tells_of_leaves_nothing(
+    make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    monkeypatch.setattr("coordination.packets.MAX_REQUEST_BYTES", 3000)
+    with pytest.raises(PandoError) as large:
+        one.insert(list(range(20)), list(range(20)), transaction="x")
+    monkeypatch.undo()
+    assert large.value.code == 290
+    assert not one.table.store.staged.places(name_of("x"))
+    stage(one, 1, [1])
+    assert commit(two, rows=1).rows == 1

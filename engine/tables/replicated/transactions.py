@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from coordination.drop_range import LastBlock
-from coordination.keeper import Keeper
+from coordination.keeper import Keeper, RequestTooLarge
 from coordination.quorum import plan_quorum
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Verdict, commit_transaction
 from coordination.transactions import (
@@ -76,7 +76,7 @@ class ReplicatedTransactions:
             services.failpoint("stage.after_move")
             try:
                 is_new = stage(keeper, state.paths, transaction, records)
-            except (UserError, ConflictError):
+            except (UserError, ConflictError, RequestTooLarge):
                 state.store.staged.remove(transaction.name, places)
                 raise
             # After any other error they may have been told of: they stay until the transaction is decided.
