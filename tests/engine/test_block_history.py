@@ -89,6 +89,30 @@ def test_numbers_go_on_behind_what_was_dropped_over_a_restart(local: Local) -> N
     assert table_of(local).history().identity != before.identity
 
 
+def test_a_transaction_that_overwrites_comes_behind_what_it_drops(local: Local) -> None:
+    local.run(CREATE)
+    local.run("INSERT INTO t VALUES (0, 1)")
+    local.run("INSERT INTO t VALUES (1, 2)")
+    read = table_of(local).history()
+    assert read.decided == {"0": 1, "1": 2}
+    local.run("INSERT INTO t SETTINGS insert_transaction = 'x' VALUES (0, 3), (1, 4)")
+    assert table_of(local).history().decided == read.decided, "what is staged is not there"
+    local.run("COMMIT TRANSACTION 'x' ON t OVERWRITE")
+    after = table_of(local).history()
+    assert after.dropped == read.decided, "it was read before, so nothing is lost"
+    assert all(after.decided[name] > number for name, number in read.decided.items())
+    wanted = WantedBlocks(
+        after.identity, tuple((name, number, after.decided[name]) for name, number in read.decided.items())
+    )
+    snapshot = table_of(local).snapshot_of_blocks(wanted)
+    assert sum(part.rows for part in snapshot.parts) == 2
+    snapshot.release()
+    late = WantedBlocks(after.identity, (("0", 0, after.decided["0"]),))
+    with pytest.raises(PandoError) as raised:
+        table_of(local).snapshot_of_blocks(late)
+    assert raised.value.code == 33
+
+
 def test_numbers_go_on_behind_a_part_that_was_broken(local: Local) -> None:
     local.run(CREATE)
     for key in range(2):
