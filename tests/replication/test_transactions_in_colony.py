@@ -414,6 +414,10 @@ def test_an_insert_that_comes_after_its_rollback_is_refused(make_colony: MakeCol
         stage(two, 1, [10])
     assert late.value.code == 649
     assert two.table.store.staged.transactions() == []
+    commit(one, "y", application="a", version=1)
+    assert commit(one, "z", application="a", version=1).verdict is Verdict.SKIPPED
+    with pytest.raises(PandoError, match="had committed this version"):
+        stage(two, 1, [10], transaction="z")
 
 
 @pytest.mark.parametrize("overwrite", [Overwrite.NOTHING, Overwrite.TABLE])
