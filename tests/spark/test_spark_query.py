@@ -86,7 +86,7 @@ def test_options_that_belong_to_tables_are_refused(pando: Pando, spark: SparkSes
     for name, value in (("table", sales), ("filter", "1"), ("columns", "a"), ("partitions", "2")):
         with pytest.raises(Exception, match=f"'{name}' does nothing beside 'query'"):
             load(spark, query(pando, "SELECT 1 AS a", **{name: value}))
-    with pytest.raises(Exception, match="'query' is for reading"):
+    with pytest.raises(Exception, match="'query' is for batch reads"):
         save(spark.range(1), query(pando, "SELECT 1 AS a"))
 
 
