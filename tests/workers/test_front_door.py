@@ -227,7 +227,10 @@ def test_no_descriptor_is_lost(shared: DoorServer) -> None:
     def descriptors() -> list[int]:
         return [shared.ask("descriptors", *number) for number in ([], [0], [1])]
 
-    shared.get("/?query=SELECT+1")
+    clients = [shared.client() for _ in range(2)]
+    assert len({_who(client) for client in clients}) == 2  # a worker opens some of its own with its first request
+    for client in clients:
+        client.close()
     shared.wait_for_states()
     before = descriptors()
     for number in range(1000):
@@ -236,7 +239,8 @@ def test_no_descriptor_is_lost(shared: DoorServer) -> None:
             assert connection.recv(1 << 16)
         connection.close()
     shared.wait_for_states()
-    _wait_for(lambda: descriptors() == before)
+    # a slot is free a moment before its socket is closed: the first reading may be one too high
+    _wait_for(lambda: all(now <= then for now, then in zip(descriptors(), before, strict=True)))
 
 
 def test_a_large_body_and_a_large_answer_pass(shared: DoorServer) -> None:
