@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -42,6 +42,7 @@ from coordination.transactions import (
     StagedRecord,
     State,
     Transaction,
+    abort,
     already_decided,
     content,
     key_prefix,
@@ -216,20 +217,26 @@ class _Attempt:
         try:
             self._keeper.multi([logged, *ops, *drop_ops])
         except MultiFailed as error:
-            self._judge(error)
+            self._judge(error, transaction, {part.replica for part in parts})
             return None
         self._locks.clear()
         return CommitOutcome(Verdict.COMMITTED, rows, tuple(part.part for part in parts))
 
-    def _judge(self, error: MultiFailed) -> None:
+    def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises when looking again is of no use."""
-        for name in self._keeper.children(self._table.replicas):
-            if error.op == Check(self._table.replica(name).is_active):
-                raise UnavailableError(
-                    "TABLE_IS_READ_ONLY",
-                    f"Replica {name!r}, which holds rows of transaction {self._request.transaction_id!r}, is not "
-                    "active; nothing was committed. Repeat the COMMIT when it is back",
-                ) from error
+        for name in holders:
+            if error.op != Check(self._table.replica(name).is_active):
+                continue
+            if self._keeper.exists(self._table.replica(name).root) is None:
+                abort(
+                    self._keeper, self._table, transaction.name, f"replica {name}, which held rows of it, was dropped"
+                )
+                return
+            raise UnavailableError(
+                "TABLE_IS_READ_ONLY",
+                f"Replica {name!r}, which holds rows of transaction {self._request.transaction_id!r}, is not "
+                "active; nothing was committed. Repeat the COMMIT when it is back",
+            ) from error
 
     def _take_drops(self, partition_ids: Sequence[str]) -> list[BlockLock]:
         """Before the numbers of the parts, which stay."""

@@ -111,7 +111,6 @@ class PlainTransactions:
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
         name = name_of(request.transaction_id)
         with self._lock:
-            self._store.settle()
             decided = self._decision(name, request.transaction_id)
             if decided is not None and decided.state is State.COMMITTED:
                 return CommitOutcome(Verdict.REPEATED, decided.rows)
@@ -169,7 +168,7 @@ class PlainTransactions:
         """Aborts what was left open, removes what is decided, forgets decisions of long ago."""
         for name in self._store.staged.transactions():
             with self._lock:
-                if (self._path / _decision_file(name)).exists():
+                if self._decision(name, "") is not None:
                     self._store.staged.remove(name)
                 elif now - (self._path / "staged" / name).stat().st_mtime > IDLE_SECONDS:
                     self._abort(name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
@@ -184,13 +183,13 @@ class PlainTransactions:
         return self._store.path
 
     def _abort(self, name: str, reason: str) -> None:
-        self._store.settle()
         file = self._path / _decision_file(name)
         file.parent.mkdir(exist_ok=True)
         write_durably(file, _decision_text(State.ABORTED, reason=reason), file.with_name(f"{file.name}.new"))
         self._store.staged.remove(name)
 
     def _decision(self, name: str, transaction_id: str) -> Transaction | None:
+        self._store.settle()  # the file may be one that goes
         file = self._path / _decision_file(name)
         if not file.exists():
             return None

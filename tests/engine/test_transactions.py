@@ -14,6 +14,7 @@ from parts.disk import syncing_by
 from parts.errors import PandoError
 from parts.exchange_on_disk import ExchangeOnDisk
 from parts.exchange_record import ExchangeRecord
+from parts.reader import Part
 from sql.grammar.tokens import quote_string
 from tests.engine.conftest import Local
 
@@ -255,3 +256,31 @@ def test_ids_of_any_kind_name_nothing_on_the_disk_but_their_transaction(table: L
         assert table.run(sql) == [("committed", 1, 1)]
     table.restart()
     assert rows(table) == [(1, 1)] * len(ids)
+
+
+@pytest.mark.parametrize("ends", ["repeat", "rollback"])
+def test_a_commit_that_can_neither_be_made_nor_taken_back_for_a_while(
+    table: Local, ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(table, "(1, 7), (2, 8), (3, 9)")
+    moved: list[Path] = []
+    original = Part.move
+
+    def fail_after_the_first(part: Part, path: Path) -> None:
+        if moved:
+            raise OSError(errno.EIO, "failed as asked")
+        moved.append(path)
+        original(part, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Part, "move", fail_after_the_first)
+        for sql in ("COMMIT TRANSACTION 'x' ON t", "ROLLBACK TRANSACTION 'x' ON t", "INSERT INTO t VALUES (4, 1)"):
+            with pytest.raises(OSError, match="as asked"):
+                table.run(sql)
+            assert rows(table) == []
+    if ends == "repeat":
+        assert table.run("COMMIT TRANSACTION 'x' ON t") == [("committed", 3, 3)]
+    else:
+        table.run("ROLLBACK TRANSACTION 'x' ON t")
+    table.restart()
+    assert rows(table) == ([(1, 7), (2, 8), (3, 9)] if ends == "repeat" else [])

@@ -10,6 +10,7 @@ from functools import cache
 import pytest
 
 from coordination.memory_keeper import Fault
+from coordination.table_nodes import drop_replica
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict
 from coordination.transactions import name_of
 from engine.simulator.colony import Colony, Node
@@ -66,9 +67,12 @@ def test_many_parts_of_a_partition_share_a_lock(make_colony: MakeColony) -> None
     for key in range(40):
         stage(one if key % 2 else two, 1, [key])
     one.insert(1, [100])
+    two.is_frozen = True  # it learns nothing of these numbers but from ZooKeeper
     outcome = commit(one)
     assert [part.min_block for part in outcome.parts] == list(range(1, 41))
     two.insert(1, [101])
+    assert "1_41_41_0" in two.parts()
+    two.is_frozen = False
     colony.settle()
     colony.check_equal()
     assert keys(two) == [*range(40), 100, 101]
@@ -410,6 +414,10 @@ def test_an_insert_that_comes_after_its_rollback_is_refused(make_colony: MakeCol
         stage(two, 1, [10])
     assert late.value.code == 649
     assert two.table.store.staged.transactions() == []
+    commit(one, "y", application="a", version=1)
+    assert commit(one, "z", application="a", version=1).verdict is Verdict.SKIPPED
+    with pytest.raises(PandoError, match="had committed this version"):
+        stage(two, 1, [10], transaction="z")
 
 
 @pytest.mark.parametrize("overwrite", [Overwrite.NOTHING, Overwrite.TABLE])
@@ -527,3 +535,84 @@ def test_an_insert_of_more_parts_than_a_request_tells_of_leaves_nothing(
     assert not one.table.store.staged.places(name_of("x"))
     stage(one, 1, [1])
     assert commit(two, rows=1).rows == 1
+
+
+def test_a_replica_that_is_dropped_takes_its_staged_rows_along(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stage(one, 1, [10])
+    stage(two, 1, [11])
+    one.crash()
+    colony.end_zombies()
+    drop_replica(two.keeper, two.table.paths, "r1", own_session=False)
+    with pytest.raises(PandoError, match="replica r1, which held rows of it, was dropped") as gone:
+        commit(two)
+    assert gone.value.code == 649
+    two.step_all()
+    colony.now += 3600
+    two.step_all()
+    assert keys(two) == []
+    assert not two.table.store.staged.transactions()
+
+
+@pytest.mark.parametrize("point", ["exchange.before", "exchange.after"])
+def test_a_replica_that_dies_while_a_merged_part_comes_instead(make_colony: MakeColony, point: str) -> None:
+    """A start takes the merged part for what it is, and shows the transaction whole."""
+    colony = make_colony(2, old_parts_lifetime=1)
+    one, two = colony
+    one.insert(1, [1])
+    colony.settle()
+    two.is_frozen = True
+    stage(one, 1, [10])
+    stage(one, 2, [11])
+    commit(one)
+    one.optimize()
+    for _ in range(20):
+        colony.now += 1000
+        one.step_all()
+    died: list[str] = []
+
+    def on_failpoint(node: Node, name: str) -> None:
+        if name == point and node is two and not died:
+            died.append(name)
+            node.die()
+
+    colony.on_failpoint = on_failpoint
+    two.is_frozen = False
+    for _ in range(20):
+        if two.is_up:
+            two.step_all()
+    assert died
+    seen: set[tuple[int, ...]] = set()
+    colony.calm()
+    colony.on_request = lambda node, kind, path: seen.add(tuple(keys(two))) if node is one else None
+    colony.settle()
+    colony.on_request = lambda node, kind, path: None
+    colony.check_equal()
+    assert seen <= ({(1, 10, 11)} if point == "exchange.after" else {(1,), (1, 10, 11)})
+    assert not list(two.path.glob("detached/*"))
+
+
+def test_what_a_lost_disk_listed_and_another_has_still_staged_comes_back(make_colony: MakeColony) -> None:
+    """r1 has carried the entry out and loses its disk, while r2, which staged half of it, stands still."""
+    colony = make_colony(3)
+    one, two, three = colony
+    one.insert(1, [1])
+    colony.settle()
+    stage(two, 1, [10])
+    stage(two, 2, [11])
+    two.is_frozen = three.is_frozen = True
+    commit(one)
+    assert keys(one) == [1, 10, 11]
+    one.crash()
+    one.wipe()
+    colony.end_zombies()
+    one.force_restore_all = True
+    one.start()
+    for _ in range(60):
+        colony.now += 30.0
+        one.step_all()
+    two.is_frozen = three.is_frozen = False
+    colony.settle(300)
+    colony.check_equal()
+    assert keys(one) == keys(two) == keys(three) == [1, 10, 11]

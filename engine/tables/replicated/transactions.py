@@ -102,7 +102,8 @@ class ReplicatedTransactions:
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is Verdict.SKIPPED:
-                abort(keeper, state.paths, name, f"its application {request.application!r} had committed this version")
+                reason = f"its application {request.application!r} had committed this version"
+                abort(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
                 state.store.staged.remove(name)
                 return outcome
             keeper.sync(state.paths.log)
