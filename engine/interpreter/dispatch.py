@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.context import Context
-from engine.interpreter import checks, definitions, inserts, queries, shows, system_commands, transactions
+from engine.interpreter import alter, checks, definitions, inserts, queries, shows, system_commands, transactions
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.grammar import statements
@@ -21,6 +21,7 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.AttachTable: definitions.attach_table,
     statements.RenameTables: definitions.rename_tables,
     statements.TruncateTable: definitions.truncate_table,
+    statements.AlterTable: alter.alter_table,
     statements.Use: definitions.use,
     statements.SetSettings: definitions.set_settings,
     statements.ShowDatabases: shows.show_databases,

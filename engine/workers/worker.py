@@ -63,7 +63,7 @@ _FORWARDED = (
     statements.CreateDatabase, statements.DropDatabase, statements.DropTable, statements.AttachTable,
     statements.RenameTables, statements.TruncateTable, statements.CheckTable, statements.OptimizeTable,
     statements.SystemCommand, statements.DropReplica, statements.KillQuery,
-    statements.CommitTransaction, statements.RollbackTransaction,
+    statements.CommitTransaction, statements.RollbackTransaction, statements.AlterTable,
 )  # fmt: skip
 """What the replica process carries out."""
 

@@ -56,7 +56,7 @@ def setting_list(stream: TokenStream) -> dict[str, SettingLiteral]:
         name = stream.identifier("setting name")
         stream.expect("=")
         settings[name] = setting_value(stream)
-        if not (stream.at(",") and stream.peek(1).is_identifier):
+        if not (stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text == "="):
             return settings
         stream.next()
 

@@ -13,6 +13,7 @@ from sql.grammar.clauses import (
     setting_list,
     table_ref,
 )
+from sql.grammar.columns import column_clause
 from sql.grammar.commands import refuse_other_objects
 from sql.grammar.statements import (
     AttachTable,
@@ -26,8 +27,6 @@ from sql.grammar.statements import (
 )
 from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
 
-_DEFAULT_KINDS = ("DEFAULT", "MATERIALIZED", "ALIAS")
-_COLUMN_REFUSED = ("EPHEMERAL", "TTL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETTINGS")
 _ELEMENTS_REFUSED = ("INDEX", "PROJECTION", "CONSTRAINT", "FOREIGN")
 _KEY_CLAUSES = {
     ("PARTITION", "BY"): "partition_by",
@@ -143,7 +142,7 @@ def _columns(stream: TokenStream) -> tuple[tuple[ColumnClause, ...], str]:
             primary_key = _expression(stream, inside_columns=True)
         else:
             stream.guard.count(_COLUMN_ELEMENTS)
-            columns.append(_column(stream))
+            columns.append(column_clause(stream))
         if stream.accept(")"):
             return tuple(columns), primary_key
         if not stream.accept(","):
@@ -159,71 +158,6 @@ def _names_type(token: Token) -> bool:
     except UserError as error:
         return error.name != "UNKNOWN_TYPE"  # a family that needs arguments is a type too
     return True
-
-
-def _column(stream: TokenStream) -> ColumnClause:
-    name = stream.identifier("column name")
-    while stream.accept("."):  # a name such as n.a, as in flattened Nested columns
-        name += "." + stream.identifier("column name")
-    type_text = "" if _at_column_clause(stream) else _column_type(stream)
-    kind = expression = codec = comment = ""
-    is_not_null = False
-    while not (stream.at(",") or stream.at(")")):
-        token = stream.peek()
-        if stream.accept("NOT", "NULL"):
-            is_not_null = True
-        elif stream.accept("NULL"):
-            type_text = type_text if type_text.startswith("Nullable(") else f"Nullable({type_text})"
-        elif token.kind == "word" and token.upper in _DEFAULT_KINDS and not kind:
-            kind = stream.next().upper
-            expression = stream.slice_until(_column_expression_ends)
-        elif stream.at("CODEC", "(") and not codec:
-            stream.next()
-            codec = _group(stream)
-        elif stream.accept("COMMENT"):
-            comment = stream.string("comment")
-        elif token.kind == "word" and (token.upper in _COLUMN_REFUSED or stream.at("PRIMARY", "KEY")):
-            raise not_implemented(f"{token.upper} of column {name!r}")
-        else:
-            stream.fail("DEFAULT", "MATERIALIZED", "ALIAS", "NULL", "NOT NULL", "CODEC", "COMMENT", ",", ")")
-    if not type_text and not kind:
-        stream.fail("data type", "DEFAULT")
-    return ColumnClause(name, type_text, kind, expression, codec, comment, is_not_null)
-
-
-def _at_column_clause(stream: TokenStream) -> bool:
-    token = stream.peek()
-    return token.kind == "word" and token.upper in (*_DEFAULT_KINDS, "CODEC", "COMMENT", "EPHEMERAL", "TTL")
-
-
-def _column_type(stream: TokenStream) -> str:
-    start = stream.peek().start
-    word = stream.identifier("data type")
-    if word.upper() == "DOUBLE":
-        stream.accept("PRECISION")
-        if not stream.at("("):
-            return "Float64"
-    if stream.at("("):
-        stream.skip_group()
-    return stream.text[start : stream.position]
-
-
-def _column_expression_ends(stream: TokenStream) -> bool:
-    if stream.at(",") or stream.at("CODEC", "(") or stream.at("PRIMARY", "KEY"):
-        return True
-    token = stream.peek()
-    if token.kind != "word":
-        return False
-    return (token.upper == "COMMENT" and stream.peek(1).kind == "string") or token.upper in ("TTL", "STATISTICS")
-
-
-def _group(stream: TokenStream) -> str:
-    """The text inside the brackets that come next."""
-    if not stream.at("("):
-        stream.fail("(")
-    start = stream.peek().end
-    stream.skip_group()
-    return stream.text[start : stream.position - 1].strip()
 
 
 # Engine and clauses ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
-from sql.grammar import commands, create, insert, show, transactions
+from sql.grammar import alter, commands, create, insert, show, transactions
 from sql.grammar.clauses import output_clauses, query_slice, setting_list
 from sql.grammar.limits import Guard
 from sql.grammar.statements import DescribeQuery, Explain, Insert, ParsedStatement, SelectQuery, Statement
@@ -21,7 +21,6 @@ from sql.grammar.tokens import TokenStream, not_implemented
 MAX_STATEMENTS = 100_000
 _UNSUPPORTED = frozenset(
     {
-        "ALTER",
         "DELETE",
         "UPDATE",
         "GRANT",
@@ -105,7 +104,7 @@ def _statement(stream: TokenStream) -> ParsedStatement:
             raise not_implemented(f"{keyword} {stream.peek(1).upper}".strip())
         stream.fail(
             "SELECT", "WITH", "INSERT", "CREATE", "DROP", "ATTACH", "DETACH", "RENAME", "TRUNCATE", "EXISTS", "SHOW",
-            "DESCRIBE", "USE", "SET", "OPTIMIZE", "CHECK", "SYSTEM", "EXPLAIN", "KILL",
+            "DESCRIBE", "USE", "SET", "ALTER", "OPTIMIZE", "CHECK", "SYSTEM", "EXPLAIN", "KILL",
         )  # fmt: skip
     statement = handler(stream)
     return _with_output(stream, statement)
@@ -131,7 +130,7 @@ def _explain(stream: TokenStream) -> ParsedStatement:
             break
     options = setting_list(stream) if stream.peek(1).text == "=" else {}
     if not (stream.at("SELECT") or stream.at("WITH") or stream.at("(") or stream.at("FROM")):
-        if stream.peek().kind == "word" and stream.peek().upper in (*_HANDLERS, "INSERT", "ALTER"):
+        if stream.peek().kind == "word" and stream.peek().upper in (*_HANDLERS, "INSERT"):
             raise not_implemented(f"EXPLAIN of {stream.peek().upper}")
         stream.fail("SELECT", "WITH", "(")
     query = query_slice(stream)
@@ -165,6 +164,7 @@ _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
     "DESC": _describe,
     "USE": commands.use,
     "SET": commands.set_settings,
+    "ALTER": alter.alter,
     "OPTIMIZE": commands.optimize,
     "CHECK": commands.check,
     "SYSTEM": commands.system,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sql.grammar.alterations import AlterCommand
+
 SettingLiteral = str | int | float | bool | None
 """``None`` is DEFAULT."""
 
@@ -98,6 +100,14 @@ class AttachTable:
 @dataclass(frozen=True, slots=True)
 class RenameTables:
     pairs: tuple[tuple[TableRef, TableRef], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """``ALTER TABLE``: all of the commands or none."""
+
+    table: TableRef
+    commands: tuple[AlterCommand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +282,7 @@ Statement = (
     CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
     | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | SelectQuery | Explain
-    | KillQuery | DropReplica | CheckTable | CommitTransaction | RollbackTransaction
+    | KillQuery | DropReplica | CheckTable | CommitTransaction | RollbackTransaction | AlterTable
 )  # fmt: skip
 
 

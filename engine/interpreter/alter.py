@@ -1,0 +1,18 @@
+"""ALTER TABLE: changes of the definition, and commands on partitions."""
+
+from __future__ import annotations
+
+from engine.context import Context
+from engine.interpreter.refusals import check_alter_sync, refuse_system
+from engine.session import QueryResult
+from sql.grammar.statements import AlterTable
+from sql.grammar.tokens import not_implemented
+
+
+def alter_table(statement: AlterTable, context: Context) -> QueryResult:
+    """Raises 60, 164, 48, and what the commands raise; then nothing has changed."""
+    database = context.database(statement.table.database)
+    refuse_system(database)
+    table = context.server.catalog.table(database, statement.table.table)
+    check_alter_sync(table, context)
+    raise not_implemented(f"ALTER TABLE of {table.definition.full_name}")

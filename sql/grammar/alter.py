@@ -1,0 +1,180 @@
+"""ALTER TABLE: one or more commands, each perhaps in brackets, for :mod:`sql.grammar.alterations`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sql.grammar.alterations import (
+    AddColumn,
+    AlterCommand,
+    ColumnPlace,
+    CommentColumn,
+    DropColumn,
+    DropPartition,
+    ModifyColumn,
+    ModifyComment,
+    ModifySettings,
+    PartitionRef,
+    RenameColumn,
+    ResetSettings,
+)
+from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
+from sql.grammar.columns import column_clause, column_name, column_properties
+from sql.grammar.statements import AlterTable, ColumnClause, Statement
+from sql.grammar.tokens import TokenStream, not_implemented
+
+_REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT")
+
+
+def alter(stream: TokenStream) -> Statement:
+    stream.next()
+    if not stream.accept("TABLE"):
+        if stream.accept("TEMPORARY", "TABLE") or stream.peek().kind == "word":
+            raise not_implemented(f"ALTER {stream.peek().upper}")
+        stream.fail("TABLE")
+    table = table_ref(stream)
+    refuse_on_cluster(stream)
+    commands = [_command(stream)]
+    while stream.accept(","):
+        commands.append(_command(stream))
+    return AlterTable(table, tuple(commands))
+
+
+def _command(stream: TokenStream) -> AlterCommand:
+    stream.guard.count(1)
+    if stream.accept("("):
+        command = _command(stream)
+        stream.expect(")")
+        return command
+    for words, parse in _COMMANDS.items():
+        if stream.accept(*words.split()):
+            return parse(stream)
+    if stream.peek().kind == "word":
+        raise not_implemented(f"ALTER TABLE … {stream.peek().upper} {stream.peek(1).upper}".rstrip())
+    return stream.fail(*_COMMANDS)
+
+
+# Columns --------------------------------------------------------------------------------------------------------------
+
+
+def _add_column(stream: TokenStream) -> AlterCommand:
+    exists = if_not_exists(stream)
+    return AddColumn(column_clause(stream), _place(stream), exists)
+
+
+def _place(stream: TokenStream) -> ColumnPlace | None:
+    if stream.accept("FIRST"):
+        return ColumnPlace(None)
+    return ColumnPlace(column_name(stream)) if stream.accept("AFTER") else None
+
+
+def _drop_column(stream: TokenStream) -> AlterCommand:
+    exists = if_exists(stream)
+    return DropColumn(column_name(stream), exists)
+
+
+def _clear_column(stream: TokenStream) -> AlterCommand:
+    exists = if_exists(stream)
+    name = column_name(stream)
+    if stream.at("IN", "PARTITION"):
+        raise not_implemented("CLEAR COLUMN … IN PARTITION")
+    return DropColumn(name, exists, clear=True)
+
+
+def _rename_column(stream: TokenStream) -> AlterCommand:
+    exists = if_exists(stream)
+    old = column_name(stream)
+    stream.expect("TO")
+    return RenameColumn(old, column_name(stream), exists)
+
+
+def _modify_column(stream: TokenStream) -> AlterCommand:
+    """Also ``ALTER COLUMN c TYPE t``."""
+    exists = if_exists(stream)
+    name = column_name(stream)
+    if stream.accept("REMOVE"):
+        for property_name in _REMOVABLE:
+            if stream.accept(property_name):
+                return ModifyColumn(ColumnClause(name, ""), if_exists=exists, remove=property_name)
+        stream.fail(*_REMOVABLE)
+    if stream.at("MODIFY", "SETTING") or stream.at("RESET", "SETTING"):
+        raise not_implemented("Settings of a column")
+    stream.accept("TYPE")
+    column = column_properties(stream, name, is_change=True)
+    return ModifyColumn(column, _place(stream), exists)
+
+
+def _comment_column(stream: TokenStream) -> AlterCommand:
+    exists = if_exists(stream)
+    name = column_name(stream)
+    return CommentColumn(name, stream.string("comment"), exists)
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+
+def _modify_comment(stream: TokenStream) -> AlterCommand:
+    return ModifyComment(stream.string("comment"))
+
+
+def _modify_setting(stream: TokenStream) -> AlterCommand:
+    return ModifySettings(setting_list(stream))
+
+
+def _reset_setting(stream: TokenStream) -> AlterCommand:
+    names = [stream.identifier("setting name")]
+    while stream.at(",") and stream.peek(1).is_identifier and stream.peek(2).text in (",", ";", ")", ""):
+        stream.next()
+        names.append(stream.identifier("setting name"))
+    return ResetSettings(tuple(names))
+
+
+# Partitions -----------------------------------------------------------------------------------------------------------
+
+
+def _drop_partition(stream: TokenStream) -> AlterCommand:
+    return DropPartition(_partition(stream))
+
+
+def _detach_partition(stream: TokenStream) -> AlterCommand:
+    return DropPartition(_partition(stream), detach=True)
+
+
+def _drop_part(stream: TokenStream) -> AlterCommand:
+    return DropPartition(PartitionRef(part=stream.string("part name")))
+
+
+def _detach_part(stream: TokenStream) -> AlterCommand:
+    return DropPartition(PartitionRef(part=stream.string("part name")), detach=True)
+
+
+def _partition(stream: TokenStream) -> PartitionRef:
+    if stream.at("ID") and stream.peek(1).kind == "string":
+        stream.next()
+        return PartitionRef(id=stream.string("partition id"))
+    if stream.accept("ALL"):
+        return PartitionRef(is_all=True)
+    return PartitionRef(value=stream.slice_until(_partition_ends, "partition value"))
+
+
+def _partition_ends(stream: TokenStream) -> bool:
+    token = stream.peek()
+    return token.text == "," or (token.kind == "word" and token.upper in ("FROM", "TO", "SETTINGS", "FORMAT", "WITH"))
+
+
+_COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
+    "ADD COLUMN": _add_column,
+    "DROP COLUMN": _drop_column,
+    "CLEAR COLUMN": _clear_column,
+    "RENAME COLUMN": _rename_column,
+    "MODIFY COLUMN": _modify_column,
+    "ALTER COLUMN": _modify_column,
+    "COMMENT COLUMN": _comment_column,
+    "MODIFY COMMENT": _modify_comment,
+    "MODIFY SETTING": _modify_setting,
+    "RESET SETTING": _reset_setting,
+    "DROP PARTITION": _drop_partition,
+    "DETACH PARTITION": _detach_partition,
+    "DROP PART": _drop_part,
+    "DETACH PART": _detach_part,
+}

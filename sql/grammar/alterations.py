@@ -1,0 +1,99 @@
+"""What ALTER TABLE is asked to do, as plain data: one class a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sql.grammar.statements import ColumnClause, SettingLiteral
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlace:
+    """``AFTER column``, or FIRST where ``after`` is ``None``."""
+
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    column: ColumnClause
+    place: ColumnPlace | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """DROP COLUMN, or CLEAR COLUMN, which leaves the column with its defaults."""
+
+    name: str
+    if_exists: bool = False
+    clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    old: str
+    new: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyColumn:
+    """MODIFY COLUMN: what ``column`` leaves empty stays. ``remove`` names a property (``DEFAULT``, ``CODEC`` …) that
+    goes."""
+
+    column: ColumnClause
+    place: ColumnPlace | None = None
+    if_exists: bool = False
+    remove: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommentColumn:
+    name: str
+    comment: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyComment:
+    """Of the table."""
+
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModifySettings:
+    settings: Mapping[str, SettingLiteral]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSettings:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRef:
+    """Which partition: its value as SQL text, its id, all of them, or one part by its name. One of the four."""
+
+    value: str | None = None
+    id: str | None = None
+    is_all: bool = False
+    part: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartition:
+    """DROP or DETACH of a partition or a part."""
+
+    partition: PartitionRef
+    detach: bool = False
+
+
+ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
+DefinitionChange = ColumnChange | ModifyComment | ModifySettings | ResetSettings
+PartitionCommand = DropPartition
+AlterCommand = DefinitionChange | PartitionCommand
