@@ -13,9 +13,9 @@ from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.definitions.defaults import insertable_columns
+from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import (
     AttachTable,
-    ColumnClause,
     CreateDatabase,
     CreateTable,
     DropDatabase,

@@ -8,7 +8,8 @@ from coordination.paths import TablePaths
 from engine.tables.definition import TableDefinition
 from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.types import parse_type
-from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.settings.table_settings import MergeTreeSettings
 
 SCHEMA = TableSchema(

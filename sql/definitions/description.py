@@ -34,8 +34,9 @@ from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
+from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_expression
-from sql.grammar.statements import ColumnClause, CreateTable
+from sql.grammar.statements import CreateTable
 from sql.grammar.syntax_tree import Literal
 from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_expressions, compile_key

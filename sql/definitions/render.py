@@ -8,7 +8,8 @@ from __future__ import annotations
 from parts.errors import UserError
 from parts.types import parse_type
 from sql.grammar.create import render_settings
-from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
 
 

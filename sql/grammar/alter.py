@@ -20,7 +20,8 @@ from sql.grammar.alterations import (
 )
 from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
-from sql.grammar.statements import AlterTable, ColumnClause, Statement
+from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.statements import AlterTable, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sql.grammar.statements import ColumnClause, SettingLiteral
+from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sql.grammar.statements import SettingLiteral, TableRef
+from sql.grammar.plain_clauses import SettingLiteral
+from sql.grammar.statements import TableRef
 from sql.grammar.tokens import Token, TokenStream, not_implemented
 
 

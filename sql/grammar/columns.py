@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sql.grammar.statements import ColumnClause
+from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _DEFAULT_KINDS = ("DEFAULT", "MATERIALIZED", "ALIAS")

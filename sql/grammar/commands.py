@@ -8,6 +8,7 @@ from sql.grammar.clauses import (
     setting_value,
     table_ref,
 )
+from sql.grammar.plain_clauses import SettingLiteral
 from sql.grammar.statements import (
     CheckTable,
     DescribeQuery,
@@ -21,7 +22,6 @@ from sql.grammar.statements import (
     OptimizeTable,
     RenameTables,
     SetSettings,
-    SettingLiteral,
     Statement,
     SystemCommand,
     TableRef,

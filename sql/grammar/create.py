@@ -15,16 +15,8 @@ from sql.grammar.clauses import (
 )
 from sql.grammar.columns import column_clause
 from sql.grammar.commands import refuse_other_objects
-from sql.grammar.statements import (
-    AttachTable,
-    ColumnClause,
-    CreateDatabase,
-    CreateTable,
-    EngineClause,
-    SettingLiteral,
-    Statement,
-    TableRef,
-)
+from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
+from sql.grammar.statements import AttachTable, CreateDatabase, CreateTable, EngineClause, Statement, TableRef
 from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
 
 _ELEMENTS_REFUSED = ("INDEX", "PROJECTION", "CONSTRAINT", "FOREIGN")

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from parts.errors import UserError
 from sql.grammar.clauses import identifier_list, output_clauses, query_slice, setting_list, table_ref
-from sql.grammar.statements import Insert, ParsedStatement, SettingLiteral, TableRef
+from sql.grammar.plain_clauses import SettingLiteral
+from sql.grammar.statements import Insert, ParsedStatement, TableRef
 from sql.grammar.tokens import TokenStream, not_implemented, skip_space
 
 _VALUES_DATA = re.compile(r"(?:[^';]++|'(?:[^'\\]++|\\.|'')*+')*+", re.DOTALL)

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sql.grammar.alterations import AlterCommand
-
-SettingLiteral = str | int | float | bool | None
-"""``None`` is DEFAULT."""
+from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +18,6 @@ class TableRef:
 
     database: str | None
     table: str
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnClause:
-    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
-    NOT NULL."""
-
-    name: str
-    type: str
-    default_kind: str = ""
-    default_expression: str = ""
-    codec: str = ""
-    comment: str = ""
-    is_not_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)

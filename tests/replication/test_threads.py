@@ -25,7 +25,8 @@ from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
 from parts.errors import PandoError
 from parts.schema import TableDescription, column_key
-from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.settings.table_settings import MergeTreeSettings
 
 WAIT_SECONDS = 60.0

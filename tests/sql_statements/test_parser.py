@@ -11,8 +11,9 @@ from parts.query_status import QueryStatus
 from sql.grammar import statements as s
 from sql.grammar.limits import Guard
 from sql.grammar.parser import parse_statement, parse_statements
+from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_query
-from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.grammar.tokens import TokenStream, skip_space, unquote_string
 
 T = TableRef(None, "t")

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from sql.definitions.render import render_create
 from sql.grammar.parser import parse_statement
-from sql.grammar.statements import ColumnClause, CreateTable, EngineClause, TableRef
+from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.statements import CreateTable, EngineClause, TableRef
 
 TYPES = ["UInt8", "Nullable(String)", "Array(Tuple(a Int8, b Map(String, Date)))", "DateTime64(3, 'UTC')",
          "Enum8('a\\'b' = 1, 'c' = 2)", "LowCardinality(Nullable(String))", "Decimal(10, 2)"]  # fmt: skip

@@ -1,0 +1,22 @@
+"""What CREATE TABLE and ALTER TABLE say of columns and settings, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SettingLiteral = str | int | float | bool | None
+"""``None`` is DEFAULT."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnClause:
+    """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
+    NOT NULL."""
+
+    name: str
+    type: str
+    default_kind: str = ""
+    default_expression: str = ""
+    codec: str = ""
+    comment: str = ""
+    is_not_null: bool = False
