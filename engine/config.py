@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
+from engine.user_files import UserFiles
 from parts.errors import UserError
 from parts.memory import available_memory
 from parts.safe_names import check_znode_path
@@ -120,6 +121,8 @@ class UserConfig(_Section):
 class Config(_Section):
     path: Path
     tmp_path: Path | None = None
+    user_files_path: Path | None = None
+    """The files that statements, exports and loads may touch; by default ``<path>/user_files``."""
     logger: LoggerConfig = LoggerConfig()
     listen_host: str = "127.0.0.1"
     http_port: Port | None = 8123
@@ -206,6 +209,13 @@ class Config(_Section):
         return min(max(self.memory_limit_bytes // 14, 256 << 20), self.memory_limit_bytes)
 
     @property
+    def user_files(self) -> UserFiles:
+        """``pando local`` may touch what its user may."""
+        if self.http_port is None and self.user_files_path is None:
+            return UserFiles(Path.cwd(), is_confined=False)
+        return UserFiles(self.user_files_path or self.path / "user_files")
+
+    @property
     def worker_count(self) -> int:
         """None without HTTP: nobody could ask them."""
         if self.http_port is None:
@@ -245,7 +255,9 @@ class Config(_Section):
             config = cls.model_validate(values)
         except ValidationError as error:
             raise ConfigError(f"{_first_problem(error)} (in {file})") from None
-        return config.model_copy(update={"path": (file.parent / config.path).absolute()})
+        path = (file.parent / config.path).absolute()
+        user_files = file.parent / config.user_files_path if config.user_files_path else None
+        return config.model_copy(update={"path": path, "user_files_path": user_files})
 
     @classmethod
     def local(cls, path: str | Path) -> Config:

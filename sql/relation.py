@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
 from parts.errors import CorruptionError
 from parts.reader import Part
-from parts.schema import TableDescription, TableSchema
+from parts.schema import Column, TableDescription, TableSchema
 
 
 class PartsSnapshot(Protocol):
@@ -47,6 +47,18 @@ class ArrowRelation(Protocol):
 
 
 @runtime_checkable
+class StreamedRelation(ArrowRelation, Protocol):
+    """An :class:`ArrowRelation` that need not fit into memory: a file."""
+
+    @property
+    def hidden(self) -> Sequence[Column]:
+        """Columns beside those of the schema, which ``*`` leaves out."""
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Blocks in storage types of ``columns``, at least one of which is asked for."""
+
+
+@runtime_checkable
 class KeyedRelation(ArrowRelation, Protocol):
     """An :class:`ArrowRelation` that can only be read for given values of one column."""
 
@@ -62,6 +74,9 @@ class RelationCatalog(Protocol):
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
         """``None`` means the session's database. Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
+
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        """The table function ``file``. Raises 107, 291, 636."""
 
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:

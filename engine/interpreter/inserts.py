@@ -10,19 +10,23 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from engine.context import Context
+from engine.interpreter.files import file_columns, write_file
 from engine.interpreter.queries import run_query
 from engine.interpreter.refusals import refuse_system
 from engine.interpreter.transactions import check_id
 from engine.session import QueryResult
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
-from parts.schema import Column
+from parts.errors import UserError
+from parts.schema import Column, TableSchema
 from sql.definitions.defaults import cast_block, complete_block, insertable_columns
 from sql.formats.registry import read_blocks
-from sql.grammar.statements import Insert
+from sql.grammar.statements import FileArguments, Insert
 
 
 def insert(statement: Insert, context: Context) -> QueryResult:
+    if statement.file is not None:
+        return _insert_into_file(statement, statement.file, context)
     database = context.database(statement.table.database)
     refuse_system(database)
     table = context.server.catalog.table(database, statement.table.table)
@@ -54,6 +58,46 @@ def insert_select(table: Table, columns: Sequence[Column], query: str, context: 
         _write(table, blocks, context)
     finally:
         result.close()
+
+
+def _insert_into_file(statement: Insert, file: FileArguments, context: Context) -> QueryResult:
+    """The columns are those of the structure, or of the query."""
+    if statement.columns or statement.except_columns:
+        raise UserError("NOT_IMPLEMENTED", "A list of columns behind FUNCTION file is not supported: give a structure")
+    columns, settings = file_columns(file), context.settings
+    if statement.select:
+        result = run_query(statement.select, context)
+        types = [type_ for _, type_ in result.columns]
+        columns = columns or [Column(name, type_) for name, type_ in result.columns]
+        try:
+            squashed = _squashed(result.batches, context)
+            blocks = map(partial(cast_block, types=types, columns=columns, settings=settings), squashed)
+            write_file(file, columns, _whole_batches(blocks, columns), context)
+        finally:
+            result.close()
+        return QueryResult()
+    if columns is None:
+        raise UserError("BAD_ARGUMENTS", "The function file needs a structure, its third argument, to take data")
+    schema = TableSchema(tuple(columns))
+    read = read_blocks(
+        statement.format,
+        _data(statement.inline_data, context.body),
+        columns,
+        settings=settings,
+        max_block_rows=settings.max_insert_block_size,
+        max_block_bytes=settings.min_insert_block_size_bytes,
+        status=context.status,
+    )
+    complete = (complete_block(block, schema, settings=settings) for block in read)
+    write_file(file, columns, _whole_batches(complete, columns), context)
+    return QueryResult()
+
+
+def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """One batch a block: of Parquet a group of rows."""
+    schema = TableSchema(tuple(columns)).arrow
+    for block in blocks:
+        yield from pa.Table.from_arrays(block.columns, schema=schema).combine_chunks().to_batches()
 
 
 def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:

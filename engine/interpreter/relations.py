@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from engine.catalog import Catalog
 from engine.context import Context
+from engine.interpreter.files import find_files
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
 from engine.tables.table import Table
 from parts.errors import CorruptionError, UserError
 from parts.schema import TableDescription
-from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot
+from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class SessionRelations:
         sequential = self.context.settings.select_sequential_consistency
         return TableRelation(self.context.server.catalog.table(database, table), sequential)
 
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        return find_files(path, format, structure, self.context)
+
 
 @dataclass(frozen=True)
 class CatalogRelations:
@@ -63,3 +67,6 @@ class CatalogRelations:
 
     def relation(self, database: str | None, table: str) -> PartsRelation:
         return TableRelation(self.catalog.table(database or self.default_database, table), False)
+
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")

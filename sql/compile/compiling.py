@@ -18,7 +18,7 @@ from sql.compile.short_strings import ShortStrings
 from sql.functions.registry import Environment
 from sql.grammar.limits import Guard
 from sql.grammar.syntax_tree import Node, Query, Select
-from sql.relation import RelationCatalog
+from sql.relation import RelationCatalog, StreamedRelation
 from sql.settings.session import Settings
 from sql.typing.fragments import Fragment
 from sql.typing.typed import Typed
@@ -120,6 +120,8 @@ class FromCompiling(Protocol):
     def add_source(self, alias: str, columns: Sequence[tuple[str, DataType]], number: int | None = None) -> Source: ...
 
     def derived(self, compiled: CompiledQuery, alias: str, names: Sequence[str] = ()) -> Fragment: ...
+
+    def relation(self, relation: StreamedRelation, alias: str) -> Fragment: ...
 
 
 def code_of(rows: Compiling, sql: Fragment) -> Fragment | None:

@@ -30,7 +30,7 @@ from sql.grammar.syntax_tree import (
     SubqueryTable,
     TableFunction,
 )
-from sql.relation import PartsRelation
+from sql.relation import PartsRelation, StreamedRelation
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.typed import STRING, UINT64
@@ -87,6 +87,20 @@ class FromClause:
             columns.setdefault(name, SourceColumn(name, type_, label))
         self.scope.sources.append(Source(number, alias, columns))
         return fragment("({}) AS t{}({})", compiled.sql, number, joined(", ", labels))
+
+    def relation(self, relation: StreamedRelation, alias: str) -> Fragment:
+        """What a table function reads."""
+        number = self.query.next_number()
+        known = [(column, False) for column in relation.schema.columns] + [(c, True) for c in relation.hidden]
+        columns = {
+            item.name: SourceColumn(item.name, item.type, column_sql(number, item.name), item, hidden=is_hidden)
+            for item, is_hidden in known
+        }
+        source = Source(number, alias, columns, relation=relation)
+        self.scope.sources.append(source)
+        scan = Scan(source)
+        self.query.scans.append(scan)
+        return scan.table
 
     # Tables -----------------------------------------------------------------------------------------------------------
 

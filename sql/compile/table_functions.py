@@ -1,4 +1,4 @@
-"""Table functions of FROM: numbers, zeros, generateSeries, values."""
+"""Table functions of FROM: numbers, zeros, generateSeries, values, file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
 from sql.compile.scope import column_sql
-from sql.grammar.syntax_tree import TableFunction
+from sql.grammar.syntax_tree import Identifier, Node, TableFunction
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
@@ -92,6 +92,24 @@ def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
     return clause.derived(compiled, node.alias)
 
 
+def _file(clause: FromCompiling, node: TableFunction) -> Fragment:
+    if not 1 <= len(node.args) <= 3:
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "file takes (path[, format[, structure]])")
+    texts = [_text(clause, argument) for argument in node.args]
+    relation = clause.query.catalog.files(*texts)
+    return clause.relation(relation, node.alias)
+
+
+def _text(clause: FromCompiling, node: Node) -> str:
+    """A constant, or a bare word."""
+    if isinstance(node, Identifier):
+        return ".".join(node.parts)
+    value = clause.query.constant(clause.rows.compile(node))
+    if not isinstance(value, str):
+        raise UserError("BAD_ARGUMENTS", f"The arguments of file are texts, got {value!r}")
+    return value
+
+
 _FUNCTIONS = {
     "numbers": _numbers,
     "numbers_mt": _numbers,
@@ -99,4 +117,5 @@ _FUNCTIONS = {
     "generateSeries": _series,
     "generate_series": _series,
     "values": _values,
+    "file": _file,
 }

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import mmap
+import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
 
 READ_ROWS = 1 << 16
 _SPOOL_BYTES = 64 << 20
+_STREAMED_BYTES = 1 << 20
 _BATCH_BYTES = 256 << 20
 
 
 def read_parquet(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
-    with _whole(stream, options.status) as data, _refusing("Parquet"):
-        file = _parquet_file(data)
+    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+        file = _parquet_file(source())
         names = _names(file.schema_arrow, columns, options, "Parquet")
-        batches = parquet_batches(file, data, names)
+        batches = parquet_batches(file, source, names)
         yield from _tables(batches, names, columns, options, "Parquet")
 
 
@@ -58,18 +60,42 @@ def read_arrow_stream(stream: BinaryIO, columns: Sequence[Column], options: Form
         yield from _tables(iter(reader), names, columns, options, "ArrowStream")
 
 
-def _parquet_file(data: pa.Buffer, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def parquet_rows(stream: BinaryIO, options: FormatOptions) -> int:
+    """How many rows the data have, without reading them."""
+    with _readable_anywhere(stream, options.status) as source, _refusing("Parquet"):
+        return int(_parquet_file(source()).metadata.num_rows)
+
+
+def file_schema(name: str, stream: BinaryIO, options: FormatOptions) -> pa.Schema:
+    """The columns of Parquet, Arrow or ArrowStream data."""
+    with _refusing(name):
+        if name == "ArrowStream":
+            return pa.ipc.open_stream(pa.PythonFile(CheckedStream(stream, options.status), mode="r")).schema
+        if name == "Arrow":
+            with _whole(stream, options.status) as data:
+                check_file(memoryview(data).cast("B"), options.status)
+                return pa.ipc.open_file(pa.BufferReader(data)).schema
+        with _readable_anywhere(stream, options.status) as source:
+            return _parquet_file(source()).schema_arrow
+
+
+def _parquet_file(source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+    """Streamed page by page: of a file only a little is in memory."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
-        pa.BufferReader(data),
+        source,
+        buffer_size=_STREAMED_BYTES if isinstance(source, pa.PythonFile) else 0,
+        page_checksum_verification=True,
         read_dictionary=list(dictionaries),
         thrift_string_size_limit=1 << 26,
         thrift_container_size_limit=1 << 22,
     )
 
 
-def parquet_batches(file: pq.ParquetFile, data: pa.Buffer, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def parquet_batches(
+    file: pq.ParquetFile, source: Callable[[], pa.NativeFile], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     """The rows in batches that stay small also where a few bytes refer to a long string of a dictionary many times."""
     # Not the metadata of a column chunk: pyarrow ends the process when those contradict themselves.
     leaves = [file.schema.column(index) for index in range(len(file.schema))]
@@ -77,7 +103,7 @@ def parquet_batches(file: pq.ParquetFile, data: pa.Buffer, names: Sequence[str])
     for group in range(file.num_row_groups):
         largest = max((leaf.length for leaf in leaves), default=0)
         if texts:  # one row is read to see the dictionaries
-            first = _parquet_file(data, texts).iter_batches(1, row_groups=[group], columns=list(names))
+            first = _parquet_file(source(), texts).iter_batches(1, row_groups=[group], columns=list(names))
             for array in (array for batch in islice(first, 1) for array in batch.columns):
                 largest = max(largest, largest_in_dictionaries(array, "Parquet"))
         rows = max(min(READ_ROWS, _BATCH_BYTES // max(largest, 1)), 1)
@@ -91,6 +117,44 @@ def _refusing(name: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError, KeyError) as error:
         raise UserError("INCORRECT_DATA", f"Cannot read {name} data: {shorten(str(error), 300)}") from error
+
+
+@contextmanager
+def _readable_anywhere(stream: BinaryIO, status: QueryStatus) -> Iterator[Callable[[], pa.NativeFile]]:
+    """The bytes of the stream for readers that jump: of a file where they lie."""
+    raw = stream.raw if isinstance(stream, io.BufferedReader) else None
+    if isinstance(raw, io.FileIO) and raw.seekable() and stream.tell() == 0:
+        yield lambda: pa.PythonFile(_PositionedFile(raw.fileno()), mode="r")
+        return
+    with _whole(stream, status) as data:
+        yield lambda: pa.BufferReader(data)
+
+
+class _PositionedFile(io.RawIOBase):
+    """One of several readers of an open file. It is not mapped: who maps a file dies when somebody shortens it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._position = 0
+        self._size = os.fstat(descriptor).st_size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._size)[whence]
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += count
+        return count
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from parts.errors import UserError
 from sql.grammar.clauses import identifier_list, output_clauses, query_slice, setting_list, table_ref
 from sql.grammar.plain_clauses import SettingLiteral
-from sql.grammar.statements import Insert, ParsedStatement, TableRef
+from sql.grammar.statements import FileArguments, Insert, ParsedStatement, TableRef
 from sql.grammar.tokens import TokenStream, not_implemented, skip_space
 
 _VALUES_DATA = re.compile(r"(?:[^';]++|'(?:[^'\\]++|\\.|'')*+')*+", re.DOTALL)
@@ -35,9 +35,10 @@ class _Head:
     columns: tuple[str, ...]
     except_columns: tuple[str, ...]
     settings: dict[str, SettingLiteral]
+    file: FileArguments | None = None
 
     def insert(self, **source: str) -> Insert:
-        return Insert(self.table, self.columns, self.except_columns, settings=self.settings, **source)  # type: ignore[arg-type]
+        return Insert(self.table, self.columns, self.except_columns, settings=self.settings, file=self.file, **source)  # type: ignore[arg-type]
 
 
 def insert(stream: TokenStream) -> ParsedStatement:
@@ -56,8 +57,8 @@ def insert(stream: TokenStream) -> ParsedStatement:
         clauses = output_clauses(stream)
         if clauses.outfile is not None:
             raise not_implemented("INTO OUTFILE of INSERT")
-        settings = {**head.settings, **clauses.settings}
-        return ParsedStatement(Insert(head.table, head.columns, head.except_columns, query, settings=settings))
+        head = replace(head, settings={**head.settings, **clauses.settings})
+        return ParsedStatement(head.insert(select=query))
     return stream.fail("VALUES", "FORMAT", "SELECT", "WITH", "SETTINGS", "(")
 
 
@@ -73,20 +74,35 @@ def _with_data(stream: TokenStream, statement: Insert, start: int, end: int) -> 
 def _head(stream: TokenStream) -> _Head:
     stream.expect("INSERT")
     stream.accept("INTO")
-    if stream.at("FUNCTION") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
-        raise not_implemented("INSERT INTO FUNCTION")
     if stream.at("TABLE") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
         stream.next()
-        if stream.at("FUNCTION") and stream.peek(1).is_identifier:
-            raise not_implemented("INSERT INTO TABLE FUNCTION")
-    table = table_ref(stream)
+    file: FileArguments | None = None
+    if stream.at("FUNCTION") and stream.peek(1).is_identifier and stream.peek(1).upper not in ("VALUES", "FORMAT"):
+        file, table = _function(stream), TableRef(None, "file")
+    else:
+        table = table_ref(stream)
     columns, excluded = _column_list(stream)
     settings: dict[str, SettingLiteral] = {}
     if stream.at("PARTITION", "BY") or stream.at("FROM", "INFILE"):
         raise not_implemented(f"INSERT … {stream.peek().upper} {stream.peek(1).upper}")
     if stream.accept("SETTINGS"):
         settings = setting_list(stream)
-    return _Head(table, columns, excluded, settings)
+    return _Head(table, columns, excluded, settings, file)
+
+
+def _function(stream: TokenStream) -> FileArguments:
+    """``FUNCTION file('path'[, format[, 'structure']])``."""
+    stream.expect("FUNCTION")
+    name = stream.identifier("the name of a table function")
+    if name != "file":
+        raise not_implemented(f"INSERT INTO FUNCTION {name} (only file can be written)")
+    stream.expect("(")
+    texts = [stream.string("the path of a file")]
+    while len(texts) < 3 and stream.accept(","):
+        is_word = len(texts) == 1 and stream.peek().is_identifier
+        texts.append(stream.identifier() if is_word else stream.string(("", "format name", "structure")[len(texts)]))
+    stream.expect(")")
+    return FileArguments(*texts)
 
 
 def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -205,6 +205,15 @@ class DropReplica:
 
 
 @dataclass(frozen=True, slots=True)
+class FileArguments:
+    """``file(path[, format[, structure]])``. What is left out is ``""``."""
+
+    path: str
+    format: str = ""
+    structure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """INSERT. Exactly one source: ``select`` (SQL text) or ``format`` (``Values`` included).
 
@@ -219,6 +228,8 @@ class Insert:
     format: str = ""
     inline_data: bytes = b""
     settings: dict[str, SettingLiteral] = field(default_factory=dict)
+    file: FileArguments | None = None
+    """INTO FUNCTION file: ``table`` is only its name."""
 
 
 @dataclass(frozen=True, slots=True)

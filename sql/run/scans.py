@@ -23,7 +23,7 @@ from sql.compile.scope import NAME_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import ArrowRelation, KeyedRelation, is_parts_relation
+from sql.relation import ArrowRelation, KeyedRelation, StreamedRelation, is_parts_relation
 from sql.run.engine_arrays import needs_cast, of_type, readable
 from sql.run.row_groups import gathered, group_rows, is_narrow
 from sql.run.string_runs import comes_repeated
@@ -192,7 +192,11 @@ class ScanStream:
             yield from self._part_batches(names, self._parts, relation.report_corruption)
         else:
             assert isinstance(relation, ArrowRelation)
-            yield from _table_batches(names, _read(relation, self._scan, names or _smallest(self._scan)))
+            wanted = names or _smallest(self._scan)
+            if isinstance(relation, StreamedRelation):
+                yield from (batch for block in relation.blocks(wanted) for batch in _table_batches(names, block))
+            else:
+                yield from _table_batches(names, _read(relation, self._scan, wanted))
 
     def _part_batches(
         self, names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]

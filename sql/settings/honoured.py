@@ -51,6 +51,7 @@ class Settings:
     insert_transaction_attempt: str = _setting(
         "String", "", "Pando's own: the name under which they wait; COMMIT may take some names and leave others"
     )
+    engine_file_truncate_on_insert: bool = _setting("Bool", False, "INSERT INTO FUNCTION file writes a file anew")
     max_partitions_per_insert_block: int = _setting("UInt64", 100, "Partitions a block may touch (252); 0: any number")
     max_insert_block_size: int = _setting("NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data")
     min_insert_block_size_rows: int = _setting(

@@ -188,7 +188,7 @@ def test_several_statements() -> None:
         ("ALTER TABLE t DELETE WHERE 1", "ALTER TABLE"),
         ("KILL MUTATION WHERE 1", "MUTATION"),
         ("SYSTEM RELOAD CONFIG", "SYSTEM RELOAD CONFIG"),
-        ("INSERT INTO FUNCTION file('x') SELECT 1", "FUNCTION"),
+        ("INSERT INTO FUNCTION url('x') SELECT 1", "FUNCTION"),
         ("SHOW GRANTS", "SHOW GRANTS"),
         ("RENAME DATABASE a TO b", "RENAME DATABASE"),
         ("EXPLAIN INSERT INTO t VALUES", "EXPLAIN of INSERT"),
