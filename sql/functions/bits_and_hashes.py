@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerType
@@ -24,6 +25,7 @@ from sql.typing.inference import as_integer
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.kernels import Kernel, column, numbers
 from sql.typing.macros import macros
+from sql.typing.scannable import Compute, Scannable
 from sql.typing.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
 
 _INTEGER = (IntegerType, BoolType)
@@ -110,16 +112,32 @@ def bit_count(call: Call) -> Typed:
 
 def _hash(width: int, type_: IntegerType) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value = call.args[0]
+        value = given = call.args[0]
         if isinstance(value.type, (DateType, Date32Type, DateTimeType)):
             days = UINT32 if isinstance(value.type, DateTimeType) else IntegerType(64, True)
             value = Typed(cast_to(value, days, call.environment.zone), days)
         if not isinstance(value.type, _INTEGER):
             raise call.wrong_type(0, "an integer")
         wide = IntegerType(64, as_integer(value.type).signed)
-        return Typed(called(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide)), type_)
+        sql = called(f"pando_hash{width}_{wide.name.lower()}", cast(value.sql, wide))
+        return Typed(Scannable(sql, given.sql, _hash_of(width, type_), type_.arrow), type_)
 
     return build
+
+
+def _hash_of(width: int, type_: IntegerType) -> Compute:
+    """Of integers, days and seconds."""
+    hashed = int_hash32_numpy if width == 32 else int_hash64_numpy
+
+    def compute(given: pa.Array) -> pa.Array:
+        if pa.types.is_timestamp(given.type):
+            given = pc.cast(given, pa.timestamp("s"), safe=False)
+        elif pa.types.is_date32(given.type):
+            given = given.view(pa.int32())
+        wide = given.cast(pa.uint64() if pa.types.is_unsigned_integer(given.type) else pa.int64())
+        return column(hashed(numbers(wide, np.uint64)), type_.arrow, wide)
+
+    return compute
 
 
 define("intHash32", _hash(32, UINT32), 1)
@@ -128,9 +146,9 @@ define("intHash64", _hash(64, UINT64), 1)
 
 def int_hash32_numpy(values: np.ndarray) -> np.ndarray:
     """intHash32 of 64-bit patterns, vectorised."""
-    key = values.astype(np.uint64)
     with np.errstate(over="ignore"):
-        key = key ^ np.uint64(HASH32_SALT)
+        key = values.astype(np.uint64)
+        key ^= np.uint64(HASH32_SALT)
         key = ~key + (key << np.uint64(18))
         key ^= (key >> np.uint64(31)) | (key << np.uint64(33))
         key *= np.uint64(21)

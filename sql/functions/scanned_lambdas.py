@@ -67,7 +67,7 @@ def body_of(arrays: Sequence[Elements], parameters: Sequence[Fragment], body: Ty
     own = tuple(arrays)
     type_ = pa.bool_() if body.is_condition else body.type.arrow
     if body.is_literal:
-        return None if body.value is None else Body(own, (), None, pa.scalar(body.value, type_))
+        return Body(own, (), None, pa.scalar(body.value, pa.null() if body.value is None else type_))
     if body.sql.depth > _MOST_DEPTH:
         return None
     names = {parameter: str(place) for place, parameter in enumerate(parameters)}
@@ -139,12 +139,16 @@ def over_arrays(
 
 
 def kept_values(values: pa.Array) -> np.ndarray:
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), bool)
     if not pa.types.is_boolean(values.type):
         return numbers_of(values) != 0
     return np.asarray(values)
 
 
 def is_test(body: Typed) -> bool:
+    if body.is_literal and body.value is None:
+        return True
     return not body.type.is_nullable and (body.is_condition or is_number(body.type))
 
 

@@ -182,7 +182,9 @@ def _host(*, without_www: bool) -> Callable[[Call], Typed]:
         sql = _host_by_pattern(call).sql
         if without_www:
             sql = bound(sql, "host", lambda v: fragment(_NO_WWW, v))
-        return Typed(Scannable(sql, string(call, 0), partial(hosts, without_www=without_www), pa.string()), STRING)
+        return Typed(
+            Scannable(sql, string(call, 0), partial(hosts, without_www=without_www), pa.string(), is_dear=True), STRING
+        )
 
     return build
 
@@ -195,7 +197,7 @@ define("domainWithoutWWW", _host(without_www=True), 1)
 def path(call: Call) -> Typed:
     behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string(call, 0))
     sql = fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind)
-    return Typed(Scannable(sql, string(call, 0), paths, pa.string()), STRING)
+    return Typed(Scannable(sql, string(call, 0), paths, pa.string(), is_dear=True), STRING)
 
 
 _BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sql.typing.bound import bound
+from sql.typing.bound import Bound, bound
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.plain_texts import ipv4_numbers, uuids
 from sql.typing.scannable import Scannable, read_or_odd
@@ -16,6 +16,14 @@ def uuid_of_text(sql: Fragment) -> Fragment:
     rest = "CAST(CAST({} AS UUID) AS BLOB)"  # some more spellings, but slowly
     whole = bound(sql, "spelled", lambda v: fragment(f"coalesce(pando_plain_uuid(encode({{}})), {rest})", v, v))
     return read_or_odd(whole, sql, uuids, pa.binary(), lambda odd: fragment(rest, odd))
+
+
+def uuid_or_null(sql: Fragment) -> Fragment:
+    """The 16 bytes of a UUID's text, NULL where there is none."""
+    whole = bound(sql, "spelled", lambda v: fragment("pando_try_uuid({})", v))
+    plain = Scannable(fragment("pando_plain_uuid(encode({}))", sql), sql, uuids, pa.binary())
+    rest = "coalesce({plain}, CASE WHEN strlen({text}) >= 32 THEN CAST(TRY_CAST({text} AS UUID) AS BLOB) END)"
+    return Bound(whole, plain, lambda column: fragment(rest, plain=column, text=sql), keeps_null=True)
 
 
 def ipv4_of_text(sql: Fragment) -> Fragment:
@@ -32,4 +40,4 @@ def ipv6_of_text(sql: Fragment) -> Fragment:
 
 def ipv6_or_null(text: Fragment) -> Fragment:
     """The 16 bytes of an address, NULL where there is none."""
-    return Scannable(fragment("pando_try_ipv6(encode({}))", text), text, ipv6_values, pa.binary())
+    return Scannable(fragment("pando_try_ipv6(encode({}))", text), text, ipv6_values, pa.binary(), is_dear=True)

@@ -22,6 +22,8 @@ _ROWS_AT_ONCE = 65_536
 """Kernels hold several columns of as many values for a moment."""
 _ELEMENTS_AT_ONCE = 2 * _ROWS_AT_ONCE
 """Of arrays."""
+_LEAST_ROWS, _SAMPLE_ROWS, _ROWS_PER_TEXT = 2048, 512, 3
+"""Of texts that are worth a dictionary."""
 Compute = Callable[..., pa.Array]
 Rest = Callable[[Fragment], Fragment]
 
@@ -31,10 +33,11 @@ class Scannable(Fragment):
     ``result``.
 
     ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it. What DuckDB does
-    as well (not ``is_worth_it``) the scan computes only where it computes something else of it.
+    as well (not ``is_worth_it``) the scan computes only where it computes something else of it. What ``is_dear`` takes
+    longer than to find the different ones of texts that repeat.
     """
 
-    __slots__ = ("compute", "is_worth_it", "result", "values")
+    __slots__ = ("compute", "is_dear", "is_worth_it", "result", "values")
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Scannable(Fragment):
         result: pa.DataType,
         *,
         is_worth_it: bool = True,
+        is_dear: bool = False,
     ) -> None:
         self.values = (values,) if isinstance(values, Fragment) else tuple(values)
         traits = sql.traits | SCANNABLE
@@ -53,6 +57,7 @@ class Scannable(Fragment):
         self.compute = compute
         self.result = result
         self.is_worth_it = is_worth_it
+        self.is_dear = is_dear
 
 
 def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
@@ -60,7 +65,7 @@ def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Dat
 
     ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL, and so is what ``sql`` makes of NULL.
     """
-    read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]))
+    read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), is_dear=True)
 
     def body(column: Fragment) -> Fragment:
         odd = fragment("struct_extract({}, 'odd')", column)
@@ -95,10 +100,12 @@ class Computed:
     inputs: tuple[str | Computed, ...]
     compute: Compute
     result: pa.DataType
+    is_dear: bool = False
     columns: tuple[str, ...] = field(init=False)
     """All that it takes, each once."""
     _steps: tuple[Computed, ...] = field(init=False, repr=False)
     """All that is computed for it and at last itself, each behind what it takes."""
+    _has_dear: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         columns: dict[str, None] = {}
@@ -111,6 +118,7 @@ class Computed:
                 columns[given] = None
         object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "_steps", (*steps, self))
+        object.__setattr__(self, "_has_dear", any(step.is_dear for step in self._steps))
 
     def type_of(self, stored: Mapping[str, pa.DataType]) -> pa.DataType:
         """Of what ``of`` makes of columns of these types."""
@@ -124,6 +132,10 @@ class Computed:
             if pa.types.is_string(self.result):
                 return pa.DictionaryArray.from_arrays(given[0].indices, values, safe=False)
             return values.take(given[0].indices)
+        if len(given) == 1 and self._has_dear:
+            different = _different(given[0])
+            if different is not None:
+                return self.of(different.dictionary).take(different.indices)
         plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
         rows, size = len(plain[0]), _rows_at_once(plain)
         pieces = [
@@ -137,6 +149,17 @@ class Computed:
         for step in self._steps:
             known[step] = step.compute(*[known[value] for value in step.inputs])
         return known[self]
+
+
+def _different(array: pa.Array) -> pa.DictionaryArray | None:
+    """Texts that repeat, as a dictionary."""
+    if not pa.types.is_string(array.type) or len(array) < _LEAST_ROWS:
+        return None
+    sample = array.slice(0, _SAMPLE_ROWS)
+    if len(pc.unique(sample)) * 2 > len(sample):
+        return None
+    found = array.dictionary_encode()
+    return found if len(found.dictionary) * _ROWS_PER_TEXT <= len(array) else None
 
 
 def _rows_at_once(arrays: Sequence[pa.Array]) -> int:

@@ -22,7 +22,7 @@ from parts.types import (
     StringType,
     UUIDType,
 )
-from sql.typing.address_texts import ipv6_or_null
+from sql.typing.address_texts import ipv6_or_null, uuid_or_null
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.instant_texts import basic_instant_or_null, instant_or_null, nanoseconds_of_text
@@ -57,13 +57,13 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
             return Scannable(_float(sql, target), sql, partial(floats, bits=target.bits), target.arrow)
         case DecimalType():
             known = pa.decimal128(target.precision, target.scale)
-            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known)
+            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known, is_dear=True)
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
-            return bound(sql, "spelled", lambda v: fragment("pando_try_uuid({})", v))
+            return uuid_or_null(sql)
         case IPv4Type():
-            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32())
+            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32(), is_dear=True)
         case IPv6Type():
             return ipv6_or_null(sql)
         case FixedStringType(length):
