@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from parts.types import ArrayType, DataType, IntegerType, NullableType, StringType
 from sql.functions.scanned_arrays import is_discrete, is_plain
 from sql.functions.scanned_lambdas import elements_of, over_arrays
+from sql.functions.vectors import text_maker
 from sql.typing.fragments import Fragment
 from sql.typing.lists import Lists, lists_of
 from sql.typing.scannable import Scannable
@@ -91,17 +92,18 @@ def flattened(lists: Lists) -> pa.Array:
 
 
 def joined(sql: Fragment, array: Typed, separator: Typed | None) -> Fragment:
-    """``sql`` of an array of texts or whole numbers: their texts with a literal between them, without NULLs."""
+    """``sql`` of an array of texts or numbers: their texts with a literal between them, without NULLs."""
     between = "" if separator is None else separator.value
     inner = array.type.inner if isinstance(array.type, ArrayType) else array.type
     bare = inner.inner if isinstance(inner, NullableType) else inner
-    if not isinstance(bare, (StringType, IntegerType)) or not isinstance(between, str):
+    spell = text_maker(bare)
+    if spell is None or not isinstance(between, str):
         return sql
 
     def compute(given: pa.Array) -> pa.Array:
         lists = lists_of(given)
         if lists.values.null_count:
             lists = lists_of(lists.where(np.asarray(pc.is_valid(lists.values))))
-        return pc.binary_join(lists.like(lists.values.cast(pa.string())), between)
+        return pc.binary_join(lists.like(spell(lists.values)), between)
 
     return Scannable(sql, array.sql, compute, pa.string())

@@ -77,7 +77,7 @@ def alpha_tokens(call: Call) -> Typed:
 def _runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
     limited = _limited(call, words, 1)
     compute = runs(kind, call.constant_int(1, 0))
-    return replace(limited, sql=Scannable(limited.sql, string(call, 0), compute, WORDS))
+    return replace(limited, sql=Scannable(limited.sql, string(call, 0), compute, WORDS, is_dear=True))
 
 
 @function("arrayStringConcat", (1, 2))

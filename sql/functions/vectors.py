@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.types import ArrayType, DataType, FloatType, IntegerType, StringType
+from sql.typing.float_texts import float_texts
 from sql.typing.fragments import ELEMENT, Fragment
 from sql.typing.inference import supertype
 from sql.typing.kernels import column, text_offsets
@@ -152,10 +153,15 @@ def _length(args: tuple[Typed, ...], result: DataType) -> Compute | None:
 _makes["length"] = _length
 
 
+def text_maker(type_: DataType) -> Compute | None:
+    """What makes texts of values of a type."""
+    if type_ == FloatType(64):
+        return float_texts
+    return (lambda given: given.cast(pa.string())) if isinstance(type_, (IntegerType, StringType)) else None
+
+
 def _to_string(args: tuple[Typed, ...], result: DataType) -> Compute | None:
-    if len(args) > 1 or not isinstance(args[0].type, (IntegerType, StringType)):
-        return None
-    return lambda given: given.cast(pa.string())
+    return text_maker(args[0].type) if len(args) == 1 else None
 
 
 _makes["toString"] = _to_string

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.ipv6_texts import read_plain, write, write_ipv4
-from sql.typing.kernels import Kernel, blobs, numbers, of_size
+from sql.typing.kernels import Kernel, blobs, numbers, of_size, text_bytes
 from sql.typing.plain_texts import ipv4_numbers
+from sql.typing.text_words import rows_that_begin
 
 _MAPPED = np.array([0] * 10 + [255] * 2, np.uint8)
 """Begins an IPv6 address that stands for an IPv4 one."""
 _MAPPED_TEXT = "::ffff:"
-_BEGINS_IPV6 = "^[0-9a-fA-F]{0,4}[:.]"
+_BEGINS_IPV6 = np.isin(np.arange(256), list(b"0123456789abcdefABCDEF:"))
 _PAIRS = np.frombuffer(b"".join(b"%02x" % number for number in range(256)), "<u2")
 
 
@@ -72,20 +73,26 @@ def uuid_texts(values: pa.Array) -> pa.Array:
 
 def ipv6_values(texts: pa.Array) -> pa.Array:
     """The 16 bytes; those of an IPv4 address too."""
-    rows = np.flatnonzero(np.asarray(pc.match_substring_regex(texts, _BEGINS_IPV6).fill_null(False)))
+    rows = rows_that_begin(texts, _BEGINS_IPV6)
     if not len(rows):
         return pa.nulls(len(texts), pa.binary())
     given = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-    has_colon, has_point = (np.asarray(pc.match_substring(given, mark)) for mark in (":", "."))
+    has_colon, has_point = (_have(given, mark) for mark in ":.")
     is_mapped = has_point & (~has_colon | np.asarray(pc.starts_with(given, _MAPPED_TEXT)))
     values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
-    kinds = ((read_plain, has_colon & ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
+    kinds = ((read_plain, ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
     for read, which in kinds:
         if which.all():
             values[rows], is_known[rows] = read(given)
         elif which.any():
             values[rows[which]], is_known[rows[which]] = read(given.filter(pa.array(which)))
     return blobs(values, is_known)
+
+
+def _have(texts: pa.Array, mark: str) -> np.ndarray:
+    if not (text_bytes(texts) == ord(mark)).any():  # as in columns of addresses of one kind
+        return np.zeros(len(texts), bool)
+    return np.asarray(pc.match_substring(texts, mark))
 
 
 def _mapped(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:

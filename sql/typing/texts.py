@@ -36,7 +36,8 @@ from parts.types import (
 )
 from sql.typing.address_texts import ipv4_of_text, ipv6_of_text, uuid_of_text
 from sql.typing.bound import Bound, bound
-from sql.typing.fragments import Fragment, called, fragment, joined
+from sql.typing.float_texts import float_texts
+from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.instant_texts import instant_of_text, nanoseconds_of_text
 from sql.typing.integer_texts import constant_integer, integer_of_text
 from sql.typing.macros import macros
@@ -66,8 +67,10 @@ def to_text(value: Typed, zone: str) -> Fragment:
         case IntegerType() | BoolType() | DateType() | Date32Type():
             return fragment("CAST({} AS VARCHAR)", sql)
         case FloatType(bits):
-            macro = "pando_float_text" if bits == 64 else "pando_float32_text"
-            return bound(sql, "real", lambda v: called(macro, v))
+            if bits == 32:
+                return bound(sql, "real", lambda v: fragment("pando_float32_text({})", v))
+            spelled = bound(sql, "real", lambda v: fragment("pando_float_text({})", v))
+            return Scannable(spelled, sql, float_texts, pa.string())
         case DecimalType(_, scale):
             return _decimal_text(sql, type_) if scale else fragment("CAST({} AS VARCHAR)", sql)
         case DateTimeType() | DateTime64Type():
