@@ -126,12 +126,26 @@ def _commit_agreed(
     """The usual case, in one round trip; ``False`` when it is not the usual case."""
     if agreement is None or agreement.content_hash != record.content_hash or entry.quorum >= 2:
         return False
-    create = Create(replica.part(str(part)), record.to_bytes())
     try:
-        keeper.multi([Delete(replica.queue_entry(name)), agreement.check, create])
+        commit_agreed_parts(keeper, replica, [(name, part, record, agreement)])
         return True
     except MultiFailed:
         return False
+
+
+def commit_agreed_parts(
+    keeper: Keeper, replica: ReplicaPaths, parts: Sequence[tuple[str, PartName, PartRecord, Agreement]]
+) -> None:
+    """Commits parts that were agreed on, each with the name of its queue entry, in one multi: all or none.
+
+    Raises ``MultiFailed`` when one of them is not the usual case, ``KeeperConnectionLoss`` when it is not known: then
+    :func:`commit_produced_part` settles each.
+    """
+    ops: list[Op] = []
+    for name, part, record, agreement in parts:
+        create = Create(replica.part(str(part)), record.to_bytes())
+        ops += [Delete(replica.queue_entry(name)), agreement.check, create]
+    keeper.multi(ops)
 
 
 def _try_commit(

@@ -33,6 +33,7 @@ from coordination.queue_rules import (
     LocalParts,
     Rules,
     Wait,
+    is_small_insert,
     size_key,
 )
 from coordination.queue_schedule import Rank, Schedule
@@ -228,6 +229,29 @@ class ReplicationQueue:
                 item = self._index.get(rank[1])
                 if item is not None and (action := self._start(item, local, limits)) is not None:
                     return action
+
+    def take_along_inserts(self, first: Action, local: LocalParts, limits: Limits, at_most: int) -> list[Action]:
+        """More small INSERTs of the replica whose INSERT ``first`` fetches, if they may run now, marked as executing:
+        the caller ends each of them too. What was tried before is left to run alone."""
+        with self._lock:
+            taken: list[Action] = []
+            leader = self._index.get(first.name)
+            if first.kind is not ActionKind.FETCH or leader is None or leader.num_tries > 1:
+                return taken
+            if not is_small_insert(leader.entry):
+                return taken
+            while len(taken) < at_most and (rank := self._schedule.pop(self._clock())) is not None:
+                item = self._index.get(rank[1])
+                if item is None:
+                    continue
+                is_alike = is_small_insert(item.entry) and item.entry.source_replica == leader.entry.source_replica
+                if item.num_tries or not is_alike:
+                    self._schedule.ready(rank)
+                    break
+                action = self._start(item, local, limits)
+                if action is not None:
+                    taken.append(action)
+            return taken
 
     def _release_for(self, limits: Limits) -> None:
         """No more merges than may start: the others need not be looked at."""

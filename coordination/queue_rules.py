@@ -37,6 +37,14 @@ class Action:
     reason: str = ""
 
 
+_SMALL_BYTES = 256 * 1024
+
+
+def is_small_insert(entry: LogEntry) -> bool:
+    """Whether its part may be brought together with others of the same replica."""
+    return entry.type is EntryType.GET_PART and entry.quorum < 2 and 0 < entry.size_bytes <= _SMALL_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the pools can take now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,6 +33,11 @@ class PartTransport(Protocol):
         self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
     ) -> None:
         """See :meth:`engine.interserver.client.InterserverClient.fetch_part`."""
+
+    def fetch_parts(
+        self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], is_cancelled: Callable[[], bool]
+    ) -> list[PartName]:
+        """See :meth:`engine.interserver.client.InterserverClient.fetch_parts`."""
 
     def close(self) -> None: ...
 

@@ -141,30 +141,45 @@ class PartStore(StoredParts):
         ``is_synced``: the directory is fsynced already, as ``write_part`` leaves it. ``written``: ``WrittenPart.meta``
         of the part, if this is who wrote it; it is not read again then.
         """
+        return self.add_preactive_all({name: tmp_dir}, is_synced=is_synced, written=written)[0]
+
+    def add_preactive_all(
+        self, directories: Mapping[PartName, Path], *, is_synced: bool = False, written: bytes = b""
+    ) -> list[Part]:
+        """As :meth:`add_preactive`, for all or for none, with one fsync of the parent directory."""
         should_sync = self.description.settings.fsync_part_directory
         if should_sync and not is_synced:
-            sync_directory(tmp_dir)
+            for directory in directories.values():
+                sync_directory(directory)
         with self.lock:
             self.settle()
-            self._require_free(name)
-            self._markers.admit(name, self._entries)
-            self._reserved.add(name)
+            for name in directories:
+                self._require_free(name)
+            for name in directories:
+                self._markers.admit(name, self._entries)
+            self._reserved.update(directories)
         try:  # without the lock: others must not wait for the disk
-            part = open_part(tmp_dir, name=name, table_schema=self.description.schema, written=written)
-            part.move(self.path / str(name))
+            schema = self.description.schema
+            opened = [open_part(d, name=name, table_schema=schema, written=written) for name, d in directories.items()]
+            moved: list[Part] = []
             try:
+                for part in opened:
+                    part.move(self.path / str(part.name))
+                    moved.append(part)
                 if should_sync:
                     self._sync()
-            except BaseException:  # a restart would take it for a part of the table
-                part.move(tmp_dir)
+            except BaseException:  # a restart would take them for parts of the table
+                for part in moved:
+                    part.move(directories[part.name])
                 raise
             with self.lock:
-                self._admit(StoredPart(part, PartState.PRE_ACTIVE))
-                self._temporary.discard(tmp_dir.name)
-            return part
+                for part in opened:
+                    self._admit(StoredPart(part, PartState.PRE_ACTIVE))
+                    self._temporary.discard(directories[part.name].name)
+            return opened
         finally:
             with self.lock:
-                self._reserved.discard(name)
+                self._reserved.difference_update(directories)
 
     def take_back(self, part: Part) -> Path:
         """Makes a pre-active part that was certainly not committed temporary again; returns its directory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -60,28 +60,44 @@ class InterserverClient:
         Raises ``UnavailableError`` 210 (NETWORK_ERROR) when the other side does not answer or breaks off,
         ``CorruptionError`` when what came does not match its checksums, and the other side's error (232: no such part).
         """
+        if part not in self.fetch_parts(base_url, endpoint, {part: directory}, is_cancelled):
+            raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: it did not come")
+
+    def fetch_parts(
+        self,
+        base_url: str,
+        endpoint: str,
+        directories: Mapping[PartName, Path],
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> list[PartName]:
+        """As :meth:`fetch_part`, several by one request. Returns those that came: the other side may lack some, and one
+        of an older version gives the first alone."""
 
         def on_piece() -> None:
             if is_cancelled():
                 raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
             self._failpoint("fetch.piece")
 
-        target = "/part?" + urlencode({"endpoint": endpoint, "part": str(part)})
+        names = list(map(str, directories))
+        target = "/part?" + urlencode({"endpoint": endpoint, "part": names}, doseq=True)
         try:
             connection = self._take(base_url)
             try:
                 with self._ask(connection, target) as answer:
                     if answer.status >= 400:
                         raise _error(answer)
-                    hashes = _receive(answer, directory, on_piece)
+                    received = _receive(answer, directories, on_piece)
             except BaseException:
                 connection.close()
                 raise
         except (OSError, EOFError, ValueError, HTTPException) as error:
-            raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: {error!r}") from error
+            what = ", ".join(names)
+            raise UnavailableError("NETWORK_ERROR", f"Fetching {what} from {base_url} failed: {error!r}") from error
         self._keep(connection)
-        check_received(directory, part, hashes)
+        for part, hashes in received.items():
+            check_received(directories[part], part, hashes)
         self._failpoint("fetch.after_temporary_part")
+        return list(received)
 
     def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
         """A kept connection that has died is made anew."""
@@ -132,14 +148,29 @@ def _error(answer: HTTPResponse) -> Exception:
     return error_from_code(int(answer.headers.get(EXCEPTION_CODE_HEADER, "1001")), message)
 
 
-def _receive(answer: HTTPResponse, directory: Path, on_piece: Callable[[], None]) -> dict[str, tuple[int, str]]:
-    """Writes the files of an answer, fsynced; returns size and XXH3-128 of each."""
-    line = answer.readline(_MAX_MANIFEST_BYTES)
-    if not line.endswith(b"\n"):
-        raise EOFError("the answer ended early")
-    files = Manifest.from_line(line).files
-    if answer.length != sum(size for _, size in files):
-        raise ValueError("the answer's length is not that of its files")
+def _receive(
+    answer: HTTPResponse, directories: Mapping[PartName, Path], on_piece: Callable[[], None]
+) -> dict[PartName, dict[str, tuple[int, str]]]:
+    """Writes the parts of an answer, fsynced; returns size and XXH3-128 of each file."""
+    asked = {str(part): part for part in directories}
+    received: dict[PartName, dict[str, tuple[int, str]]] = {}
+    while answer.length or not received:
+        line = answer.readline(_MAX_MANIFEST_BYTES)
+        if not line.endswith(b"\n"):
+            raise EOFError("the answer ended early")
+        manifest = Manifest.from_line(line)
+        part = asked.pop(manifest.part or next(iter(asked), ""), None)
+        if part is None:
+            raise ValueError(f"the answer has a part {manifest.part!r} that was not asked for")
+        if answer.length is None or answer.length < manifest.size:
+            raise ValueError("the answer's length is not that of its files")
+        received[part] = _receive_part(answer, manifest.files, directories[part], on_piece)
+    return received
+
+
+def _receive_part(
+    answer: HTTPResponse, files: Sequence[tuple[str, int]], directory: Path, on_piece: Callable[[], None]
+) -> dict[str, tuple[int, str]]:
     buffer = memoryview(bytearray(min(CHUNK_BYTES, max((size for _, size in files), default=0))))
     received: dict[str, tuple[int, str]] = {}
     syncs: list[Future[None]] = []
@@ -148,8 +179,13 @@ def _receive(answer: HTTPResponse, directory: Path, on_piece: Callable[[], None]
             file = open(directory / name, "wb", buffering=0)  # noqa: SIM115 (closed by _sync)
             try:
                 received[name] = (size, _receive_file(answer, file, size, buffer, on_piece))
-            finally:
+            except BaseException:
+                file.close()
+                raise
+            if len(received) < len(files):
                 syncs.append(submit(partial(_sync, file)))  # while the next file is received
+            else:
+                _sync(file)
     finally:
         wait(syncs)
     for done in syncs:

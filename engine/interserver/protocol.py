@@ -5,6 +5,9 @@ credentials are set. The answer is one line of JSON, ``{"version": 1, "files": [
 line feed, and the files' bytes one behind the other in that order. The receiver checks every file against the part's
 own checksums file, so a cut or altered answer is never taken for a part.
 
+``&part=`` may stand there several times: the answer is then one such piece behind the other, each naming its part
+(``"part": …`` in its line), of those that are there. A server that does not know this answers the first alone.
+
 Errors are a status of 400 or more with ``X-ClickHouse-Exception-Code`` and the message as text.
 """
 
@@ -26,10 +29,17 @@ class Manifest:
     """The files of a part: (name, size in bytes), in the order they are sent."""
 
     files: tuple[tuple[str, int], ...]
+    part: str = ""
+    """Empty: the first that was asked for."""
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size in self.files)
 
     def to_line(self) -> bytes:
         files = [{"name": name, "size": size} for name, size in self.files]
-        return json.dumps({"version": PROTOCOL_VERSION, "files": files}, separators=(",", ":")).encode() + b"\n"
+        content = {"version": PROTOCOL_VERSION, "part": self.part, "files": files}
+        return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Manifest:
@@ -41,7 +51,7 @@ class Manifest:
         for name, _ in files:
             if not is_plain_file_name(name):
                 raise ValueError(f"unacceptable file name {name!r}")
-        return cls(files)
+        return cls(files, str(content.get("part", "")))
 
 
 def basic_authorization(credentials: tuple[str, str]) -> str:

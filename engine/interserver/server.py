@@ -137,28 +137,42 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_allowed():
             self._send_exception(401, UserError("AUTHENTICATION_FAILED", "Wrong interserver credentials"))
             return
-        try:
-            name = PartName.parse(query.get("part", [""])[0])
-            snapshot, directory = self.server.lend(query.get("endpoint", [""])[0], name)
-        except PandoError as error:
-            self._send_exception(404, error)
-            return
-        with snapshot:
-            self._send_files(directory)
+        endpoint, failure = query.get("endpoint", [""])[0], None
+        with contextlib.ExitStack() as held:
+            lent: list[tuple[PartName, Path]] = []
+            for text in query.get("part", [""]):
+                try:
+                    name = PartName.parse(text)
+                    snapshot, directory = self.server.lend(endpoint, name)
+                except PandoError as error:
+                    failure = failure or error
+                    continue
+                held.enter_context(snapshot)
+                lent.append((name, directory))
+            if failure is not None and not lent:
+                self._send_exception(404, failure)
+            else:
+                self._send_files(lent)
 
     def _is_allowed(self) -> bool:
         expected, given = self.server.authorization, self.headers.get("Authorization", "")
         return expected is None or hmac.compare_digest(given.encode(), expected.encode())
 
-    def _send_files(self, directory: Path) -> None:
-        found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
-        found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
-        manifest = Manifest(tuple((file.name, size) for size, file in found)).to_line()
-        self._send_head(200, "application/octet-stream", len(manifest) + sum(size for size, _ in found))
-        self.wfile.write(manifest)
-        for size, file in found:
-            if self._send_file(file, size) != size:
-                raise EOFError(f"{file} is no longer of {size} bytes")
+    def _send_files(self, parts: list[tuple[PartName, Path]]) -> None:
+        pieces: list[tuple[bytes, list[tuple[int, Path]]]] = []
+        total = 0
+        for name, directory in parts:
+            found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
+            found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
+            manifest = Manifest(tuple((file.name, size) for size, file in found), str(name))
+            pieces.append((manifest.to_line(), found))
+            total += len(pieces[-1][0]) + manifest.size
+        self._send_head(200, "application/octet-stream", total)
+        for line, found in pieces:
+            self.wfile.write(line)
+            for size, file in found:
+                if self._send_file(file, size) != size:
+                    raise EOFError(f"{file} is no longer of {size} bytes")
 
     def _send_file(self, file: Path, size: int) -> int:
         if size <= _BUFFER_BYTES:

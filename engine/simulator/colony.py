@@ -11,8 +11,8 @@ import logging
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from engine.simulator.steps import Crash, StepPool
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
-from parts.errors import UnavailableError
+from parts.errors import UnavailableError, UserError
 from parts.part_name import PartName
 from parts.pool import Inline
 from parts.store import PartState
@@ -384,6 +384,16 @@ class Node:
                 self.colony.on_copy(part, self.colony.node_at(base_url, self))
                 shutil.copyfile(file, directory / file.name)
         self.colony.failpoint("fetch.after_temporary_part")
+
+    def fetch_parts(
+        self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], is_cancelled: Callable[[], bool]
+    ) -> list[PartName]:
+        came: list[PartName] = []
+        for part, directory in directories.items():
+            with suppress(UserError):  # it is not there
+                self.fetch_part(base_url, endpoint, part, directory, is_cancelled)
+                came.append(part)
+        return came
 
     def close(self) -> None:
         return

@@ -116,6 +116,35 @@ def test_a_part_arrives_whole_small_or_large_packed_or_wide(
     assert not owner.is_lending()
 
 
+def test_several_parts_come_by_one_request_without_those_that_are_not_there(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    owner = make_owner()
+    absent = PartName.parse("1_7_7_0")
+    directories = {absent: tmp_path / "absent", NAME: tmp_path / "fetched"}
+    for directory in directories.values():
+        directory.mkdir()
+    assert client.fetch_parts(owner.url, _ENDPOINT, directories) == [NAME]
+    assert _read(tmp_path / "fetched") == owner.files()
+    assert not owner.is_lending()
+
+
+def test_a_server_of_an_older_version_gives_the_first_of_several(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows one ``part`` in a request, and does not name it."""
+    owner = make_owner()
+    send_files = _Handler._send_files
+    to_line = Manifest.to_line
+    monkeypatch.setattr(_Handler, "_send_files", lambda self, parts: send_files(self, parts[:1]))
+    monkeypatch.setattr(Manifest, "to_line", lambda self: to_line(Manifest(self.files)))
+    directories = {NAME: tmp_path / "fetched", PartName.parse("1_7_7_0"): tmp_path / "other"}
+    for directory in directories.values():
+        directory.mkdir()
+    assert client.fetch_parts(owner.url, _ENDPOINT, directories) == [NAME]
+    assert _read(tmp_path / "fetched") == owner.files()
+
+
 def test_one_connection_serves_many_fetches_and_is_replaced_when_it_has_died(
     make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
 ) -> None:

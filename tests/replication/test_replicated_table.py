@@ -42,7 +42,7 @@ def test_no_more_fetches_at_a_time_than_the_server_may_make(tmp_path: Path, most
     two.is_frozen = True
     two.table.services.fetches = Slots(most)
     for key in range(3):
-        one.insert(1, [key])
+        one.insert(1, list(range(key * 20_000, (key + 1) * 20_000)))  # too large to be brought with others
     two.step(two.task("pull log"))
     at_a_time: list[int] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,20 +34,25 @@ class Fetcher:
     def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[Source]]:
         """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
         if likely not in ("", self._state.replica.name):
-            yield self._likely_source(keeper, name, likely)
+            yield list(self.listed_by(keeper, likely, [name]).values())
         yield self.holders(keeper, name)
 
-    def _likely_source(self, keeper: Keeper, name: PartName, replica_name: str) -> list[Source]:
+    def listed_by(self, keeper: Keeper, replica_name: str, names: Sequence[PartName]) -> dict[PartName, Source]:
+        """Those of the parts that the replica lists, if it is active. One round trip."""
         replica = self._state.paths.replica(replica_name)
-        listed = replica.part(str(name))
-        active, host, record = keeper.get_many([replica.is_active, replica.host, listed])
-        if active is None or host is None or record is None:
-            return []
+        listings = [replica.part(str(name)) for name in names]
+        active, host, *records = keeper.get_many([replica.is_active, replica.host, *listings])
+        if active is None or host is None:
+            return {}
         try:
             url = ReplicaAddress.parse(host[0]).interserver_url
-            return [Source(replica_name, url, Agreement.read(listed, record))]
+            return {
+                name: Source(replica_name, url, Agreement.read(listed, record))
+                for name, listed, record in zip(names, listings, records, strict=True)
+                if record is not None
+            }
         except CorruptionError:
-            return []
+            return {}
 
     def holders(self, keeper: Keeper, name: PartName) -> list[Source]:
         """Active replicas that list the part, in random order, so that load spreads."""

@@ -24,6 +24,7 @@ from engine.background import wake_one
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
+from engine.tables.replicated.small_fetches import MOST, SmallFetches
 from engine.tables.replicated.state import ReplicaState, part_record
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.merge.select import max_merge_bytes
@@ -50,6 +51,13 @@ class QueueSteps:
         self._state = state
         self._fetcher = fetcher
         self._exchanges = exchanges
+        self._small_fetches = SmallFetches(
+            state,
+            fetcher,
+            lambda keeper, action, part, agreement: self._attempt(
+                keeper, action, lambda: self._activate(keeper, action, part, agreement)
+            ),
+        )
         self._give_up = give_up
         self._report_corruption = report_corruption
         self.slots = 4
@@ -72,17 +80,32 @@ class QueueSteps:
                 action = state.queue.next_action(self, self._limits())
                 if action is None:
                     return _EXECUTE_IDLE_SECONDS
+                more = state.queue.take_along_inserts(action, self, self._limits(), MOST - 1)
                 self.wake()
-                self._run(keeper, action)
+                self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
         except UnavailableError as error:  # the table has just become read-only
             logger.debug("not executing: %s", error)
             return _RETRY_SECONDS
         return 0.0
 
+    def _run_together(self, keeper: Keeper, actions: list[Action]) -> None:
+        """INSERTs of another replica. What could not be brought in one is tried alone, by whoever is free."""
+        fetches = [action for action in actions if action.kind is ActionKind.FETCH]
+        others = [action for action in actions if action.kind is not ActionKind.FETCH]
+        left = self._small_fetches.bring(keeper, fetches)
+        for action in left[1:]:
+            self._state.queue.postpone(action.name, "The part could not be brought with others", pause_seconds=0.0)
+        for action in (*others, *left[:1]):
+            self._run(keeper, action)
+
     def _run(self, keeper: Keeper, action: Action) -> None:
+        self._attempt(keeper, action, lambda: self._carry_out(keeper, action))
+
+    def _attempt(self, keeper: Keeper, action: Action, work: Callable[[], None]) -> None:
+        """``work`` carries the entry out, or part of it. Whatever it raises becomes of the entry."""
         queue = self._state.queue
         try:
-            self._carry_out(keeper, action)
+            work()
         except CancelledError:
             queue.postpone(action.name, "The entry was cancelled: a drop, a stop, or a new ZooKeeper session")
         except CorruptionError as error:
@@ -198,6 +221,10 @@ class QueueSteps:
             return
         part = self._name(directory, name)
         state.services.failpoint("produced.after_rename")
+        self._activate(keeper, action, part, agreement)
+
+    def _activate(self, keeper: Keeper, action: Action, part: Part, agreement: Agreement | None) -> None:
+        state, name = self._state, part.name
         status = self._commit_in_keeper(keeper, action, part, agreement)
         state.services.failpoint("produced.after_commit")
         if status is ProducedStatus.COMMITTED:
