@@ -116,7 +116,7 @@ def _log_drop(
             if not isinstance(error.cause, NoNode | NodeExists | BadVersion):
                 raise error.cause from error
         except KeeperConnectionLoss:
-            index = _find_logged(keeper, table, entry)
+            index = find_logged(keeper, table, entry)
             if index is not None:
                 return index
     raise ConflictError("KEEPER_EXCEPTION", f"Could not log the drop of {gone}: inserts keep getting ahead; retry")
@@ -196,7 +196,7 @@ def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
     free_block_ids(keeper, table, gone.partition_id, gone.covers)
 
 
-def _find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
+def find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
     """After a lost answer: the index of our entry if it was logged."""
     ours = {replace(entry, has_leftovers=has_leftovers).to_bytes() for has_leftovers in (False, True)}
     keeper.sync(table.log)

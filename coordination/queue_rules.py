@@ -99,6 +99,9 @@ class Rules:
             return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
         if (made := self._made_elsewhere(item)) is not None:
             return made
+        if (older := self._drop_before(item, (entry.new_part,))) is not None:
+            # A merge over the gap that it makes would take for gone what is to be kept in detached/.
+            return self._wait(item, f"log entry {older.name} that drops a part of it has not been executed", older.name)
         if (older := self._replacement_before(item, (entry.new_part,))) is not None:
             # What covers its parts would show some of them before the others.
             return self._wait(item, f"log entry {older.name} that makes a part of it has not been executed", older.name)
@@ -147,7 +150,7 @@ class Rules:
         part = _meeting(self.inserting, entry.gone)
         if part is not None:
             return self._wait(item, f"an INSERT of part {part} is being committed", part)
-        older = self._replacement_before(item, entry.gone)
+        older = self._drop_before(item, entry.gone) or self._replacement_before(item, entry.gone)
         if older is not None and older.name not in beside:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
         return None
@@ -168,6 +171,15 @@ class Rules:
         for older in self.index.replacements():
             if older.name < item.name and _meeting(older.entry.made, parts) is not None:
                 return older
+        return None
+
+    def _drop_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
+        """One queued before the entry, of one part or into ``detached/``, that takes away something of these blocks."""
+        for partition_id in {part.partition_id for part in parts}:
+            for older in self.index.drops(partition_id):
+                is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
+                if is_exact and older.name < item.name and _meeting(older.entry.gone, parts) is not None:
+                    return older
         return None
 
     def drop_over(self, item: QueueItem) -> QueueItem | None:

@@ -34,7 +34,9 @@ from parts.errors import CorruptionError, UnavailableError, UserError
 
 EXCHANGE = "exchange"
 """The feature: entries of type REPLACE_RANGE are carried out."""
-FEATURES = (EXCHANGE,)
+PARTS = "parts"
+"""The feature: DROP_PART keeps its place before later merges, ATTACH_PART takes from ``detached/``."""
+FEATURES = (EXCHANGE, PARTS)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from parts.disk import make_directories, sync_directory
+from parts.errors import PandoError
 from parts.part_name import PartName
-from parts.reader import Part
+from parts.reader import Part, open_part
 
 DETACHED = "detached"
 _TRY = re.compile(r"_try\d+\Z")
@@ -32,11 +33,11 @@ class DetachedParts:
             make_directories(self._path)
         self._path.mkdir(parents=True, exist_ok=True)
 
-    def take(self, taken: Part | Path, reason: str = "") -> str:
+    def take(self, taken: Part | Path, reason: str = "", name: str = "") -> str:
         """Moves a part, or any directory of the table, to ``[<reason>_]<name>``; a taken name gets ``_try1``, ``_try2``
         … Returns the directory's new name. Call :meth:`sync` before it counts."""
         old = taken if isinstance(taken, Path) else taken.path
-        name = self._free_name(old.name, reason)
+        name = self._free_name(name or old.name, reason)
         if isinstance(taken, Path):
             os.rename(taken, self._path / name)
         else:
@@ -48,6 +49,13 @@ class DetachedParts:
         if self._should_sync:
             sync_directory(self._path)
             sync_directory(self._table_path)
+
+    def holds(self, part: Part) -> bool:
+        """Whether the content of the part is here, under its name."""
+        try:
+            return open_part(self._path / str(part.name), name=part.name).content_hash == part.content_hash
+        except PandoError:  # broken, or of a later version
+            return False
 
     def names(self) -> list[str]:
         """Sorted."""

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from parts.detached import DETACHED, DetachedParts
-from parts.disk import SharedSync, sync_directory
+from parts.disk import SharedSync, link_files, sync_directory
 from parts.drop_markers import DropMarkers
 from parts.errors import ConflictError, CorruptionError
 from parts.exchange_on_disk import ExchangeOnDisk
@@ -330,6 +330,21 @@ class PartStore(StoredParts):
             self._detached.sync()
             self._markers.prune(self._entries)
             return new_name
+
+    def keep_detached(self, parts: Iterable[Part]) -> None:
+        """Copies of the parts (links to their files) in ``detached/``, durable when this returns. The same copy is not
+        made twice: the step may be repeated."""
+        for part in parts:
+            if self._detached.holds(part):
+                continue
+            directory = self.create_temporary("tmp_detach_")
+            try:
+                link_files(part.path, directory, should_sync=self.description.settings.fsync_part_directory)
+                with self.lock:
+                    self._detached.take(directory, name=str(part.name))
+                    self._detached.sync()
+            finally:
+                self.drop_temporary(directory)
 
     def replace(self, part: Part, tmp_dir: Path, reason: str) -> str:
         """Puts the good copy in ``tmp_dir`` in the place of an active part, which moves to

@@ -9,27 +9,54 @@ from engine.interpreter.queries import run_query
 from engine.tables.table import Table
 from parts import partition
 from parts.errors import UserError
+from parts.types import DataType, strip_nullable
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import Function, Literal, LiteralList, Parameter, walk
+from sql.grammar.tokens import quote_string
 
 
 def partition_id(table: Table, text: str, context: Context) -> str:
     """The id of the partition whose value the SQL text names: ``202001``, ``'2020-01-01'``, ``(1, 'a')``.
 
-    Raises 248 (INVALID_PARTITION_VALUE).
+    Raises 62 for anything but a literal or a tuple of literals, 248 (INVALID_PARTITION_VALUE) for another number of
+    values than the key has, 53 and 69 for values of another type.
     """
     key = table.description.partition_key
-    result = run_query(f"SELECT {text}", context)
-    batches = [batch for batch in result.batches if batch.num_rows]
-    if sum(batch.num_rows for batch in batches) != 1:
-        raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not one value")
-    column = batches[0].column(0)
+    _require_literal(text)
+    column = _evaluated(text, context)
     values = column.flatten() if pa.types.is_struct(column.type) else [column]
     if len(values) != len(key.types):
         raise UserError(
             "INVALID_PARTITION_VALUE",
             f"Partition {text} has {len(values)} values, the partition key {len(key.types)}: {key.expressions}",
         )
-    try:
-        scalars = [value.cast(type_.arrow)[0] for value, type_ in zip(values, key.types, strict=True)]
-    except pa.ArrowException as error:
-        raise UserError("INVALID_PARTITION_VALUE", f"Partition {text} is not of {key.types}: {error}") from None
+    scalars = [_converted(value, type_, text, context) for value, type_ in zip(values, key.types, strict=True)]
     return partition.partition_id(scalars, key.types)
+
+
+def _converted(value: pa.Array, type_: DataType, text: str, context: Context) -> pa.Scalar:
+    is_text, bare = pa.types.is_string(value.type), strip_nullable(type_)
+    try:
+        if is_text and value[0].is_valid:
+            value = _evaluated(f"CAST({quote_string(value[0].as_py())}, {quote_string(bare.name)})", context)
+        scalar = value.cast(bare.arrow)[0]
+    except (pa.ArrowException, UserError) as error:
+        code = "TYPE_MISMATCH" if is_text else "ARGUMENT_OUT_OF_BOUND"
+        raise UserError(code, f"A value of partition {text} is no {type_.name}: {error}") from None
+    if not scalar.is_valid and not type_.is_nullable:
+        raise UserError("TYPE_MISMATCH", f"A value of partition {text} is NULL, and the key's a {type_.name}")
+    return scalar
+
+
+def _evaluated(expression: str, context: Context) -> pa.Array:
+    """Of one row."""
+    (batch,) = (batch for batch in run_query(f"SELECT {expression}", context).batches if batch.num_rows)
+    return batch.column(0)
+
+
+def _require_literal(text: str) -> None:
+    """Expressions are not for the process that owns the table."""
+    for node in walk(parse_expression(text)):
+        is_part_of_literal = isinstance(node, Function) and node.name in ("tuple", "negate")
+        if not isinstance(node, Literal | LiteralList | Parameter) and not is_part_of_literal:
+            raise UserError("SYNTAX_ERROR", f"A partition is named by a literal, or a tuple of literals, got {text}")

@@ -11,20 +11,21 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import threading
 from bisect import bisect
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.partitions import TablePartitions
+from engine.tables.plain_partitions import PlainPartitions
 from engine.tables.plain_transactions import PlainTransactions
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
@@ -64,7 +65,7 @@ class MergeTreeInsert(InsertSink):
                 with self.table.store.lock:
                     for stored in named:
                         self.table.store.commit(stored)
-            self.table.remember(part.block_id for part in wanted)
+            self.table.remember({part.block_id: stored.name for part, stored in zip(wanted, named, strict=True)})
         self.table.wake_merges()
         return self._outcome
 
@@ -101,7 +102,8 @@ class MergeTreeTable(Table):
         self._pending: set[int] = set()
         """The block numbers of INSERTs that are about to commit."""
         self._are_merges_allowed = True
-        self._recent_blocks: deque[str] = deque(maxlen=self.definition.settings.non_replicated_deduplication_window)
+        self._recent_blocks: dict[str, PartName] = {}
+        """Ids of the last blocks, and the parts they were inserted as."""
         self._transactions = PlainTransactions(self, self._forget_blocks)
         super().start()
         self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
@@ -131,7 +133,7 @@ class MergeTreeTable(Table):
 
     @property
     def deduplicates(self) -> bool:
-        return bool(self._recent_blocks.maxlen)
+        return bool(self.definition.settings.non_replicated_deduplication_window)
 
     def deduplicating(self) -> AbstractContextManager[object]:
         """Held from the look at the known blocks to the commit, or one block of two INSERTs would be stored twice."""
@@ -140,8 +142,16 @@ class MergeTreeTable(Table):
     def is_duplicate(self, block_id: str) -> bool:
         return bool(block_id) and block_id in self._recent_blocks
 
-    def remember(self, block_ids: Iterable[str]) -> None:
-        self._recent_blocks.extend(block_id for block_id in block_ids if block_id)
+    def remember(self, blocks: Mapping[str, PartName]) -> None:
+        recent = self._recent_blocks
+        recent.update((block_id, name) for block_id, name in blocks.items() if block_id)
+        surplus = len(recent) - self.definition.settings.non_replicated_deduplication_window
+        for block_id in list(itertools.islice(recent, max(surplus, 0))):
+            del recent[block_id]
+
+    def forget_blocks(self, gone: Callable[[PartName], bool]) -> None:
+        """Inside :meth:`deduplicating`."""
+        self._recent_blocks = {block_id: name for block_id, name in self._recent_blocks.items() if not gone(name)}
 
     def wake_merges(self) -> None:
         """A little later, and once for many INSERTs: looking through the parts costs as much as one."""
@@ -197,6 +207,10 @@ class MergeTreeTable(Table):
         self._transactions.clean_up(self.services.clock())
         return super().clean_up_step()
 
+    @property
+    def partitions(self) -> TablePartitions:
+        return PlainPartitions(self)
+
     def _forget_blocks(self) -> None:
         with self.deduplicating():
             self._recent_blocks.clear()
@@ -208,19 +222,6 @@ class MergeTreeTable(Table):
             last[name.partition_id] = max(name.max_block, last.get(name.partition_id, 0))
         if last:
             self._history.note_dropped(last)
-
-    def truncate(self, status: QueryStatus | None = None) -> None:
-        """A merge under way when this runs finds its sources gone at its commit, and is given up.
-
-        The blocks that were here may come again: what is gone is no duplicate.
-        """
-        with self.deduplicating():
-            self.wait_for_pending(status or QueryStatus())
-            with self.store.lock:
-                names = [part.name for part in self.store.active()]
-                self.note_dropped(names)
-                self.store.drop_active(names)
-            self._recent_blocks.clear()
 
     def wait_for_pending(self, status: QueryStatus) -> None:
         """For the INSERTs that have numbers and are about to commit: what comes later has larger numbers than what is
@@ -265,7 +266,7 @@ class MergeTreeTable(Table):
         parts = {part.name: part for part in self.store.active()}
         runs = [
             list(run)
-            for (_, _, is_free), run in groupby(
+            for (_, _, is_free), run in itertools.groupby(
                 sorted(parts), key=lambda name: (name.partition_id, bisect(pending, name.min_block), name not in busy)
             )
             if is_free

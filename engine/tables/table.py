@@ -17,6 +17,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.partitions import TablePartitions
 from engine.tables.replica import Replica
 from engine.tables.scan_records import LocalScanRecords, ScanRecords
 from engine.tables.services import TableServices
@@ -126,6 +127,11 @@ class Table(ABC):
     def transactions(self) -> TableTransactions:
         """Inserts that become visible together."""
 
+    @property
+    @abstractmethod
+    def partitions(self) -> TablePartitions:
+        """Commands on partitions and parts."""
+
     @abstractmethod
     def history(self) -> BlockHistory:
         """What may be read in the order of blocks."""
@@ -142,9 +148,9 @@ class Table(ABC):
     def optimize(self, options: OptimizeOptions) -> None:
         """Merges now. Raises 388 (CANNOT_ASSIGN_OPTIMIZE) if nothing is to be done and ``throw_if_noop``."""
 
-    @abstractmethod
     def truncate(self, status: QueryStatus | None = None) -> None:
         """Removes all rows that are there now. What has to be waited for ends with ``status``."""
+        self.partitions.drop(None, status=status)
 
     def check_can_drop(self) -> None:  # noqa: B027  (most tables always can)
         """Raises what would make :meth:`drop` fail, while the table still works."""

@@ -20,6 +20,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.partitions import TablePartitions
 from engine.tables.services import TableServices
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
@@ -28,7 +29,6 @@ from engine.workers.shared_page import NOBODY, SharedPage
 from parts.errors import CorruptionError, UserError
 from parts.part_name import PartName
 from parts.part_states import Snapshot
-from parts.query_status import QueryStatus
 from parts.reader import Part, open_part
 from sql.definitions.description import merge_tree_settings
 from sql.grammar.statements import CreateTable
@@ -217,11 +217,12 @@ class MirrorTable(Table):
     def optimize(self, options: OptimizeOptions) -> None:
         raise NotImplementedError
 
-    def truncate(self, status: QueryStatus | None = None) -> None:
+    @property
+    def transactions(self) -> TableTransactions:
         raise NotImplementedError
 
     @property
-    def transactions(self) -> TableTransactions:
+    def partitions(self) -> TablePartitions:
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Decides merges and writes them into the log: in the background, and for OPTIMIZE and TRUNCATE."""
+"""Decides merges and writes them into the log: in the background, and for OPTIMIZE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from coordination.drop_range import LastBlock, drop_all_partitions
 from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
@@ -16,7 +15,6 @@ from engine.tables.replicated.state import ReplicaState
 from parts.errors import ConflictError, PandoError, UserError
 from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
-from parts.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
 
@@ -29,12 +27,6 @@ class Log(Protocol):
 
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue."""
-
-    def last_block(self, keeper: Keeper) -> LastBlock:
-        """For who drops the blocks of a partition below a number."""
-
-    def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
-        """Returns when everything in the log now has been carried out here."""
 
 
 class MergeSteps:
@@ -211,16 +203,3 @@ class MergeSteps:
             if sources:
                 merges.append(list(sources))
         return merges
-
-    # -- TRUNCATE -----------------------------------------------------------------------------------------------
-
-    def truncate(self, status: QueryStatus | None = None) -> None:
-        """Drops the blocks there are now, on all replicas; returns when they are gone here."""
-        state = self._state
-        with state.working() as (keeper, _), state.releasing_numbers():
-            keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
-            last_block = self._log.last_block(keeper)
-            drop_all_partitions(
-                keeper, state.paths, state.replica.name, clock=state.services.clock, last_block=last_block
-            )
-        self._log.sync(state.services.queue_wait_seconds, status or QueryStatus())

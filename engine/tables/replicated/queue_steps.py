@@ -283,14 +283,15 @@ class QueueSteps:
         if action.entry.has_leftovers:
             clear_leftovers(keeper, state.paths, dropped)
         gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
+        if action.entry.detach:
+            with state.store.hold(gone) as held:
+                state.store.keep_detached(held.parts)
+            state.services.failpoint("drop.after_copy")
         # Covered parts too, which wait for their deletion: a listed part that is not on disk would be fetched again.
         listed = own_parts(keeper, state.replica)
         remove_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
-        for name in gone:
-            if action.entry.detach:
-                state.store.detach(name, "")
-        if not action.entry.detach:
-            state.store.drop_active(gone)
+        state.services.failpoint("drop.after_listing")
+        state.store.drop_active(gone)
         covered = state.queue.covered_entries(action.name)
         drop_entries(keeper, state.replica, state.queue, [*covered, action.name])
 

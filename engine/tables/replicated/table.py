@@ -2,8 +2,8 @@
 
 The parts of it, each a module: :mod:`state` (what the others share, and the right to write), :mod:`session` (getting
 and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (executes what was pulled), :mod:`fetcher`,
-:mod:`merge_steps`, :mod:`housekeeping`, :mod:`part_checks`, :mod:`lost_parts`, :mod:`failed_quorums`. None knows the
-table; what one needs of another is handed to it here.
+:mod:`merge_steps`, :mod:`partitions`, :mod:`housekeeping`, :mod:`part_checks`, :mod:`lost_parts`,
+:mod:`failed_quorums`. None knows the table; what one needs of another is handed to it here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.partitions import TablePartitions
 from engine.tables.replicated.block_history import ReplicaHistory
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.failed_quorums import FailedQuorums
@@ -32,6 +33,7 @@ from engine.tables.replicated.lost_parts import LostParts
 from engine.tables.replicated.lost_transactions import LostTransactions
 from engine.tables.replicated.merge_steps import MergeSteps
 from engine.tables.replicated.part_checks import PartChecks
+from engine.tables.replicated.partitions import ReplicatedPartitions
 from engine.tables.replicated.queue_steps import QueueSteps
 from engine.tables.replicated.session import ReplicaSession
 from engine.tables.replicated.snapshot import FilteredSnapshot, sequential_snapshot
@@ -71,6 +73,7 @@ class ReplicatedTable(Table):
         )
         self.housekeeping = Housekeeping(state, self._transactions.clean_up)
         self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
+        self._partitions = ReplicatedPartitions(state, self.log_pull)
         self.session = ReplicaSession(
             state, self.failed_quorums.take_back, self._transactions.check_disk, self.log_pull.begin, self._wake_all
         )
@@ -177,6 +180,10 @@ class ReplicatedTable(Table):
     def transactions(self) -> TableTransactions:
         return self._transactions
 
+    @property
+    def partitions(self) -> TablePartitions:
+        return self._partitions
+
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
 
@@ -210,13 +217,10 @@ class ReplicatedTable(Table):
         """Takes the parts out of ZooKeeper first, then off the disk; a crash in between leaves only disk space."""
         self.housekeeping.delete_outdated(parts)
 
-    # -- merging, truncating, waiting ---------------------------------------------------------------------------
+    # -- merging, waiting ---------------------------------------------------------------------------------------
 
     def optimize(self, options: OptimizeOptions) -> None:
         self.merge_steps.optimize(options)
-
-    def truncate(self, status: QueryStatus | None = None) -> None:
-        self.merge_steps.truncate(status)
 
     def allow(self, action: str, allowed: bool) -> None:
         if action == "fetches":

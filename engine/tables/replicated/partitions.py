@@ -1,0 +1,85 @@
+"""Commands on partitions and parts of a replicated table: they are logged, and waited for here."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from coordination.drop_part import log_part_drop
+from coordination.drop_range import LastBlock, drop_all_partitions, drop_partition
+from coordination.keeper import Keeper
+from coordination.merge_predicate import MergePredicate, build_predicate
+from engine.tables.replicated.state import ReplicaState
+from parts.errors import ConflictError, UserError
+from parts.part_name import PartName
+from parts.query_status import QueryStatus
+
+_ATTEMPTS = 20
+_SOON_SECONDS = 0.1
+
+
+class Log(Protocol):
+    """The log, as this replica takes it over."""
+
+    def pull(self, keeper: Keeper) -> None:
+        """Everything that is in the log now enters the queue."""
+
+    def last_block(self, keeper: Keeper) -> LastBlock:
+        """For who drops the blocks of a partition below a number."""
+
+    def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Returns when everything in the log now has been carried out here."""
+
+
+class ReplicatedPartitions:
+    """Implements ``engine.tables.partitions.TablePartitions``. Returns when what was logged is done here."""
+
+    def __init__(self, state: ReplicaState, log: Log) -> None:
+        self._state = state
+        self._log = log
+
+    def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        state, status = self._state, status or QueryStatus()
+        with state.working() as (keeper, _), state.releasing_numbers():
+            keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
+            last_block = self._log.last_block(keeper)
+            where = (keeper, state.paths, state.replica.name)
+            if partition_id is None:
+                drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_block=last_block)
+            else:
+                drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_block=last_block)
+        self._log.sync(state.services.queue_wait_seconds, status)
+
+    def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
+        state, status = self._state, status or QueryStatus()
+        with state.working() as (keeper, _):
+            self._log_part_drop(keeper, name, detach, status)
+        self._log.sync(state.services.queue_wait_seconds, status)
+
+    def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
+        """Inserts under way and merges that others assign only make it look again; at last raises 384."""
+        state = self._state
+        for _ in range(_ATTEMPTS):
+            status.check()
+            keeper.sync(state.paths.root)
+            predicate = build_predicate(keeper, state.paths, state.queue, lambda: self._log.pull(keeper))
+            self._require_free(predicate, name)
+            clock = state.services.clock
+            if log_part_drop(
+                keeper, state.paths, state.replica.name, name, predicate.log_version, detach=detach, clock=clock
+            ):
+                return
+            state.sleep(_SOON_SECONDS)
+        raise _locked(name, "other replicas keep assigning merges")
+
+    def _require_free(self, predicate: MergePredicate, name: PartName) -> None:
+        if name not in predicate.current and self._state.store.get_active(name) is None:
+            raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
+        reason = predicate.why_not_single(name)
+        if reason is not None:
+            raise _locked(name, reason)
+        if self._state.store.get_active(name) is None:
+            raise UserError("NO_SUCH_DATA_PART", f"Part {name} is not on this replica yet: SYSTEM SYNC REPLICA first")
+
+
+def _locked(name: PartName, reason: str) -> ConflictError:
+    return ConflictError("PART_IS_TEMPORARILY_LOCKED", f"Part {name} cannot be taken away now: {reason}; try again")
