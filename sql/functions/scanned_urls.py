@@ -1,4 +1,4 @@
-"""Hosts and paths of URLs, as scans find them: by the places of the characters that no host has."""
+"""Parts of URLs, as scans find them: by the places of the characters that part them, and that no host has."""
 
 from __future__ import annotations
 
@@ -50,6 +50,48 @@ def paths(texts: pa.Array) -> pa.Array:
     return with_nulls(pieces(data, starts, stops), texts)
 
 
+def schemes(texts: pa.Array) -> pa.Array:
+    urls = _Urls(texts)
+    return with_nulls(pieces(urls.data, urls.begins, np.where(urls.are_schemes, urls.scheme_ends, urls.begins)), texts)
+
+
+def queries(texts: pa.Array) -> pa.Array:
+    """From behind the first question mark to the next ``#``."""
+    data, limits, marks, hashes = _query_bounds(texts)
+    begins = np.minimum(marks + 1, limits)
+    return with_nulls(pieces(data, begins, np.maximum(begins, hashes)), texts)
+
+
+def without_queries(texts: pa.Array) -> pa.Array:
+    """Without the first question mark and what stands between it and the next ``#``."""
+    data, limits, marks, hashes = _query_bounds(texts)
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    np.cumsum(np.diff(limits, prepend=0) - (hashes - marks), out=offsets[1:])
+    changes = np.zeros(len(data) + 1, np.int8)
+    some = hashes > marks
+    changes[marks[some]] += 1
+    changes[hashes[some]] -= 1
+    kept = data[np.cumsum(changes[:-1], dtype=np.int8) == 0]
+    made = pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(offsets), pa.py_buffer(kept)])
+    return with_nulls(made, texts)
+
+
+def fragments(texts: pa.Array) -> pa.Array:
+    """Behind the first ``#``."""
+    offsets, data = own_bytes(texts)
+    limits = offsets[1:]
+    begins = np.minimum(np.minimum(_Places(data == ord("#")).next(offsets[:-1]), limits) + 1, limits)
+    return with_nulls(pieces(data, begins, limits), texts)
+
+
+def _query_bounds(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The bytes, where each text ends, its first question mark, and the first ``#`` behind that; else the end."""
+    offsets, data = own_bytes(texts)
+    limits = offsets[1:]
+    marks = np.minimum(_Places(data == ord("?")).next(offsets[:-1]), limits)
+    return data, limits, marks, np.minimum(_Places(data == ord("#")).next(marks), limits)
+
+
 class _Places:
     """Some of the places in a row of bytes."""
 
@@ -77,7 +119,9 @@ class _Urls:
         self._points = _Places(self.data == ord("."))
         self._no_scheme = _Places(_NO_SCHEME[self.data])
         self.scheme_ends = self._next(self._stops, self.begins)
-        self.starts = self._behind_slashes()
+        self.are_schemes = self._find_schemes()
+        slashes = np.where(self.have(self.begins, b"//"), self.begins + 2, self.begins)
+        self.starts = np.where(self.are_schemes, self.scheme_ends + 3, slashes)
 
     def _next(self, places: _Places, begins: np.ndarray) -> np.ndarray:
         """The first of the places at or behind each beginning, the limit if there is none."""
@@ -90,13 +134,12 @@ class _Urls:
             result &= self._padded[np.minimum(places + number, len(self.data))] == byte
         return result
 
-    def _behind_slashes(self) -> np.ndarray:
+    def _find_schemes(self) -> np.ndarray:
         ends = self.scheme_ends
-        is_scheme = self.have(ends, b"://") & _LETTERS[self._padded[self.begins]] & (ends > self.begins)
+        are_schemes = self.have(ends, b"://") & _LETTERS[self._padded[self.begins]] & (ends > self.begins)
         if self._no_scheme.count:
-            is_scheme &= self._next(self._no_scheme, self.begins) >= ends
-        starts = np.where(self.have(self.begins, b"//"), self.begins + 2, self.begins)
-        return np.where(is_scheme, ends + 3, starts)
+            are_schemes &= self._next(self._no_scheme, self.begins) >= ends
+        return are_schemes
 
     def behind_scheme(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where hosts would begin and end, and whether they are hosts."""

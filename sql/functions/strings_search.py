@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_strings import count_of, ilike_test, place_of, token_test
-from sql.functions.scanned_urls import hosts, paths
+from sql.functions.scanned_urls import fragments, hosts, paths, queries, schemes, without_queries
 from sql.functions.strings import ascii_case, number, string
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
-from sql.typing.scannable import Scannable
+from sql.typing.scannable import Compute, Scannable
 from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
 
 
@@ -156,35 +156,38 @@ def multi_search_any(call: Call) -> Typed:
 # URLs -------------------------------------------------------------------------------------------------------------
 
 
-def _part_of_url(template: str) -> Callable[[Call], Typed]:
-    return lambda call: Typed(bound(string(call, 0), "url", lambda v: fragment(template, v)), STRING)
+def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Call], Typed]:
+    """``template`` of a URL, which a scan computes."""
+
+    def build(call: Call) -> Typed:
+        sql = bound(string(call, 0), "url", lambda v: fragment(template, v, *pieces))
+        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), is_dear=True), STRING)
+
+    return build
 
 
-def _url(pattern: str, needed: str) -> Callable[[Call], Typed]:
-    """The first group of a pattern that matches no text without ``needed``: most are told apart by that."""
-    template = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
-    return lambda call: Typed(bound(string(call, 0), "url", lambda v: fragment(template, v, needed, pattern)), STRING)
+_MATCHED = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
+"""The first group of a pattern that matches no text without something: most are told apart by that."""
 
-
-define("protocol", _url("^([a-zA-Z][a-zA-Z0-9+.-]*)://", "://"), 1)
+define("protocol", _part_of_url(_MATCHED, schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://"), 1)
 # A host has a dot and none of the letters that no host has; the scheme may be missing.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
 _SCHEME = rf"^(?:(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//)?(?:{_HOST}*@)?"
 
 
 _HOST_END = _HOST.replace("[^", "[^.")
-_host_by_pattern = _url(rf"{_SCHEME}({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)", ".")
+_HOST_PATTERN = rf"{_SCHEME}({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)"
 _NO_WWW = "(CASE WHEN starts_with({0}, 'www.') THEN substr({0}, 5) ELSE {0} END)"
 
 
 def _host(*, without_www: bool) -> Callable[[Call], Typed]:
+    compute = partial(hosts, without_www=without_www)
+
     def build(call: Call) -> Typed:
-        sql = _host_by_pattern(call).sql
+        sql = bound(string(call, 0), "url", lambda v: fragment(_MATCHED, v, ".", _HOST_PATTERN))
         if without_www:
             sql = bound(sql, "host", lambda v: fragment(_NO_WWW, v))
-        return Typed(
-            Scannable(sql, string(call, 0), partial(hosts, without_www=without_www), pa.string(), is_dear=True), STRING
-        )
+        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), is_dear=True), STRING)
 
     return build
 
@@ -203,9 +206,9 @@ def path(call: Call) -> Typed:
 _BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"
 _QUERY = "split_part(substr({0}, instr({0}, '?') + 1), '#', 1)"
 _WITHOUT_QUERY = "left({0}, instr({0}, '?') - 1) || regexp_extract(substr({0}, instr({0}, '?')), '#.*$', 0, 's')"
-define("queryString", _part_of_url(_BEHIND.format("?", _QUERY, "''")), 1)
-define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''")), 1)
-define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}")), 1)
+define("queryString", _part_of_url(_BEHIND.format("?", _QUERY, "''"), queries), 1)
+define("fragment", _part_of_url(_BEHIND.format("#", "substr({0}, instr({0}, '#') + 1)", "''"), fragments), 1)
+define("cutQueryString", _part_of_url(_BEHIND.format("?", _WITHOUT_QUERY, "{0}"), without_queries), 1)
 
 
 MACROS = macros(
