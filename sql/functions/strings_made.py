@@ -35,7 +35,7 @@ def _pad(name: str) -> Callable[[Call], Typed]:
         sql, value, known = called(name, string(call, 0), size, fill), string(call, 0), call.args[1].value
         filled = (call.args[2].value or " ") if len(call.args) > 2 else " "
         if isinstance(filled, str) and type(known) is int and 0 <= known < MOST_CHARACTERS:
-            sql = Scannable(sql, value, partial(padded(name, filled), sizes=known), pa.string())
+            sql = Scannable(sql, value, partial(padded(name, filled), sizes=known), pa.string(), is_dear=True)
         elif isinstance(filled, str) and call.args[1].type == UINT8:
             sql = Scannable(sql, (value, call.args[1].sql), padded(name, filled), pa.string())
         return Typed(sql, STRING)

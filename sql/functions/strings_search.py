@@ -8,15 +8,19 @@ from functools import partial
 
 import pyarrow as pa
 
+from parts.types import IntegerType
 from sql.functions.registry import Call, define, function
+from sql.functions.scanned_characters import place_from
 from sql.functions.scanned_strings import count_of, ilike_test, place_of, token_test
 from sql.functions.scanned_urls import fragments, hosts, paths, queries, schemes, without_queries
-from sql.functions.strings import ascii_case, number, string
+from sql.functions.strings import MOST_CHARACTERS, ascii_case, number, string
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
 from sql.typing.scannable import Compute, Scannable
-from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, literal, text
+
+_START_BITS = 32
 
 
 def _first_byte(haystack: Fragment, needle: Fragment) -> Fragment:
@@ -39,7 +43,8 @@ def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Calla
         if len(call.args) > 2:
             macro = "pando_position_from" if length == "bytes" else "pando_character_from"
             found = called(macro, haystack, needle, fragment("greatest({}, 1)", number(call, 2)))
-            return Typed(cast(found, UINT64), UINT64)
+            sql = cast(found, UINT64)
+            return Typed(sql if length == "bytes" else _scanned(sql, call, folds_case=fold is not None), UINT64)
         if length == "bytes":
             found = _first_byte(haystack, needle)
             if needle == text(""):
@@ -48,9 +53,28 @@ def _position(fold: Callable[[Fragment], Fragment] | None, length: str) -> Calla
                 return Typed(Scannable(cast(found, UINT64), haystack, place_of(known), pa.uint64()), UINT64)
         else:
             found = fragment("instr({}, {})", haystack, needle)
+            return Typed(_scanned(cast(found, UINT64), call, folds_case=fold is not None), UINT64)
         return Typed(cast(found, UINT64), UINT64)
 
     return build
+
+
+def _scanned(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
+    """The place of a literal, in characters."""
+    known = call.args[1].value
+    start = call.args[2] if len(call.args) > 2 else literal(1)
+    if not isinstance(known, str):
+        return sql
+    if start.is_literal:
+        if type(start.value) is not int or start.value >= MOST_CHARACTERS:
+            return sql
+    elif not isinstance(start.type, IntegerType) or start.type.bits > _START_BITS:
+        return sql
+    compute = place_from(
+        known.lower() if folds_case else known, start.value if start.is_literal else None, folds_case=folds_case
+    )
+    columns = () if start.is_literal else (start.sql,)
+    return Scannable(sql, (string(call, 0), *columns), compute, pa.uint64())
 
 
 define("position", _position(None, "bytes"), (2, 3), any_case=True)
