@@ -16,6 +16,8 @@ _COMMANDS = {
     "local": ("engine.commands.local", "Run SQL in this process, without a server."),
     "server": ("engine.commands.server", "Run one server."),
     "client": ("engine.commands.client", "Run SQL on a server, interactively or from a pipe."),
+    "export": ("engine.commands.export", "Write a table as files of Parquet that all servers and Spark see."),
+    "load": ("engine.commands.load", "Bring a folder of Parquet into a table, all of it or nothing."),
     "spark-sql": ("engine.commands.spark_sql", "Run Spark SQL over the tables of a cluster."),
     "cluster": ("engine.commands.cluster", "Start and stop a cluster of replicas on this machine."),
     "zookeeper": ("engine.commands.zookeeper", "Run a ZooKeeper in the foreground."),

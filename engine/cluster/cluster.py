@@ -163,6 +163,7 @@ class Cluster:
         (directory / "data").mkdir(parents=True, exist_ok=True)
         config: dict[str, object] = {
             "path": "data",
+            "user_files_path": str(self.directory / "user_files"),
             "display_name": replica.name,
             "logger": {"level": "information", "log": str(directory / "server.log")},
             "listen_host": "127.0.0.1",

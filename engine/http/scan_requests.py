@@ -86,6 +86,12 @@ def _object(body: Body, name: str) -> dict[str, Any]:
     return value
 
 
+def document(body: Body, name: str) -> dict[str, Any]:
+    if not body.get(name):
+        raise UserError("BAD_ARGUMENTS", f"{name!r} is missing")
+    return _object(body, name)
+
+
 def text(body: Body, name: str, default: str | None = None) -> str:
     value = body.get(name, default)
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and ``/scan/release``, JSON in, JSON or an Arrow stream out.
+"""Scans over HTTP: ``POST /scan/plan``, ``/scan/read`` and others, JSON in, JSON or an Arrow stream out.
 
 ``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
             → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
@@ -16,6 +16,10 @@
             Error 33: rows behind ``start`` were dropped, or the table is another one, and not ``may_lack_rows``.
             ``plan`` and ``read`` take ``blocks?: {identity, ranges: {partition: [after, until]}, may_lack_rows?}`` and
             then read those alone.
+``export``  as ``read``, with {directory, export, with_nanoseconds?} → {name, rows, bytes, hash, parts} behind blanks:
+            the slot's rows as a file of Parquet below ``user_files_path``. ``export`` is an id in hexadecimal digits.
+``publish`` {directory, export, manifest: {files: [{name, bytes}], …}} → {}: the directory is there, with those files.
+``discard`` {directory, export} → {}: what is left of an export that will not be published goes.
 ``release`` {database, table, scan} → {released}. The execution is over: its parts need not be held.
 
 Authentication and errors are those of queries; an error after the first byte ends the answer with the exception
@@ -30,9 +34,11 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
@@ -42,6 +48,8 @@ from engine.http.request import parse_request
 from engine.http.scan_requests import (
     MOST_SECONDS,
     Body,
+    document,
+    flag,
     lease_seconds,
     opening,
     positive,
@@ -55,6 +63,7 @@ from engine.http.scan_requests import (
 )
 from engine.http.users import Users
 from engine.scan.blocks import estimated_rows
+from engine.scan.export import publish, unfinished, write_slot
 from engine.scan.leases import LeaseBook, Leases
 from engine.scan.plan import Scan, measure, scan_columns
 from engine.scan.positions import end_of_batch
@@ -63,6 +72,7 @@ from engine.scan.stream import encode_stream, scan_batches
 from engine.tables.table import Table
 from parts.errors import CancelledError, CorruptionError, UserError
 from parts.reader import MarkRange, Part
+from parts.schema import Column
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
@@ -75,6 +85,15 @@ _MAX_BODY_BYTES = 64 << 20
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
 
+@dataclass(frozen=True)
+class _Slot:
+    """The rows of one slot."""
+
+    columns: Sequence[Column]
+    parts: Sequence[Part]
+    batches: Iterator[pa.RecordBatch]
+
+
 class Scans:
     """The endpoints, with the background step that ends leases."""
 
@@ -82,6 +101,7 @@ class Scans:
         self._engine = engine
         self._users = Users(engine.config.users)
         self._clock = engine.services.monotonic
+        self._files = engine.config.user_files
         self._leases: Leases = leases or LeaseBook(engine.services.monotonic, partial(delay_seconds, engine))
         self._receive_seconds = settings_of(engine.config.profile("default")).http_receive_timeout or None
         self._threads = ThreadPoolExecutor(engine.config.max_concurrent_queries, thread_name_prefix="scan")
@@ -93,6 +113,9 @@ class Scans:
             "/scan/read": self._read_endpoint,
             "/scan/positions": self._positions_endpoint,
             "/scan/release": self._release_endpoint,
+            "/scan/export": self._export_endpoint,
+            "/scan/publish": self._publish_endpoint,
+            "/scan/discard": self._discard_endpoint,
         }
 
     def _expire(self) -> float:
@@ -112,16 +135,42 @@ class Scans:
 
     async def _read_endpoint(self, request: Request) -> Response:
         def start(body: Body) -> Response:
-            chunks = self.read(body)
-            connection = request.scope["state"]["connection"]
-            connection.send_timeout = lease_seconds(body)
-            return ScanResponse(next(chunks), chunks, self._threads)
+            return self._streamed(request, body, self.read(body))
 
         return await self._answer(request, start)
 
-    async def _answer(self, request: Request, function: Callable[[Body], Response]) -> Response:
+    async def _export_endpoint(self, request: Request) -> Response:
+        def start(body: Body) -> Response:
+            return self._streamed(request, body, self.export(body))
+
+        return await self._answer(request, start, writes=True)
+
+    async def _publish_endpoint(self, request: Request) -> Response:
+        def answer(body: Body) -> Response:
+            publish(self._files, text(body, "directory"), text(body, "export"), document(body, "manifest"))
+            return JSONResponse({})
+
+        return await self._answer(request, answer, writes=True)
+
+    async def _discard_endpoint(self, request: Request) -> Response:
+        def answer(body: Body) -> Response:
+            self._files.remove(unfinished(text(body, "directory"), text(body, "export")))
+            return JSONResponse({})
+
+        return await self._answer(request, answer, writes=True)
+
+    def _streamed(self, request: Request, body: Body, chunks: Iterator[bytes]) -> Response:
+        connection = request.scope["state"]["connection"]
+        connection.send_timeout = lease_seconds(body)
+        return ScanResponse(next(chunks), chunks, self._threads)
+
+    async def _answer(
+        self, request: Request, function: Callable[[Body], Response], *, writes: bool = False
+    ) -> Response:
         try:
-            self._users.authenticate(parse_request(request.scope).credentials)
+            user = self._users.authenticate(parse_request(request.scope).credentials)
+            if writes and (user.readonly or settings_of(self._engine.config.profile(user.profile)).readonly):
+                raise UserError("READONLY", "Cannot write files in readonly mode")
             body = await _json_body(request, self._receive_seconds)
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, body)
         except Exception as problem:
@@ -159,11 +208,29 @@ class Scans:
 
     def read(self, body: Body) -> Iterator[bytes]:
         """The answer in pieces. Holds the parts until it is exhausted or closed."""
-        table = self._table(body)
-        columns = scan_columns(table.description.schema, texts(body, "columns"))
         compression = text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
+        with self._slot(body) as slot:
+            yield from encode_stream(slot.batches, _COMPRESSIONS[compression])
+
+    def export(self, body: Body) -> Iterator[bytes]:
+        """Writes a file; its answer in pieces."""
+        unique = self._engine.services.new_uuid().hex
+        name = f"part-{slot_of(body)[0]:05}-{unique[:12]}.parquet"
+        path = f"{unfinished(text(body, 'directory'), text(body, 'export'))}/{name}"
+        self._files.resolved(path)  # before any work
+        with_nanoseconds = flag(body, "with_nanoseconds")
+        with self._slot(body) as slot:
+            yield from write_slot(
+                slot.batches, slot.columns, slot.parts, self._files, path, unique, with_nanoseconds=with_nanoseconds
+            )
+
+    @contextlib.contextmanager
+    def _slot(self, body: Body) -> Iterator[_Slot]:
+        """What the request reads, with its parts held."""
+        table = self._table(body)
+        columns = scan_columns(table.description.schema, texts(body, "columns"))
         keep = scan_filter(text(body, "filter", ""), table.description, self._engine.config.timezone)
         slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
         with self._leases.reading(table, opening(body)) as lease:
@@ -171,7 +238,7 @@ class Scans:
             pieces = Scan.of(self._chosen(table, parts, body), lease.steps, size).slot(*slot)
             try:
                 batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
-                yield from encode_stream(batches, _COMPRESSIONS[compression])
+                yield _Slot(columns, [part for part, _ in pieces], batches)
             except CorruptionError as error:
                 table.report_corruption(error)
                 raise

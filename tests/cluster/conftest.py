@@ -25,6 +25,7 @@ class Replicas:
         self.cluster = Cluster(directory)
         overrides = {
             "zookeeper": {"session_timeout_ms": 4000}, "logger": {"level": "information"}, "workers": WORKERS,
+            "users": {"default": {}, "reader": {"readonly": 1}},
         }  # fmt: skip
         self.clients: dict[str, HttpClient] = {}
         for status in self.cluster.start(3, overrides=overrides):

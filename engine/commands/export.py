@@ -1,0 +1,60 @@
+"""``pando export``: a table as a folder of Parquet."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from engine.commands.bulk_options import CONTEXT, server_options, urls_of
+from engine.commands.startup import leave_out_terminal_of_httpx
+
+
+@click.command("export", context_settings=CONTEXT)
+@click.argument("table")
+@click.argument("directory")
+@server_options
+@click.option("--columns", default="", help="Some of the columns, between commas.")
+@click.option("--filter", "condition", default="", help="A ClickHouse condition: only rows for which it is true.")
+@click.option("--nanoseconds", type=click.Choice(["long", "timestamp"]), default="long", show_default=True,
+              help="How DateTime64 finer than microseconds is written; Spark reads no timestamps so fine.")  # fmt: skip
+@click.option("--file-size", default=256, show_default=True, type=click.IntRange(1), help="MiB of rows for each file.")
+@click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Files at a time, a server.")
+def command(
+    table: str,
+    directory: str,
+    url: str,
+    user: str,
+    password: str,
+    columns: str,
+    condition: str,
+    nanoseconds: str,
+    file_size: int,
+    parallel: int,
+) -> None:
+    """Write one state of TABLE as files of Parquet into DIRECTORY, which the servers have below user_files_path.
+
+    \b
+    pando export --url http://a:8123,http://b:8123 default.hits exports/hits
+    """
+    leave_out_terminal_of_httpx()
+    from engine.client.bulk.export import Export, export_table
+    from engine.client.bulk.servers import Servers
+
+    export = Export(
+        table,
+        directory,
+        tuple(name.strip() for name in columns.split(",") if name.strip()),
+        condition,
+        nanoseconds == "timestamp",
+        file_size << 20,
+        parallel,
+    )
+    started = time.monotonic()
+    with Servers(urls_of(url), user=user, password=password) as servers:
+        manifest = export_table(servers, export)
+    seconds = time.monotonic() - started
+    click.echo(
+        f"{manifest['rows']:,} rows of {len(manifest['parts'])} parts in {len(manifest['files'])} files, "
+        f"{manifest['bytes']:,} bytes, in {seconds:.2f} s"
+    )

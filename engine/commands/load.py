@@ -1,0 +1,51 @@
+"""``pando load``: a folder of Parquet into a table."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from engine.commands.bulk_options import CONTEXT, server_options, urls_of
+from engine.commands.startup import leave_out_terminal_of_httpx
+
+
+@click.command("load", context_settings=CONTEXT)
+@click.argument("directory")
+@click.argument("table")
+@server_options
+@click.option("--overwrite", type=click.Choice(["table", "partitions"]), help="The rows that go in the same step.")
+@click.option("--identity", default="", help="Another than that of the files, to load the same again.")
+@click.option("--parallel", default=1, show_default=True, type=click.IntRange(1), help="Files at a time, a server.")
+@click.option("--setting", "settings", multiple=True, help="A setting of the INSERTs, name=value.")
+def command(
+    directory: str,
+    table: str,
+    url: str,
+    user: str,
+    password: str,
+    overwrite: str | None,
+    identity: str,
+    parallel: int,
+    settings: tuple[str, ...],
+) -> None:
+    """Bring the Parquet files of DIRECTORY (below the servers' user_files_path) into TABLE, all of them or none.
+
+    The same files again are not loaded twice.
+
+    \b
+    pando load --url http://a:8123,http://b:8123 exports/hits default.hits
+    """
+    leave_out_terminal_of_httpx()
+    from engine.client.bulk.load import Load, load_folder
+    from engine.client.bulk.servers import Servers
+
+    given = {name: value for name, _, value in (item.partition("=") for item in settings)}
+    load = Load(directory, table, (overwrite or "").upper(), identity, parallel, given)
+    started = time.monotonic()
+    with Servers(urls_of(url), user=user, password=password) as servers:
+        loaded = load_folder(servers, load)
+    if loaded.is_new:
+        click.echo(f"{loaded.rows:,} rows of {loaded.files} files in {time.monotonic() - started:.2f} s")
+    else:
+        click.echo(f"nothing to do: these {loaded.rows:,} rows were loaded before")
