@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote
 
 from engine.system_names import SYSTEM_NAMES
-from engine.table_files import TableMove, finish_move, remove_durably, write_durably
+from engine.table_files import (
+    TableMove,
+    definition_text,
+    finish_move,
+    parse_definition,
+    remove_durably,
+    write_durably,
+)
 from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
 from parts.disk import make_directories
@@ -31,8 +38,6 @@ from parts.errors import PandoError, UserError
 from parts.safe_names import check_file_name, file_stem, former_file_stem
 from sql.definitions.description import build_description, merge_tree_settings, with_column_types
 from sql.definitions.engine import modernize
-from sql.definitions.render import render_create
-from sql.grammar.parser import parse_statements
 from sql.grammar.statements import CreateTable, TableRef
 from sql.grammar.tokens import quote_identifier
 from sql.settings.table_settings import MergeTreeSettings
@@ -54,6 +59,9 @@ class CatalogFollower(Protocol):
     def database_gone(self, name: str) -> None: ...
 
     def table_started(self, table: Table) -> None: ...
+
+    def table_altered(self, table: Table, definition: TableDefinition) -> None:
+        """The definition that the table is about to take; no part of it is there yet."""
 
     def table_gone(self, table: Table) -> None:
         """Before its files go. Nothing when it was not started."""
@@ -210,7 +218,7 @@ class Catalog:
                 table.create()
             try:
                 table.start()
-                write_durably(file, render_create(replace(definition.create, attach=True)) + "\n")
+                write_durably(file, definition_text(definition.create))
             except BaseException:
                 table.stop()
                 raise
@@ -278,9 +286,24 @@ class Catalog:
                 self._table_metadata(*new),
                 table.definition.data_path,
                 definition.data_path,
-                render_create(replace(create, attach=True)) + "\n",
+                definition_text(create),
             ).carry_out(self._metadata)
             self._start(definition)
+
+    def alter_table(self, database: str, name: str, change: Callable[[TableDefinition], CreateTable]) -> None:
+        """Gives the table the definition that ``change`` makes of its own: on disk, here, and elsewhere.
+
+        Raises what contradicts itself in the new one, or keeps the table from taking it; then nothing has changed.
+        """
+        with self._ddl:
+            table = self.table(database, name)
+            old = table.definition
+            new = self.make_definition(database, change(old))
+            file = self._table_metadata(database, name)
+            with table.altering(new):
+                write_durably(file, definition_text(new.create))
+                if self.follower is not None:
+                    self.follower.table_altered(table, new)
 
     # -- definitions --------------------------------------------------------------------------------------------
 
@@ -295,8 +318,7 @@ class Catalog:
     def read_definition(self, database: str, name: str) -> TableDefinition:
         file = self._table_metadata(database, name)
         try:
-            statement = parse_statements(file.read_text())[0].statement
-            assert isinstance(statement, CreateTable)
+            statement = parse_definition(file.read_text())
             return self.make_definition(database, replace(statement, table=TableRef(database, name)))
         except PandoError as error:
             error.message = f"{error.message} (in the table definition {file})"

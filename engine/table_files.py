@@ -3,18 +3,45 @@
 Every function here is durable when it returns. A rename touches two definitions and a directory, which no file system
 does at once: it is first written down in ``metadata/rename_in_progress``, and a start that finds this file finishes
 what it says.
+
+What ALTER did to a table's columns (``parts.schema_history``) stands below its definition, as JSON in a comment.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from parts.disk import make_directories, sync, sync_directory
+from parts.errors import UserError
+from parts.schema_history import SchemaHistory
+from sql.definitions.render import render_create
+from sql.grammar.parser import parse_statements
+from sql.grammar.statements import CreateTable
 
 _JOURNAL = "rename_in_progress"
+_HISTORY = "-- schema_history "
+
+
+def definition_text(create: CreateTable) -> str:
+    """What is kept of a table, for :func:`parse_definition`."""
+    text = render_create(replace(create, attach=True)) + "\n"
+    return f"{text}{_HISTORY}{json.dumps(create.history.to_json())}\n" if create.history.version else text
+
+
+def parse_definition(text: str) -> CreateTable:
+    """Raises ``UserError`` 62 and others for a text that is damaged."""
+    statement, _, history = text.partition("\n" + _HISTORY)
+    create = parse_statements(statement)[0].statement
+    assert isinstance(create, CreateTable)
+    if not history:
+        return create
+    try:
+        return replace(create, history=SchemaHistory.from_json(json.loads(history)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError("SYNTAX_ERROR", f"The schema history {history.strip()!r} cannot be read ({error})") from error
 
 
 def write_durably(file: Path, text: str) -> None:

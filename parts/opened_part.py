@@ -3,23 +3,27 @@
 Opening reads the small metadata and compares sizes of the data files; nothing else.
 
 Invariants
-- A part may be used by many threads at once; nothing but its place on disk (:meth:`OpenedPart.move`) ever changes.
+- A part may be used by many threads at once; nothing but its place on disk (:meth:`OpenedPart.move`) ever changes, and
+  that in all its views (:meth:`OpenedPart.under`) at once.
 - Mapped files stay readable after the part's directory was renamed or deleted.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.checksums import Checksums, check_bytes
+from parts.column_mapping import STORED, map_columns
 from parts.disk import map_file
 from parts.errors import CorruptionError
 from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, column_file
@@ -60,8 +64,8 @@ class OpenedPart:
         table_schema: TableSchema | None = None,
         written: bytes = b"",
     ) -> None:
-        self.path = path
         self.name = name or PartName.try_parse(path.name) or TEMPORARY_NAME
+        self._label = path.name if self.name is TEMPORARY_NAME else str(self.name)
         self.table_schema = table_schema
         self._lock = threading.Lock()
         self._maps: dict[str, pa.Buffer] = {}
@@ -81,7 +85,7 @@ class OpenedPart:
         self.data_uncompressed_bytes = self.checksums.uncompressed_bytes
         self.uuid = self._value(UUID_FILE)
         self.metadata_version = self._value(METADATA_VERSION_FILE)
-        self._positions = {column.name: position for position, column in enumerate(self.schema.columns)}
+        self._map_columns()
         self.bytes_on_disk, self.modification_time = self._check_files()
         self._meta.forget_data()
         if not written:
@@ -108,12 +112,30 @@ class OpenedPart:
             for column, array in self.minmax_arrays.items()
         }
 
+    @property
+    def path(self) -> Path:
+        return self._meta.directory
+
+    def under(self, table_schema: TableSchema) -> Self:
+        """The same part as a table of this schema reads it."""
+        if table_schema is self.table_schema:
+            return self
+        part = copy.copy(self)
+        part.table_schema = table_schema
+        part._map_columns()
+        return part
+
+    def _map_columns(self) -> None:
+        mapping = map_columns(self.schema, self.metadata_version, self.table_schema)
+        self._positions, self._converted = mapping.positions, mapping.converted
+
+    @property
+    def converted(self) -> Sequence[str]:
+        """The columns whose type has changed since the part was written."""
+        return tuple(self._converted)
+
     def __repr__(self) -> str:
         return f"Part({self.path.name}, {self.rows} rows)"
-
-    @cached_property
-    def _label(self) -> str:
-        return self.path.name if self.name is TEMPORARY_NAME else str(self.name)
 
     @cached_property
     def primary_index(self) -> PrimaryIndex:
@@ -128,17 +150,19 @@ class OpenedPart:
 
     def column_sizes(self) -> dict[str, tuple[int, int]]:
         """Column → (bytes on disk, uncompressed bytes)."""
-        return dict(self.checksums.column_bytes)
+        sizes = self.checksums.column_bytes
+        return {name.removeprefix(STORED): sizes[self._stored_name(name)] for name in self._positions}
 
     def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
         """About how many uncompressed bytes of the columns stand before each of these granules (``marks``: the end),
         as far as the part has the columns."""
         before = np.zeros(len(granules))
         for name in set(columns) & self._positions.keys():
-            _, raw = self.checksums.column_bytes[name]
+            stored_name = self._stored_name(name)
+            _, raw = self.checksums.column_bytes[stored_name]
             if self.part_type == "Wide" and self.marks:
                 marks = self._marks[self._positions[name]]
-                size = self.checksums.files[column_file(name)].size
+                size = self.checksums.files[column_file(stored_name)].size
                 starts = marks.frame_starts
                 stored = np.interp(granules, np.append(starts, self.marks), np.append(marks.offsets[starts], size))
                 before += stored * (raw / size)
@@ -150,7 +174,6 @@ class OpenedPart:
         """Renames the directory; readers that hold this part go on with the files at their new place."""
         with self._lock:
             self.path.rename(new_path)
-            self.path = new_path
             self._meta.directory = new_path
 
     def verify(self, check: Callable[[], None] = lambda: None) -> None:
@@ -174,7 +197,10 @@ class OpenedPart:
 
     def _column(self, name: str) -> Column:
         if name in self._positions:
-            return self.schema.columns[self._positions[name]]
+            stored = self.schema.columns[self._positions[name]]
+            return stored if stored.name == name else replace(stored, name=name)
+        if name in self._converted:
+            return self._converted[name]
         if name == BLOCK_NUMBER:
             return block_number_column(self.name)
         return (self.table_schema or self.schema).column(name)
@@ -189,8 +215,15 @@ class OpenedPart:
             check_bytes(data, file.name, self.checksums, self._label)
         return file.decode(data, shape or PartShape(self._label))
 
+    def _stored_name(self, column: str) -> str:
+        """Under which name the part has a column that it can read as it is."""
+        return self.schema.columns[self._positions[column]].name
+
     def _file_of(self, column: str) -> str:
-        return column_file(column) if self.part_type == "Wide" else DATA_FILE
+        return self._stored_file(self._stored_name(column))
+
+    def _stored_file(self, stored_name: str) -> str:
+        return column_file(stored_name) if self.part_type == "Wide" else DATA_FILE
 
     def _data_files(self) -> list[str]:
         """The files that are mapped, and those that this version does not know."""
@@ -200,7 +233,7 @@ class OpenedPart:
         """Every file is there with its size; returns the bytes on disk and when the part was written."""
         files = self.checksums.files
         for column in self.schema.columns if self.part_type == "Wide" else self.schema.columns[:1]:
-            if self._file_of(column.name) not in files:
+            if self._stored_file(column.name) not in files:
                 message = f"The file of column {column.name!r} is not in the checksums"
                 raise CorruptionError(message, part=self._label, file=CHECKSUMS, name="CORRUPTED_DATA")
         facts = (self.path / (META_FILE if self._meta.is_packed else CHECKSUMS)).stat()

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +55,12 @@ def open_part(
 
 class Part(OpenedPart):
     """A part on disk."""
+
+    def under(self, table_schema: TableSchema) -> Self:
+        part = super().under(table_schema)
+        if part is not self:
+            part.__dict__.pop("_cache_owner", None)  # whose frames end with this
+        return part
 
     def read(
         self,
@@ -101,7 +108,7 @@ class Part(OpenedPart):
         absent = AbsentColumns(columns, self._positions, self._column)
         stored = list(absent.to_read)
         marks = [self._marks[self._positions[name]] for name in stored]
-        sizes = [self.checksums.column_bytes[name][1] // max(self.rows, 1) for name in stored]
+        sizes = [self.checksums.column_bytes[self._stored_name(name)][1] // max(self.rows, 1) for name in stored]
         batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, max(sizes, default=0))
         schema = TableSchema(tuple(wanted)).arrow
         if not all(name in self._positions for name in columns):  # defaults read all rows in storage types
@@ -126,6 +133,11 @@ class Part(OpenedPart):
                 schema = pa.schema([field.with_type(array.type) for field, array in given])
             yield from _sliced(arrays, schema, rows, max_batch_rows)
 
+    def check_conversions(self) -> None:
+        """Raises ``UserError`` for a value that does not become one of its column's present type."""
+        for _ in self.read(self.converted) if self.converted else ():
+            pass
+
     def read_few(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
         """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column."""
         if not all(name in self._positions for name in columns):
@@ -137,7 +149,7 @@ class Part(OpenedPart):
         for offset, first, rows in self._frames_of(self._marks[position], chosen):
             frame = self._frame(position, offset)
             if frame is None:
-                return self._read_column(self.schema.columns[position].name, chosen)
+                return self._read_position(position, chosen)
             pieces.append(frame.slice(first, rows))
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(_same_dictionary(pieces))
 
@@ -147,7 +159,7 @@ class Part(OpenedPart):
         found = FRAMES.find(key)
         if found is None:
             column = self.schema.columns[position]
-            file = self._file_of(column.name)
+            file = self._stored_file(column.name)
             data = self._mapped(file)
             if raw_size(data, offset, self._label, file) > LARGEST_FRAME_BYTES:
                 return None
@@ -182,10 +194,15 @@ class Part(OpenedPart):
     def _read_column(
         self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
     ) -> pa.Array | pa.ChunkedArray:
+        return self._read_position(self._positions[name], chosen, is_short, with_dictionaries)
+
+    def _read_position(
+        self, position: int, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
+    ) -> pa.Array | pa.ChunkedArray:
         """Strings that come ``with_dictionaries`` come in the pieces that their frames are."""
-        position = self._positions[name]
-        type_ = self.schema.columns[position].type.arrow
-        file = self._file_of(name)
+        column = self.schema.columns[position]
+        type_ = column.type.arrow
+        file = self._stored_file(column.name)
         data = self._mapped(file)
         pieces = [
             decode_rows(

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.merge_mode import ORDINARY, MergeMode
+from parts.schema_history import UNCHANGED, SchemaHistory
 from parts.types import DataType
 
 
@@ -29,13 +30,21 @@ class ColumnDefault(Protocol):
         """The value of each of ``rows`` rows in the column's storage type; ``block`` has :attr:`columns`."""
 
 
+class ColumnConversion(Protocol):
+    """How values that were stored as another type become a column's, compiled; ``sql`` builds it."""
+
+    def __call__(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+        """``values`` of ``type_``, in the column's storage type. Raises ``UserError`` for one that does not convert."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table.
 
     ``codec`` is the text inside ``CODEC(…)`` or ``""`` for the default. ``default_kind`` is ``""``, ``DEFAULT``,
     ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL, and ``default`` the same compiled: what a
-    part written before the column was added has in it. ``None``: the type's default.
+    part written before the column was added has in it. ``None``: the type's default. ``convert`` reads parts that were
+    written before its type changed.
     """
 
     name: str
@@ -45,6 +54,7 @@ class Column:
     default_expression: str = ""
     comment: str = ""
     default: ColumnDefault | None = field(default=None, compare=False, repr=False)
+    convert: ColumnConversion | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_stored(self) -> bool:
@@ -54,9 +64,13 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """The columns of a table, in declared order. Names are unique and case-sensitive."""
+    """The columns of a table, in declared order. Names are unique and case-sensitive.
+
+    ``history`` says where older parts have them.
+    """
 
     columns: tuple[Column, ...]
+    history: SchemaHistory = UNCHANGED
 
     def __hash__(self) -> int:
         return self._hash
@@ -68,7 +82,7 @@ class TableSchema:
 
     def __getstate__(self) -> dict[str, object]:
         """Hashes of other processes differ."""
-        return {"columns": self.columns}
+        return {"columns": self.columns, "history": self.history}
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -168,7 +182,8 @@ class TableDescription:
     """Everything ``parts`` needs to know about a table.
 
     ``primary_key`` is a prefix of ``sorting_key``. ``sampling_key`` is one of its expressions, or empty.
-    ``metadata_version`` counts the changes of the definition; parts keep the one they were written under.
+    ``metadata_version`` counts the changes of the definition; parts keep the one they were written under, and
+    ``schema.history`` tells how to read those of earlier ones.
     """
 
     schema: TableSchema

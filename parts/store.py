@@ -61,9 +61,8 @@ class PartStore(StoredParts):
         new_uuid: Callable[[], uuid.UUID],
     ) -> None:
         """``clock`` tells seconds since 1970; ``new_uuid`` makes the names of temporary directories."""
-        super().__init__(clock)
+        super().__init__(description, clock)
         self.path = Path(path)
-        self.description = description
         self._new_uuid = new_uuid
         self.owner = ""
         """Stands in the names of temporary directories, where several processes make them."""
@@ -176,7 +175,7 @@ class PartStore(StoredParts):
                 for part in opened:
                     self._admit(StoredPart(part, PartState.PRE_ACTIVE))
                     self._temporary.discard(directories[part.name].name)
-            return opened
+                return [self._entries[name].part for name in directories]
         finally:
             with self.lock:
                 self._reserved.difference_update(directories)
@@ -226,6 +225,8 @@ class PartStore(StoredParts):
             open_part(directory, name=name, table_schema=self.description.schema)
             for name, directory in arrivals.items()
         ]
+        for part in opened:
+            part.check_conversions()
         with self.lock:
             self.settle()
             for part in opened:

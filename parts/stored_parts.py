@@ -13,12 +13,14 @@ from parts.errors import UserError
 from parts.part_name import PartName
 from parts.part_states import PartsFollower, PartState, Snapshot, StoredPart
 from parts.reader import Part
+from parts.schema import TableDescription
 
 
 class StoredParts:
     """A set of parts of which the active ones are disjoint."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, description: TableDescription, clock: Callable[[], float]) -> None:
+        self.description = description
         self._clock = clock
         self.lock = _Lock(self._tell_follower)
         """Held by a caller that must do several steps at once."""
@@ -33,6 +35,13 @@ class StoredParts:
         with self.lock:
             self._follower = make(list(self._active))
             self._active.changes = []
+
+    def alter(self, description: TableDescription) -> None:
+        """The table's definition changed. Snapshots that are held go on with the parts as they were."""
+        with self.lock:
+            self.description = description
+            for entry in self._entries.values():
+                entry.part = entry.part.under(description.schema)
 
     def snapshot(self) -> Snapshot:
         """The active parts, held for reading."""
@@ -152,6 +161,7 @@ class StoredParts:
                 self._entries[name].hidden_at = number
 
     def _admit(self, entry: StoredPart) -> None:
+        entry.part = entry.part.under(self.description.schema)  # it may have been opened before an ALTER
         name = entry.part.name
         self._entries[name] = entry
         self._last_blocks[name.partition_id] = max(name.max_block, self._last_blocks.get(name.partition_id, -1))

@@ -12,6 +12,7 @@ from engine.interpreter.refusals import check_alter_sync, refuse_system
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
+from parts.schema_history import UNCHANGED
 from sql.definitions.defaults import insertable_columns
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import (
@@ -62,7 +63,11 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
         ).definition.create
         if statement.engine is None:
             return replace(
-                source, table=statement.table, if_not_exists=statement.if_not_exists, as_select=statement.as_select
+                source,
+                table=statement.table,
+                if_not_exists=statement.if_not_exists,
+                as_select=statement.as_select,
+                history=UNCHANGED,
             )
         return replace(statement, columns=statement.columns or source.columns)
     if statement.as_select and not statement.columns:

@@ -102,7 +102,7 @@ def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Ite
 
 def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
     sink = table.begin_insert(_options(context))
-    schema, settings = table.description.schema, context.settings
+    schema, settings = sink.description.schema, context.settings
     first_row = 1
     try:
         for block in blocks:

@@ -11,24 +11,34 @@ from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
 from engine.tables.table import Table
-from parts.errors import CorruptionError, UserError
+from parts.errors import ConflictError, CorruptionError, UserError
+from parts.part_states import Snapshot
 from parts.schema import TableDescription
 from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation
 
 
 @dataclass(frozen=True)
 class TableRelation:
-    """A table as one query reads it: with the query's consistency."""
+    """A table as one query reads it: with the query's consistency, under the definition that it found."""
 
     table: Table
+    description: TableDescription
     sequential_consistency: bool
 
-    @property
-    def description(self) -> TableDescription:
-        return self.table.description
+    @classmethod
+    def of(cls, table: Table, sequential_consistency: bool) -> TableRelation:
+        return cls(table, table.description, sequential_consistency)
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
-        return self.table.snapshot(sequential_consistency=sequential_consistency or self.sequential_consistency)
+        """Raises 517 when the table was altered since and rows have come: they cannot be read under the old one."""
+        found = self.table.snapshot(sequential_consistency=sequential_consistency or self.sequential_consistency)
+        if self.table.description is self.description:
+            return found
+        if any(part.metadata_version > self.description.metadata_version for part in found.parts):
+            found.release()
+            name = self.table.definition.full_name
+            raise ConflictError("CANNOT_ASSIGN_ALTER", f"Table {name} was altered while the query began; run it again")
+        return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
 
     def report_corruption(self, error: CorruptionError) -> None:
         self.table.report_corruption(error)
@@ -52,7 +62,7 @@ class SessionRelations:
                 return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)
         sequential = self.context.settings.select_sequential_consistency
-        return TableRelation(self.context.server.catalog.table(database, table), sequential)
+        return TableRelation.of(self.context.server.catalog.table(database, table), sequential)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return find_files(path, format, structure, self.context)
@@ -66,7 +76,7 @@ class CatalogRelations:
     default_database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation:
-        return TableRelation(self.catalog.table(database or self.default_database, table), False)
+        return TableRelation.of(self.catalog.table(database or self.default_database, table), False)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")

@@ -60,6 +60,8 @@ class InsertSink(ABC):
     def __init__(self, table: TableData, options: InsertOptions) -> None:
         self.table = table
         self.options = options
+        self.description = table.description
+        """Of the blocks that are written: an ALTER may come meanwhile."""
         self._blocks = 0
         self._writes: list[Future[TemporaryPart] | TemporaryPart] = []
         self._in_flight: list[tuple[Future[TemporaryPart], int]] = []
@@ -69,7 +71,7 @@ class InsertSink(ABC):
         if block.num_rows == 0:
             return
         self._blocks += 1
-        pieces = split_by_partition(block, self.table.description)
+        pieces = split_by_partition(block, self.description)
         self._check_partitions(len(pieces))
         is_small = block.num_rows <= self.table.services.write_inline_rows
         for piece in pieces:
@@ -141,8 +143,8 @@ class InsertSink(ABC):
     def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart:
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
-            block = sort_block(piece.block, self.table.description)
-            written = write_part(directory, block, self.table.description, piece.values)
+            block = sort_block(piece.block, self.description)
+            written = write_part(directory, block, self.description, piece.values)
             block_id = self._block_id(piece, index, written.content_hash if block is piece.block else "")
         except BaseException:
             self.table.store.drop_temporary(directory)

@@ -82,6 +82,7 @@ class MergeTreeInsert(InsertSink):
                 name = PartName(part.partition_id, number, number, 0)
                 store = self.table.store
                 named.append(store.add_preactive(part.directory, name, is_synced=True, written=part.written))
+                named[-1].check_conversions()  # an ALTER may have come since it was written
                 self.table.services.failpoint("insert.after_rename")
                 self._outcome.written_rows += part.rows
                 self._outcome.written_bytes += part.bytes

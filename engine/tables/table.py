@@ -9,7 +9,8 @@ import logging
 import shutil
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from engine.background import BackgroundPool, Task
@@ -151,6 +152,26 @@ class Table(ABC):
     def truncate(self, status: QueryStatus | None = None) -> None:
         """Removes all rows that are there now. What has to be waited for ends with ``status``."""
         self.partitions.drop(None, status=status)
+
+    @contextmanager
+    def altering(self, new: TableDefinition) -> Iterator[None]:
+        """Takes the definition when the block, which writes it down, ends well. Raises when rows that are there do not
+        convert to its types. Readers and INSERTs that have begun go on with the old one."""
+        checked: set[PartName] = set()
+        while unchecked := self._unchecked(checked):
+            for part in unchecked:
+                part.under(new.description.schema).check_conversions()
+                checked.add(part.name)
+        with self.store.lock:  # nothing is committed meanwhile
+            for part in self._unchecked(checked):
+                part.under(new.description.schema).check_conversions()
+            yield
+            self.definition = new
+            self.store.alter(new.description)
+
+    def _unchecked(self, checked: Collection[PartName]) -> list[Part]:
+        parts = (*self.store.active(), *self.store.preactive())
+        return [part for part in parts if part.name not in checked]
 
     def check_can_drop(self) -> None:  # noqa: B027  (most tables always can)
         """Raises what would make :meth:`drop` fail, while the table still works."""

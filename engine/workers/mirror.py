@@ -132,6 +132,10 @@ class MirrorTable(Table):
         self._opening = threading.Lock()
         self._is_gone = False
 
+    def alter(self, definition: TableDefinition) -> None:
+        self.definition = definition
+        self.store.alter(definition.description)
+
     def leave(self) -> None:
         """The table stopped: its files may go."""
         self._is_gone = True
@@ -289,6 +293,9 @@ class MirrorCatalog(Catalog):
                     definition = self.make_definition(database, create)
                     table = MirrorTable(uid, definition, self._services, self.mirror, self._requests)
                     self._by_uid[uid] = self._databases[database][name] = table
+                case ("altered", uid, create):
+                    table = self._by_uid[uid]
+                    table.alter(self.make_definition(table.definition.database, create))
                 case ("no table", uid):
                     self._forget(self._by_uid.pop(uid))
                 case ("parts", uid, changes):

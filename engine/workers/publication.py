@@ -10,6 +10,7 @@ file, so that numbers grow and say what to read.
 ``("database", name)``                      there is a database
 ``("no database", name)``                   … no more
 ``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement
+``("altered", uid, create)``                … has another definition
 ``("no table", uid)``                       … stopped
 ``("parts", uid, [(name, is_active), …])``  parts came and went, at once
 ==========================================  ============================================================
@@ -32,6 +33,7 @@ from itertools import count
 from typing import Any
 
 from engine.catalog import CatalogFollower
+from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
 from engine.workers.shared_page import SharedPage
 from parts.part_name import PartName
@@ -82,6 +84,13 @@ class Publication(CatalogFollower):
             self._uid_of[id(table)] = uid
             self._objects[uid] = table
         table.store.follow(lambda active: self._introduce(uid, record, active))
+
+    def table_altered(self, table: Table, definition: TableDefinition) -> None:
+        with self._lock:
+            uid = self._uid_of[id(table)]
+            record = ("table", uid, definition.database, definition.name, definition.create)
+            self._tables[uid] = (record, self._tables[uid][1])
+            self._write([("altered", uid, definition.create)])
 
     def table_gone(self, table: Table) -> None:
         with self._lock:

@@ -101,7 +101,7 @@ def _compressor(name: str, argument: int | None, text: str) -> Codec:
         raise UserError(
             "NOT_IMPLEMENTED", f"Codec {name} in CODEC({text}) is not supported; use Delta, DoubleDelta or ZSTD"
         )
-    raise UserError("BAD_ARGUMENTS", f"Unknown codec family: {name} in CODEC({text})")
+    raise UserError("UNKNOWN_CODEC", f"Unknown codec family: {name} in CODEC({text})")
 
 
 def _log2_width(name: str, argument: int | None, type_: DataType, text: str) -> int:

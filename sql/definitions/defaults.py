@@ -201,16 +201,37 @@ class CompiledDefault:
         return _in_storage(values, self.column.type)
 
 
+@dataclass(frozen=True)
+class CompiledConversion:
+    """Implements ``parts.schema.ColumnConversion``: ``column``'s values from those of its former type."""
+
+    column: Column
+
+    def __call__(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+        try:
+            converted = cast_array(values, type_, self.column.type, FormatOptions.of(DEFAULT_SETTINGS))
+            converted = in_range(converted, self.column.type)
+        except BadValueError as error:
+            raise UserError(error.name, f"{error.detail} ({self._what(type_)})") from None
+        if converted.null_count and not self.column.type.is_nullable:
+            raise UserError("CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", f"Cannot convert NULL ({self._what(type_)})")
+        return _in_storage(pa.chunked_array([converted]), self.column.type)
+
+    def _what(self, type_: DataType) -> str:
+        return f"while converting column {self.column.name} from {type_} to {self.column.type}"
+
+
 def with_compiled_defaults(schema: TableSchema) -> TableSchema:
-    """The schema with what its parts need to compute columns that they lack."""
-    return TableSchema(
-        tuple(
-            replace(column, default=CompiledDefault(column, schema))
-            if column.default_kind in ("DEFAULT", "MATERIALIZED")
-            else column
-            for column in schema.columns
+    """The schema with what its parts need to compute columns that they lack, or have with another type."""
+    columns = tuple(
+        replace(
+            column,
+            default=CompiledDefault(column, schema) if column.default_kind in ("DEFAULT", "MATERIALIZED") else None,
+            convert=CompiledConversion(column),
         )
+        for column in schema.columns
     )
+    return replace(schema, columns=columns)
 
 
 # Casting results ------------------------------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     """
     create = modernize(create)
     engine = check_engine(create)
-    schema = with_compiled_defaults(TableSchema(tuple(build_columns(create.columns, is_new=not create.attach))))
+    columns = tuple(build_columns(create.columns, is_new=not create.attach))
+    schema = with_compiled_defaults(TableSchema(columns, create.history))
     if BLOCK_NUMBER in schema and not create.attach:
         raise UserError(
             "ILLEGAL_COLUMN",
@@ -76,6 +77,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         sampling_key=_sampling_key(create, schema, sorting_key),
         settings=settings,
         merge_mode=mode_of_engine(engine.name, mode_arguments(engine), schema),
+        metadata_version=create.history.version,
     )
 
 

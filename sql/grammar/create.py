@@ -95,6 +95,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         clauses.keys["primary_key"] = inline_primary_key
     if not columns and clauses.as_table is None and not clauses.as_select:
         stream.fail("(", "AS")
+    keys = clauses.keys
     return CreateTable(
         table,
         columns,
@@ -106,7 +107,10 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         as_table=clauses.as_table,
         as_select=clauses.as_select,
         is_empty=clauses.is_empty,
-        **clauses.keys,
+        partition_by=keys.get("partition_by", ""),
+        order_by=keys.get("order_by", ""),
+        primary_key=keys.get("primary_key", ""),
+        sample_by=keys.get("sample_by", ""),
     )
 
 

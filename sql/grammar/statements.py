@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from parts.schema_history import UNCHANGED, SchemaHistory
 from sql.grammar.alterations import AlterCommand
 from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
 
@@ -47,6 +48,8 @@ class CreateTable:
     as_select: str = ""
     is_empty: bool = False
     """The query of ``as_select`` gives the columns alone."""
+    history: SchemaHistory = UNCHANGED
+    """What ALTER has done to the columns so far; no text of a statement says it."""
 
 
 @dataclass(frozen=True, slots=True)

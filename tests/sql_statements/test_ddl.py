@@ -99,7 +99,7 @@ WRONG = [
     (f"CREATE TABLE t {COLUMNS}", 119, "ENGINE"),
     ("CREATE TABLE t (a Nonsense) ENGINE = MergeTree ORDER BY a", 50, "Nonsense"),
     ("CREATE TABLE t (a UInt8, a UInt8) ENGINE = MergeTree ORDER BY a", 15, "a"),
-    ("CREATE TABLE t (a UInt8 CODEC(Nonsense)) ENGINE = MergeTree ORDER BY a", 36, "Nonsense"),
+    ("CREATE TABLE t (a UInt8 CODEC(Nonsense)) ENGINE = MergeTree ORDER BY a", 432, "Nonsense"),
     ("CREATE TABLE t (a UInt8 DEFAULT zz + 1) ENGINE = MergeTree ORDER BY a", 47, "zz"),
     ("CREATE TABLE t (a UInt8 DEFAULT 'x') ENGINE = MergeTree ORDER BY a", 6, "default of column 'a'"),
     ("CREATE TABLE t (a UInt8, d Date DEFAULT '2020') ENGINE = MergeTree ORDER BY a", 38, "default of column 'd'"),

@@ -8,7 +8,8 @@ and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (exe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,6 +151,12 @@ class ReplicatedTable(Table):
             default_name=self.state.replication.default_name,
         )
         return replace(create, table=new)
+
+    @contextmanager
+    def altering(self, new: TableDefinition) -> Iterator[None]:
+        with super().altering(new):
+            yield
+        self.state.definition = new
 
     def restart(self) -> None:
         """SYSTEM RESTART REPLICA: as if the ZooKeeper session were new."""

@@ -1,0 +1,290 @@
+"""What ALTER TABLE makes of a definition: all its commands, one after another, or an error.
+
+Parts are not touched: what is said of a column's past goes into the definition's history
+(:mod:`parts.schema_history`), by which older parts are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from parts.block_number import BLOCK_NUMBER
+from parts.errors import UserError
+from parts.schema import TableDescription
+from parts.schema_history import SchemaHistory
+from parts.types import parse_type
+from sql.grammar.alterations import (
+    AddColumn,
+    ColumnPlace,
+    CommentColumn,
+    DefinitionChange,
+    DropColumn,
+    ModifyColumn,
+    ModifyComment,
+    ModifySettings,
+    RenameColumn,
+    ResetSettings,
+)
+from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
+from sql.grammar.statements import CreateTable
+from sql.grammar.tokens import TokenStream, identifier_if_needed, not_implemented
+from sql.settings.table import settings_table
+
+_FIXED_SETTINGS = frozenset({"index_granularity", "enable_block_number_column"})
+"""What the parts of a table, and of its replicas, must have in common."""
+LOCAL_CHANGES = (ModifyComment, ModifySettings, ResetSettings)
+"""What each replica of a table has for itself."""
+
+
+def altered(create: CreateTable, description: TableDescription, changes: Sequence[DefinitionChange]) -> CreateTable:
+    """``create``, which ``description`` was made of, with the changes.
+
+    Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524; what contradicts itself otherwise is found when the result is
+    compiled."""
+    if all(isinstance(change, LOCAL_CHANGES) for change in changes):
+        draft = _Draft(create, description)
+    else:
+        draft = _Draft(replace(create, history=create.history.next()), description)
+    _refuse_chains([change for change in changes if isinstance(change, RenameColumn)])
+    for change in changes:
+        draft.apply(change)
+    return draft.create
+
+
+def _refuse_chains(renames: Sequence[RenameColumn]) -> None:
+    if {rename.old for rename in renames} & {rename.new for rename in renames}:
+        raise not_implemented("A column that is renamed twice in one ALTER")
+
+
+@dataclass
+class _Draft:
+    create: CreateTable
+    description: TableDescription
+
+    def apply(self, change: DefinitionChange) -> None:
+        match change:
+            case AddColumn():
+                self._add(change)
+            case DropColumn():
+                self._drop(change)
+            case RenameColumn():
+                self._rename(change)
+            case ModifyColumn():
+                self._modify(change)
+            case CommentColumn(name, comment, if_exists):
+                if self._is_there(name, if_exists, "comment"):
+                    self._replace(replace(self._column(name), comment=comment))
+            case ModifyComment(comment):
+                self.create = replace(self.create, comment=comment)
+            case ModifySettings(settings):
+                _check_settings(settings)
+                kept = {name: value for name, value in settings.items() if value is not None}
+                self._set_settings({**self.create.settings, **kept}, [name for name in settings if name not in kept])
+            case ResetSettings(names):
+                _check_settings(names, is_reset=True)
+                self._set_settings(self.create.settings, names)
+
+    # Columns
+
+    @property
+    def _names(self) -> list[str]:
+        return [column.name for column in self.create.columns]
+
+    def _column(self, name: str) -> ColumnClause:
+        return next(column for column in self.create.columns if column.name == name)
+
+    def _is_there(self, name: str, if_exists: bool, purpose: str) -> bool:
+        if name in self._names:
+            return True
+        if if_exists:
+            return False
+        known = ", ".join(self._names)
+        raise UserError(
+            "NOT_FOUND_COLUMN_IN_BLOCK",
+            f"Wrong column name. Cannot find column `{name}` to {purpose}; the columns are: {known}",
+        )
+
+    def _add(self, change: AddColumn) -> None:
+        name = change.column.name
+        if name in self._names:
+            if change.if_not_exists:
+                return
+            raise UserError(
+                "DUPLICATE_COLUMN", f"Cannot add column `{name}`: column with this name already exists; drop it first"
+            )
+        if name == BLOCK_NUMBER:
+            raise UserError(
+                "ILLEGAL_COLUMN",
+                f"Cannot add column `{name}`: this column name is reserved for persistent virtual column",
+            )
+        self._place([*self.create.columns, change.column], change.column, change.place)
+        self._history(lambda history: history.adding(name))
+
+    def _drop(self, change: DropColumn) -> None:
+        name = change.name
+        nested = [column for column in self._names if column.startswith(f"{name}.")]
+        if name not in self._names and nested and not change.clear:
+            for column in nested:
+                self._drop(replace(change, name=column))
+            return
+        if not self._is_there(name, change.if_exists, "clear" if change.clear else "drop"):
+            return
+        if change.clear:
+            self._refuse_key(name, "CLEAR")
+            self._history(lambda history: history.adding(name))
+            return
+        for other in self.create.columns:
+            if other.name != name and _places_of(name, other.default_expression):
+                raise UserError(
+                    "ILLEGAL_COLUMN",
+                    f"Cannot drop column `{name}`, because column `{other.name}` depends on it "
+                    f"({other.default_kind} {other.default_expression}); change that first",
+                )
+        self._refuse_key(name, "DROP")
+        rest = tuple(column for column in self.create.columns if column.name != name)
+        self.create = replace(self.create, columns=rest)
+        self._history(lambda history: history.dropping(name))
+
+    def _rename(self, change: RenameColumn) -> None:
+        old, new = change.old, change.new
+        if not self._is_there(old, change.if_exists, "rename"):
+            return
+        if new in self._names:
+            raise UserError("DUPLICATE_COLUMN", f"Cannot rename to `{new}`: column with this name already exists")
+        self._refuse_key(old, "RENAME")
+        self.create = replace(self.create, columns=tuple(_renamed(column, old, new) for column in self.create.columns))
+        self._history(lambda history: history.renaming(old, new))
+
+    def _modify(self, change: ModifyColumn) -> None:
+        name = change.column.name
+        if not self._is_there(name, change.if_exists, "modify"):
+            return
+        old, given = self._column(name), change.column
+        new = _without_property(old, change.remove) if change.remove else _overlaid(old, given)
+        if given.type and not _is_same_type(given.type, old.type):
+            self._refuse_key(name, "the type of")
+        if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
+            self._history(lambda history: history.adding(name))  # no part has it, or what one has is older
+        self._replace(new)
+        if change.place is not None:
+            rest = [column for column in self.create.columns if column.name != name]
+            self._place([*rest, new], new, change.place)
+
+    def _replace(self, new: ColumnClause) -> None:
+        columns = tuple(new if column.name == new.name else column for column in self.create.columns)
+        self.create = replace(self.create, columns=columns)
+
+    def _place(self, columns: Sequence[ColumnClause], column: ColumnClause, place: ColumnPlace | None) -> None:
+        """``column``, the last of ``columns``, where it is to be."""
+        rest = list(columns[:-1])
+        position = len(rest)
+        if place is not None:
+            position = 0
+            if place.after is not None:
+                names = [other.name for other in rest]
+                if place.after not in names:
+                    raise UserError(
+                        "NO_SUCH_COLUMN_IN_TABLE",
+                        f"Wrong column name. Cannot find column {place.after} to insert after; the columns are: "
+                        f"{', '.join(names)}",
+                    )
+                position = names.index(place.after) + 1
+        self.create = replace(self.create, columns=(*rest[:position], column, *rest[position:]))
+
+    def _refuse_key(self, name: str, verb: str) -> None:
+        """Raises 524 for a column that a key or the merge mode reads: parts are sorted and divided by it."""
+        keys = self.description
+        used = {
+            "sorting key": keys.sorting_key.columns,
+            "partition key": keys.partition_key.columns,
+            "sampling key": keys.sampling_key.columns,
+            f"{keys.merge_mode.name} engine": keys.merge_mode.columns,
+        }
+        for what, columns in used.items():
+            if name in columns:
+                raise UserError(
+                    "ALTER_OF_COLUMN_IS_FORBIDDEN",
+                    f"Trying to ALTER {verb} column `{name}`, which is used by the {what} of the table; only a new "
+                    "table can have another",
+                )
+
+    def _history(self, change: Callable[[SchemaHistory], SchemaHistory]) -> None:
+        self.create = replace(self.create, history=change(self.create.history))
+
+    def _set_settings(self, settings: Mapping[str, SettingLiteral], gone: Collection[str]) -> None:
+        kept = {name: value for name, value in settings.items() if name not in gone}
+        self.create = replace(self.create, settings=kept)
+
+
+def _overlaid(old: ColumnClause, given: ColumnClause) -> ColumnClause:
+    """MODIFY COLUMN: what it does not say stays."""
+    return replace(
+        old,
+        type=given.type or old.type,
+        default_kind=given.default_kind or old.default_kind,
+        default_expression=given.default_expression or old.default_expression,
+        codec=given.codec or old.codec,
+        comment=given.comment or old.comment,
+    )
+
+
+def _without_property(old: ColumnClause, name: str) -> ColumnClause:
+    has = {"CODEC": bool(old.codec), "COMMENT": bool(old.comment)}.get(name, old.default_kind == name)
+    if not has:
+        raise UserError("BAD_ARGUMENTS", f"Column `{old.name}` doesn't have {name}, cannot remove it")
+    if name == "CODEC":
+        return replace(old, codec="")
+    if name == "COMMENT":
+        return replace(old, comment="")
+    return replace(old, default_kind="", default_expression="")
+
+
+def _is_same_type(one: str, other: str) -> bool:
+    return parse_type(one) == parse_type(other)
+
+
+def _renamed(column: ColumnClause, old: str, new: str) -> ColumnClause:
+    name = new if column.name == old else column.name
+    return replace(column, name=name, default_expression=_with_renamed(column.default_expression, old, new))
+
+
+def _with_renamed(expression: str, old: str, new: str) -> str:
+    """The text with the column's other name, also as a parameter of a lambda, where the name is the lambda's own."""
+    pieces: list[str] = []
+    end = 0
+    for start, stop in _places_of(old, expression):
+        pieces += [expression[end:start], identifier_if_needed(new)]
+        end = stop
+    return "".join([*pieces, expression[end:]])
+
+
+def _places_of(column: str, expression: str) -> list[tuple[int, int]]:
+    """Where the text names the column, alone or as the first of a compound name."""
+    stream = TokenStream(expression)
+    places = []
+    while (token := stream.next()).kind != "end":
+        if not token.is_identifier or stream.at("("):
+            continue
+        name = token.value
+        found = [(name, token.end)]
+        while stream.at(".") and stream.peek(1).is_identifier:
+            stream.next()
+            part = stream.next()
+            name = f"{name}.{part.value}"
+            found.append((name, part.end))
+        places += [(token.start, end) for name, end in found if name == column]
+    return places
+
+
+def _check_settings(names: Collection[str], *, is_reset: bool = False) -> None:
+    for name in names:
+        if name in _FIXED_SETTINGS:
+            raise UserError(
+                "READONLY_SETTING",
+                f"Setting '{name}' is readonly for MergeTree tables: it shapes the parts they have",
+            )
+        if is_reset and name not in settings_table().merge_tree:
+            raise UserError(
+                "BAD_ARGUMENTS", f"Cannot reset setting '{name}' because it doesn't exist for MergeTree engines family"
+            )
