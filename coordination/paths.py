@@ -5,7 +5,8 @@
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
-           lost_blocks/<part> transactions/<name>/<key> applications/<name> replicas/<name>/…
+           lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name>
+           replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
@@ -154,6 +155,14 @@ class TablePaths:
 
     def staged_part(self, transaction: str, key: str) -> str:
         return f"{self.root}/transactions/{transaction}/{key}"
+
+    @property
+    def open_transactions(self) -> str:
+        """Those that are not decided; the version of each counts the INSERTs into it (``transactions``)."""
+        return f"{self.root}/open_transactions"
+
+    def open_transaction(self, name: str) -> str:
+        return f"{self.root}/open_transactions/{name}"
 
     @property
     def applications(self) -> str:

@@ -3,8 +3,8 @@
 1. the transaction, and what was staged in it; those of the attempts that count
 2. a block number for every partition that loses its rows: what has a number below it goes (as in ``drop_range``)
 3. block numbers for the parts, as many as each partition gets under one lock
-4. multi{log REPLACE_RANGE; the transaction := committed; delete the locks; the drop's operations; the application's
-   version; check that the replicas that hold the parts are active}
+4. multi{log REPLACE_RANGE; the transaction := committed, and no INSERT into it since 1; delete the locks; the drop's
+   operations; the application's version; check that the replicas that hold the parts are active}
 
 Every replica carries the entry out as one step (``engine.tables.replicated.exchange``). Whoever is interrupted finds
 the state of the transaction: it alone says whether the commit was made, and a repeat of a commit that was made is
@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from coordination.applications import ApplicationVersion, read_application
 from coordination.block_numbers import BlockLock, allocate_block, partitions
 from coordination.drop_range import LastBlock, RangeDrop, plan_drop
 from coordination.insert_commit import release_quietly
@@ -38,7 +39,6 @@ from coordination.packets import MAX_REQUEST_BYTES, op_bytes, require_fitting
 from coordination.paths import ReplicaPaths
 from coordination.replica_activity import EXCHANGE, require_feature
 from coordination.transactions import (
-    ApplicationVersion,
     StagedRecord,
     State,
     Transaction,
@@ -49,7 +49,6 @@ from coordination.transactions import (
     name_of,
     open_transaction,
     read,
-    read_application,
     read_staged,
 )
 from parts.errors import ConflictError, UnavailableError, UnknownOutcomeError, UserError
@@ -125,8 +124,10 @@ def commit_transaction(
     first_number: Callable[[str], int],
     last_block: LastBlock,
     clock: Callable[[], float],
+    left_behind: Callable[[], None],
 ) -> CommitOutcome:
-    """Decides the transaction. ``first_number``: above every block number that this replica has in a partition.
+    """Decides the transaction. ``first_number``: above every block number that this replica has in a partition;
+    ``left_behind`` is called when a block number may be left that nobody uses, as one may after a ``KeeperError``.
 
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
     is not active, 290 for more parts than one request to ZooKeeper names, 659 for an unknown outcome; it can be
@@ -139,6 +140,7 @@ def commit_transaction(
             outcome = _Attempt(keeper, replica, request, first_number, last_block, clock).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
+            left_behind()
         except KeeperError as error:
             if not is_in_doubt:
                 raise
@@ -187,7 +189,9 @@ class _Attempt:
             if not application.takes(request.version):
                 return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
         try:
-            return self._commit(open_transaction(self._keeper, table, request.transaction_id), application)
+            if found is None or found.state is not State.OPEN:
+                found = open_transaction(self._keeper, table, request.transaction_id)
+            return self._commit(found, application)
         finally:  # a multi that may still be on its way fails then
             for lock in self._locks:
                 release_quietly(self._keeper, lock)
@@ -204,6 +208,7 @@ class _Attempt:
         decided = content(request.transaction_id, State.COMMITTED, rows=rows)
         ops: list[Op] = [
             SetData(table.transaction(transaction.name), decided, transaction.version),
+            Delete(table.open_transaction(transaction.name), transaction.inserts),
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
         ]

@@ -4,16 +4,21 @@
 
     transactions/<name>           {"version":1,"id":…,"state":"open"|"committed"|"aborted","reason":…}
     transactions/<name>/<key>     {"version":1,"replica":…,"place":…,"partition":…,"hash":…,"rows":…,"bytes":…}
-    applications/<name>           {"version":1,"application":…,"committed":n,"rows":…}
+    open_transactions/<name>      while it is open; empty
 
 A staged part is whole and durable at its place on its replica (``parts.staged``) before its node exists, and nobody
 sees it. Its key says whose rows they are (:func:`key_prefix`): a repeated INSERT has the keys it had before. The
 commit (:mod:`coordination.transaction_commit`) turns the state of an open transaction in the same multi that logs the
-parts; every change of the state moves the version of its node, and whoever stages, commits or aborts checks it. So a
+parts; every change of the state moves the version of its node, and whoever commits or aborts checks it. So a
 transaction is decided once, whatever is repeated and wherever.
 
+Whoever stages writes ``open_transactions/<name>`` in the same multi, whatever its version: INSERTs do not hinder one
+another, and fail when it is gone. Whoever commits removes it in the version that it had before the keys were listed,
+and lists them anew when it was written since. So an INSERT that is acknowledged is in the commit, or comes too late
+and is refused.
+
 Invariants
-- A transaction that left ``open`` never returns to it.
+- A transaction that left ``open`` never returns to it; ``open_transactions/<name>`` is there while it is open.
 - Nodes of keys only come while it is open. What was staged under a key stays: the same again is no change, and other
   rows under it are refused.
 - A decided transaction is remembered for a week, so that a late repeat of its commit is told what became of it.
@@ -31,8 +36,6 @@ from typing import Any
 import xxhash
 
 from coordination.keeper import (
-    BadVersion,
-    Check,
     Create,
     Delete,
     Keeper,
@@ -46,12 +49,12 @@ from coordination.keeper import (
 from coordination.log_entry import LogEntry
 from coordination.packets import op_bytes, packets
 from coordination.paths import ReplicaPaths, TablePaths, sequence_number
-from parts.errors import ConflictError, CorruptionError, UserError
+from parts.errors import ConflictError, CorruptionError, UnknownOutcomeError, UserError
 
 IDLE_SECONDS = 86_400.0
 """An open transaction into which nothing was staged for so long is aborted."""
 REMEMBERED_SECONDS = 7 * 86_400.0
-_FORMAT_VERSION = 1
+FORMAT_VERSION = 1
 _ATTEMPTS = 20
 
 
@@ -74,7 +77,7 @@ class StagedRecord:
 
     def to_bytes(self) -> bytes:
         document = {
-            "version": _FORMAT_VERSION,
+            "version": FORMAT_VERSION,
             "replica": self.replica,
             "place": self.place,
             "partition": self.partition_id,
@@ -86,7 +89,7 @@ class StagedRecord:
 
     @classmethod
     def parse(cls, data: bytes) -> StagedRecord:
-        document = _document(data, "staged part")
+        document = parse_document(data, "staged part")
         try:
             return cls(*(document[name] for name in ("replica", "place", "partition", "hash", "rows", "bytes")))
         except KeyError as error:
@@ -105,6 +108,11 @@ class Transaction:
     rows: int = 0
     """Of a committed one."""
     keys: tuple[str, ...] = ()
+    inserts: int = 0
+    """The version of the node that is there while it is open, no later than ``keys``."""
+    created_ms: int = 0
+    changed_ms: int = 0
+    """The last INSERT into it, or its decision."""
 
 
 def key_prefix(attempt: str) -> str:
@@ -124,28 +132,46 @@ def name_of(transaction_id: str) -> str:
 
 def content(transaction_id: str, state: State, *, reason: str = "", rows: int = 0) -> bytes:
     """Of a transaction's node."""
-    document = {"version": _FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
+    document = {"version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def read(keeper: Keeper, table: TablePaths, name: str) -> Transaction | None:
     """Also what another client of ZooKeeper has just written."""
-    path = table.transaction(name)
-    keeper.sync(path)
-    answer = keeper.get_many([path])[0]
-    if answer is None:
-        return None
-    document = _document(answer[0], "transaction")
-    keys = keeper.children_many([path])[0] or []
-    return Transaction(
-        name,
-        document["id"],
-        State(document["state"]),
-        answer[1].version,
-        document["reason"],
-        document["rows"],
-        tuple(keys),
-    )
+    keeper.sync(table.transaction(name))
+    return next(iter(read_many(keeper, table, [name])), None)
+
+
+def read_all(keeper: Keeper, table: TablePaths) -> list[Transaction]:
+    """What is open, and what is remembered."""
+    return read_many(keeper, table, keeper.children_many([table.transactions])[0] or [])
+
+
+def read_many(keeper: Keeper, table: TablePaths, names: Sequence[str]) -> list[Transaction]:
+    """Those that there are."""
+    paths = [table.transaction(name) for name in names]
+    nodes = keeper.get_many(paths)
+    inserts = keeper.exists_many([table.open_transaction(name) for name in names])
+    keys = keeper.children_many(paths)  # last: none of them is newer than the version says
+    found = []
+    for name, node, insert, own_keys in zip(names, nodes, inserts, keys, strict=True):
+        if node is not None:
+            document, stat = parse_document(node[0], "transaction"), node[1]
+            found.append(
+                Transaction(
+                    name,
+                    document["id"],
+                    State(document["state"]),
+                    stat.version,
+                    document["reason"],
+                    document["rows"],
+                    tuple(own_keys or ()),
+                    insert.version if insert is not None else 0,
+                    stat.created_ms,
+                    max(stat.modified_ms, insert.modified_ms if insert is not None else 0),
+                )
+            )
+    return found
 
 
 def read_staged(keeper: Keeper, table: TablePaths, name: str, keys: Sequence[str]) -> dict[str, StagedRecord]:
@@ -163,10 +189,17 @@ def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> 
                 raise already_decided(found)
             return found
         try:
-            keeper.create(table.transaction(name), content(transaction_id, State.OPEN))
-        except NoNode:
-            keeper.create_parents(table.transactions)
-        except (NodeExists, KeeperConnectionLoss):
+            keeper.multi(
+                [
+                    Create(table.transaction(name), content(transaction_id, State.OPEN)),
+                    Create(table.open_transaction(name)),
+                ]
+            )
+        except MultiFailed as error:
+            if isinstance(error.cause, NoNode):
+                keeper.create_parents(table.transactions)
+                keeper.create_parents(table.open_transactions)
+        except KeeperConnectionLoss:
             continue
     raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
 
@@ -189,20 +222,25 @@ def stage(keeper: Keeper, table: TablePaths, transaction: Transaction, records: 
     whether they were told of.
     """
     paths = {key: table.staged_part(transaction.name, key) for key in records}
-    check = Check(table.transaction(transaction.name), transaction.version)
+    noted = SetData(table.open_transaction(transaction.name), b"")
+    is_in_doubt = False
     for _ in range(_ATTEMPTS):
         known = read_staged(keeper, table, transaction.name, list(records))
         if known:
             _require_same(transaction, records, known)
             return next(iter(known.values())).place == next(iter(records.values())).place
         try:
-            keeper.multi([check, *(Create(paths[key], record.to_bytes()) for key, record in records.items())])
+            keeper.multi([noted, *(Create(paths[key], record.to_bytes()) for key, record in records.items())])
             return True
         except KeeperConnectionLoss:
+            is_in_doubt = True
             keeper.sync(table.root)
         except MultiFailed as error:
-            if error.op == check:
-                raise already_decided(read(keeper, table, transaction.name) or transaction) from error
+            if error.op == noted:
+                decided = already_decided(read(keeper, table, transaction.name) or transaction)
+                if is_in_doubt:  # the commit may have taken them, and forgotten their keys
+                    raise UnknownOutcomeError("UNKNOWN_STATUS_OF_INSERT", decided.message) from error
+                raise decided from error
             if not isinstance(error.cause, NodeExists):
                 raise error.cause from error
     raise ConflictError("KEEPER_EXCEPTION", f"Could not stage the rows in {_ATTEMPTS} attempts; try again")
@@ -238,8 +276,9 @@ def abort(keeper: Keeper, table: TablePaths, name: str, reason: str, *, transact
         elif found is None or found.state is not State.OPEN:
             return found
         else:
-            with contextlib.suppress(BadVersion, NoNode, KeeperConnectionLoss):
-                keeper.set(path, content(found.id, State.ABORTED, reason=reason), found.version)
+            aborted = SetData(path, content(found.id, State.ABORTED, reason=reason), found.version)
+            with contextlib.suppress(MultiFailed, KeeperConnectionLoss):
+                keeper.multi([aborted, Delete(table.open_transaction(name))])
     raise ConflictError("KEEPER_EXCEPTION", f"Could not abort the transaction in {_ATTEMPTS} attempts; try again")
 
 
@@ -249,26 +288,19 @@ def clean_transactions(keeper: Keeper, table: TablePaths, now: float) -> int:
     ``now``: seconds since the epoch.
     """
     changed = 0
-    for name in keeper.children_many([table.transactions])[0] or []:
-        stat = keeper.exists(table.transaction(name))
-        found = read(keeper, table, name) if stat is not None else None
-        if found is None or stat is None:
-            continue
-        age_seconds = now - stat.modified_ms / 1000
+    for found in read_all(keeper, table):
+        age_seconds = now - found.changed_ms / 1000
         if found.state is not State.OPEN:
             if found.keys:
-                _forget_keys(keeper, table, name, found.keys)
+                _forget_keys(keeper, table, found.name, found.keys)
                 changed += 1
             elif age_seconds > REMEMBERED_SECONDS:
                 with contextlib.suppress(NoNode, NotEmpty):
-                    keeper.delete(table.transaction(name))
+                    keeper.delete(table.transaction(found.name))
                     changed += 1
         elif age_seconds > IDLE_SECONDS:
-            staged = keeper.exists_many([table.staged_part(name, key) for key in found.keys])
-            newest_ms = max((part.created_ms for part in staged if part is not None), default=0)
-            if now - newest_ms / 1000 > IDLE_SECONDS:
-                abort(keeper, table, name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
-                changed += 1
+            abort(keeper, table, found.name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+            changed += 1
     return changed
 
 
@@ -297,52 +329,11 @@ def is_awaited(keeper: Keeper, replica: ReplicaPaths, name: str) -> bool:
     )
 
 
-# -- applications ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ApplicationVersion:
-    """The last version that the application committed, ``None`` before the first, and how many rows that were."""
-
-    path: str
-    application: str
-    committed: int | None = None
-    rows: int = 0
-    node_version: int = 0
-
-    def takes(self, version: int | None) -> bool:
-        return self.committed is None or (version is not None and version > self.committed)
-
-    def rows_of(self, version: int | None) -> int:
-        """0 when it is not the last."""
-        return self.rows if version == self.committed else 0
-
-    def claim(self, version: int, rows: int) -> Create | SetData:
-        """The operation of the commit that makes ``version`` the last; fails when another came first."""
-        document = {
-            "version": _FORMAT_VERSION, "application": self.application, "committed": version, "rows": rows,
-        }  # fmt: skip
-        data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-        if self.committed is None:
-            return Create(self.path, data)
-        return SetData(self.path, data, self.node_version)
-
-
-def read_application(keeper: Keeper, table: TablePaths, application: str) -> ApplicationVersion:
-    path = table.application(name_of(application))
-    answer = keeper.get_many([path])[0]
-    if answer is None:
-        keeper.create_parents(table.applications)
-        return ApplicationVersion(path, application)
-    document = _document(answer[0], "application")
-    return ApplicationVersion(path, application, document["committed"], document["rows"], answer[1].version)
-
-
-def _document(data: bytes, what: str) -> dict[str, Any]:
+def parse_document(data: bytes, what: str) -> dict[str, Any]:
     try:
         document = json.loads(data)
-        if document["version"] != _FORMAT_VERSION:
-            raise ValueError(f"version {document['version']}, this server understands {_FORMAT_VERSION}")
+        if document["version"] != FORMAT_VERSION:
+            raise ValueError(f"version {document['version']}, this server understands {FORMAT_VERSION}")
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError(f"Cannot read {what} {data[:200]!r}: {error}", name="CORRUPTED_DATA") from error
     return dict(document)

@@ -72,6 +72,7 @@ class Statements(TransactionWork):
             broken: list[tuple[object, ...]] = []
             answer = self._guarded(server, lambda: broken.extend(server.check()))
             self.counts[f"check {answer}"] += 1
+            self.counts["broken parts found"] += len(broken)
             assert server is self._rotten or not broken, f"{server.name} has broken parts: {broken}"
 
     def _do_sync(self) -> None:
@@ -127,6 +128,11 @@ class Statements(TransactionWork):
             self._rotten = server
             server.rot(self.random.choice(parts))
             self.counts["rot"] += 1
+
+    def _check_transactions(self, node: Node, found: Counter[int]) -> None:
+        """Who finds a bad part shows its rows again when it has fetched it."""
+        if node is not self._rotten:
+            super()._check_transactions(node, found)
 
     @property
     def _has_lost(self) -> bool:

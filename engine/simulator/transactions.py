@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from coordination.memory_keeper import Fault
 from coordination.transaction_commit import Verdict
 from coordination.transactions import name_of
 from engine.simulator.colony import Node
@@ -28,7 +29,7 @@ _REMEMBERED = 40
 @dataclass(eq=False)
 class StagedBlock(Block):
     is_acknowledged: bool = False
-    """Before the first COMMIT began: it belongs to the transaction."""
+    """It belongs to the transaction, whatever runs or ran beside it."""
 
 
 @dataclass(eq=False)
@@ -82,14 +83,33 @@ class TransactionWork(Simulation):
         self.transactions = [*settled[-_REMEMBERED:], *self._open(), transaction]
         return transaction
 
-    def _do_stage(self) -> None:
-        fresh = [transaction for transaction in self._open() if not transaction.commits]
-        transaction = self.random.choice(fresh) if fresh and self.random.random() < 0.8 else self._begin()
+    def _fault(self, node: Node, kind: str, path: str) -> Fault | None:
+        """Between any two requests of a COMMIT others may INSERT."""
+        if len(self.colony.stack) == 1 and any(transaction.is_under_way for transaction in self.transactions):
+            others = [other for other in self._up() if other is not node]
+            if others and self.random.random() < 0.1:
+                self._do_stage(others)
+        return super()._fault(node, kind, path)
+
+    def _do_stage(self, nodes: Sequence[Node] = ()) -> None:
+        some = [transaction for transaction in self._open() if self._partitions(transaction)]
+        transaction = self.random.choice(some) if some and self.random.random() < 0.8 else self._begin()
         keys = [next(self._next_key) for _ in range(self.random.randint(1, 3))]
-        block = StagedBlock(self.random.randint(1, 2), keys, f"token-{keys[0]}", is_in_transaction=True)
+        block = StagedBlock(
+            self.random.choice(self._partitions(transaction)), keys, f"token-{keys[0]}", is_in_transaction=True
+        )
+        if transaction.is_under_way:
+            self._begin_attempt(block)
         transaction.blocks.append(block)
         self.blocks.append(block)
-        self._stage(transaction, block)
+        self._stage(transaction, block, nodes)
+
+    @staticmethod
+    def _partitions(transaction: Transaction) -> list[int]:
+        """What an INSERT may go to: one beside a COMMIT adds none to those that it overwrites."""
+        if transaction.is_under_way and transaction.overwrite == "OVERWRITE PARTITIONS":
+            return sorted({block.partition for block in transaction.blocks})
+        return [1, 2]
 
     def _do_restage(self) -> None:
         """The same rows once more, perhaps elsewhere, perhaps after all has been decided."""
@@ -98,8 +118,8 @@ class TransactionWork(Simulation):
             if transaction.blocks:
                 self._stage(transaction, self.random.choice(transaction.blocks))
 
-    def _stage(self, transaction: Transaction, block: StagedBlock) -> None:
-        if not (nodes := self._up()):
+    def _stage(self, transaction: Transaction, block: StagedBlock, nodes: Sequence[Node] = ()) -> None:
+        if not (nodes := nodes or self._up()):
             return
         node, was_settled = self.random.choice(nodes), transaction.is_settled
         answer = self._guarded(
@@ -110,7 +130,11 @@ class TransactionWork(Simulation):
         )
         self.counts[f"stage {answer}"] += 1
         assert not (was_settled and answer == "ok"), f"{transaction.id} took rows after its end"
-        block.is_acknowledged |= answer == "ok" and not transaction.commits
+        if answer == "ok" and not block.is_acknowledged:
+            block.is_acknowledged = True
+            self.counts["stage ok beside a COMMIT"] += transaction.commits > 0
+            if transaction.is_committed:
+                self._require(transaction)
 
     def _do_commit(self) -> None:
         if self.transactions and (nodes := self._up()):
@@ -145,12 +169,9 @@ class TransactionWork(Simulation):
     def _commit_open(
         self, transaction: Transaction, node: Node, action: Callable[[], object], rows: list[tuple[object, ...]]
     ) -> str:
-        own = transaction.blocks
+        own = transaction.blocks  # INSERTs that run beside it add to them
         for block in own:
-            block.attempts += 1
-            block.attempts_under_way += 1
-            block.is_always_quorum = False
-            block.expected = Expected.MAYBE
+            self._begin_attempt(block)
         if transaction.overwrite:
             answer = self._overwrite(transaction, node, action, rows)
         else:
@@ -159,6 +180,13 @@ class TransactionWork(Simulation):
             block.attempts_under_way -= 1
             block.was_truncated_meanwhile = False
         return answer
+
+    @staticmethod
+    def _begin_attempt(block: StagedBlock) -> None:
+        block.attempts += 1
+        block.attempts_under_way += 1
+        block.is_always_quorum = False
+        block.expected = Expected.MAYBE
 
     def _overwrite(
         self, transaction: Transaction, node: Node, action: Callable[[], object], rows: list[tuple[object, ...]]
@@ -226,6 +254,10 @@ class TransactionWork(Simulation):
         if transaction.version:
             same = [t.id for t in self.transactions if t.version == transaction.version and t.is_committed]
             assert same == [transaction.id], f"{same} were committed for one version"
+        self._require(transaction)
+
+    @staticmethod
+    def _require(transaction: Transaction) -> None:
         for block in transaction.blocks:
             if block.is_acknowledged and not transaction.is_disturbed:
                 block.expected = Expected.ONCE

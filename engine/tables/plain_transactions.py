@@ -20,11 +20,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from coordination.applications import ApplicationVersion
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict, choose
 from coordination.transactions import (
     IDLE_SECONDS,
     REMEMBERED_SECONDS,
-    ApplicationVersion,
     StagedRecord,
     State,
     Transaction,

@@ -6,10 +6,12 @@ import dataclasses
 import errno
 import itertools
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from engine.session import Session
 from parts.disk import syncing_by
 from parts.errors import PandoError
 from parts.exchange_on_disk import ExchangeOnDisk
@@ -106,6 +108,30 @@ def test_overwriting_with_nothing_empties_the_table(table: Local) -> None:
     assert rows(table) == []
     table.run("INSERT INTO t VALUES (1, 1)")
     assert rows(table) == [(1, 1)]
+
+
+def test_inserts_beside_a_commit_are_in_it_or_refused(table: Local) -> None:
+    """Each client inserts until it is refused."""
+    stored: list[int] = []
+
+    def work(client: int) -> None:
+        for number in itertools.count():
+            key = client * 1_000_000 + number
+            try:
+                table.engine.execute(f"INSERT INTO t SETTINGS insert_transaction = 'x' VALUES (1, {key})", Session())
+            except PandoError as error:
+                assert error.code == 649  # noqa: PT017  (an error ends the thread, and is raised below)
+                return
+            stored.append(key)
+
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(work, number) for number in range(4)]
+        while len(stored) < 20:
+            assert not any(client.done() for client in clients)
+        table.run("COMMIT TRANSACTION 'x' ON t")
+        for client in clients:
+            client.result()
+    assert rows(table) == [(1, key) for key in sorted(stored)]
 
 
 def test_what_is_rolled_back_is_gone(table: Local) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import NoReturn
 
 import pytest
 
-from coordination.memory_keeper import Fault
+from coordination.keeper import KeeperConnectionLoss, Op
+from coordination.memory_keeper import Fault, MemoryKeeper
 from coordination.table_nodes import drop_replica
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict
-from coordination.transactions import name_of
+from coordination.transactions import clean_transactions, name_of
 from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.options import CommitOptions
@@ -616,3 +619,118 @@ def test_what_a_lost_disk_listed_and_another_has_still_staged_comes_back(make_co
     colony.settle(300)
     colony.check_equal()
     assert keys(one) == keys(two) == keys(three) == [1, 10, 11]
+
+
+def test_an_insert_beside_a_commit_is_in_it_or_refused(make_colony: MakeColony) -> None:
+    """Into another replica, at any request of the COMMIT up to the first behind its decision."""
+    colony = make_colony(2)
+    one, two = colony
+    answers: list[str] = []
+    expected: list[int] = []
+    for number in itertools.count(1):
+        name, count, is_over = f"{number}", 0, False
+        stage(one, 1, [2 * number], transaction=name)
+        expected.append(2 * number)
+        answers.append("")
+
+        def on_request(node: Node, kind: str, path: str, name: str = name, at: int = number) -> None:
+            nonlocal count, is_over
+            if node is not one or is_over:
+                return
+            count, is_over = count + 1, (kind, path) == ("sync", one.table.paths.log)
+            if count == at:
+                answers[-1] = insert_beside(two, name, 2 * at + 1)
+
+        colony.on_request = on_request
+        outcome = commit(one, name)
+        colony.on_request = lambda node, kind, path: None
+        if answers[-1] == "ok":
+            expected.append(2 * number + 1)
+        assert outcome.rows == 1 + (answers[-1] == "ok")
+        assert keys(one) == sorted(expected)
+        if not answers[-1]:
+            break
+    assert answers[-2] == "649"
+    assert set(answers[:-2]) == {"ok"}
+    assert len(answers) > 10
+    colony.settle()
+    colony.check_equal()
+
+
+def insert_beside(node: Node, transaction: str, key: int) -> str:
+    try:
+        stage(node, 1, [key], transaction=transaction)
+    except PandoError as error:
+        return str(error.code)
+    return "ok"
+
+
+def test_inserts_do_not_hinder_one_another(make_colony: MakeColony) -> None:
+    """Each makes as many requests as it makes alone, though another comes between any two of them."""
+    colony = make_colony(2)
+    one, two = colony
+    stage(two, 1, [1])
+    requests: list[str] = []
+    inner = itertools.count(100)
+
+    def count_only(node: Node, kind: str, path: str) -> None:
+        requests.append(kind)
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        if node is one:
+            requests.append(kind)
+            stage(two, 1, [next(inner)])
+
+    colony.on_request = count_only
+    stage(one, 1, [2])
+    alone, requests = requests, []
+    colony.on_request = on_request
+    stage(one, 1, [3])
+    colony.on_request = lambda node, kind, path: None
+    assert requests == alone
+    assert commit(one).rows == 3 + next(inner) - 100
+
+
+def test_an_insert_whose_answer_was_lost_takes_nothing_away(
+    make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The COMMIT took it, and its keys are forgotten, before it asks what became of it."""
+    colony = make_colony(2)
+    one, two = colony
+    stage(two, 1, [1])
+
+    def lose_answer(keeper: MemoryKeeper, ops: Sequence[Op]) -> NoReturn:
+        monkeypatch.undo()
+        keeper.multi(ops)
+        late = CommitOptions(timeout_seconds=0.0)
+        with pytest.raises(PandoError, match="repeat the COMMIT"):
+            two.call(lambda table: table.transactions.commit(CommitRequest("x"), late))
+        clean_transactions(two.keeper, two.table.paths, colony.now)
+        raise KeeperConnectionLoss
+
+    monkeypatch.setattr(MemoryKeeper, "multi", lose_answer)
+    with pytest.raises(PandoError, match="was committed before") as unknown:
+        stage(one, 1, [2])
+    assert unknown.value.code == 319
+    colony.settle()
+    colony.check_equal()
+    assert keys(two) == [1, 2]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+def test_a_commit_that_loses_its_connection_leaves_no_numbers(make_colony: MakeColony, fault: Fault) -> None:
+    """Its session lives on, and merges would wait for them."""
+    colony = make_colony(2)
+    one, _ = scenario(colony)
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        return fault if node is one and kind == "multi" and "/log/" in path else None
+
+    colony.on_request = on_request
+    with pytest.raises(PandoError):
+        commit(one, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
+    colony.on_request = lambda node, kind, path: None
+    one.keeper.reconnect()
+    colony.settle()
+    colony.check_equal()
+    finish(colony)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coordination.keeper import ANY_VERSION, Delete
 from engine.simulator.run import Scale, simulate
 from engine.tables.replicated.log_pull import LogPull
 from parts.disk import SharedSync
@@ -52,7 +53,7 @@ KINDS = {
     "logged GET_PART", "logged MERGE_PARTS", "logged DROP_RANGE", "a replica was marked as lost",
     "a replica was cloned", "a quorum part was given up", "a former activation was stopped", "fsync failed",
     "fetch broken off", "rot", "broken parts found", "stage ok", "stage failed", "stage unknown", "rollback ok",
-    "look ok", "a transaction seen", "logged REPLACE_RANGE", "commit plain: committed",
+    "stage ok beside a COMMIT", "look ok", "a transaction seen", "logged REPLACE_RANGE", "commit plain: committed",
     "commit plain: committed before", "commit plain: unknown", "commit OVERWRITE: committed",
     "commit OVERWRITE PARTITIONS: committed", "commit plain: skipped: the application had committed this version",
 }  # fmt: skip
@@ -85,3 +86,9 @@ def test_without_its_checks_it_refuses_to_run() -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "leave out the checks" in result.stderr
+
+
+def test_a_commit_that_leaves_out_what_was_inserted_beside_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the version of the node that every INSERT writes."""
+    monkeypatch.setattr("coordination.transaction_commit.Delete", lambda path, version=ANY_VERSION: Delete(path))
+    assert any(simulate(seed).failure for seed in range(60))

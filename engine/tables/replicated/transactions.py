@@ -20,6 +20,7 @@ from coordination.transactions import (
     name_of,
     open_transaction,
     read,
+    read_all,
     read_staged,
     stage,
 )
@@ -90,7 +91,7 @@ class ReplicatedTransactions:
         """Raises 285 before anything is done when there are too few replicas for the quorum; 341 (UNFINISHED) when the
         commit was made and something did not come in time: repeating it waits again."""
         state, name = self._state, name_of(request.transaction_id)
-        with state.working() as (keeper, _):
+        with state.working() as (keeper, _), state.releasing_numbers():
             plan = plan_quorum(keeper, state.paths, options.quorum, is_parallel=True)
             outcome = commit_transaction(
                 keeper,
@@ -99,6 +100,7 @@ class ReplicatedTransactions:
                 first_number=state.store.next_block_number,
                 last_block=self._last_block(keeper),
                 clock=state.services.clock,
+                left_behind=state.restart,
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is Verdict.SKIPPED:
@@ -136,17 +138,17 @@ class ReplicatedTransactions:
     def check_disk(self, keeper: Keeper) -> None:
         """At the start of a session: a transaction of which this disk has lost rows must not be committed."""
         state = self._state
-        for name in keeper.children_many([state.paths.transactions])[0] or []:
-            found = read(keeper, state.paths, name)
-            if found is None or found.state is not State.OPEN:
+        keeper.sync(state.paths.transactions)
+        for found in read_all(keeper, state.paths):
+            if found.state is not State.OPEN:
                 continue
-            here = set(state.store.staged.places(name))
-            records = read_staged(keeper, state.paths, name, found.keys).values()
+            here = set(state.store.staged.places(found.name))
+            records = read_staged(keeper, state.paths, found.name, found.keys).values()
             lost = [record for record in records if record.replica == state.replica.name and record.place not in here]
             if lost:
                 rows = sum(record.rows for record in lost)
                 logger.warning("transaction %r is aborted: %s rows of it are not on this disk", found.id, rows)
-                abort(keeper, state.paths, name, f"replica {state.replica.name} lost {rows} rows of it")
+                abort(keeper, state.paths, found.name, f"replica {state.replica.name} lost {rows} rows of it")
 
     def clean_up(self, keeper: Keeper) -> None:
         """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers."""
