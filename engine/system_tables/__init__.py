@@ -1,10 +1,22 @@
 """``system.*``: what the server knows about itself, as tables. Columns have ClickHouse's names where it has them."""
 
-from engine.system_tables import information_schema, kinds, replication, server, settings, storage, tables, zookeeper
+from engine.system_tables import (
+    information_schema,
+    kinds,
+    replication,
+    server,
+    settings,
+    storage,
+    tables,
+    transactions,
+    zookeeper,
+)
 from engine.system_tables.system_table import SystemTable
 
 SYSTEM_TABLES = {
-    table.name: table for module in (tables, storage, kinds, server, settings, replication) for table in module.TABLES
+    table.name: table
+    for module in (tables, storage, kinds, server, settings, replication, transactions)
+    for table in module.TABLES
 }
 SYSTEM_TABLES[zookeeper.TABLE.name] = zookeeper.TABLE
 

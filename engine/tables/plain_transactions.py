@@ -3,7 +3,7 @@
 ::
 
     staged/<transaction>/<attempt>-<insert>/<number>-<partition id>/   a part of one INSERT
-    transactions/<transaction>.json                                    what was decided: {"state":…,"rows":…,"reason":…}
+    transactions/<transaction>.json                    {"id":…,"state":…,"rows":…,"reason":…,"created":…}
     applications/<application>.json                                    {"committed": n, "rows": …}
 
 The files of decisions are written in the same step as the exchange of parts (``PartStore.exchange``), so a start finds
@@ -35,6 +35,7 @@ from coordination.transactions import (
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
 from engine.tables.services import TableServices
+from engine.tables.transactions import KnownTransaction
 from parts.disk import sync_directory
 from parts.errors import ConflictError
 from parts.exchange_record import write_durably
@@ -79,7 +80,7 @@ class PlainTransactions:
         insert = options.deduplication_token or services.new_uuid().hex
         group = key_of(options.transaction_attempt, insert, 0)
         with self._lock:
-            decided = self._decision(name, options.transaction)
+            decided = self._decision(name)
             if decided is not None:
                 raise already_decided(decided)
             if not parts:
@@ -87,6 +88,8 @@ class PlainTransactions:
             if group in self._store.staged.places(name):
                 self._require_same(name, group, parts, options.transaction)
                 return InsertOutcome(deduplicated_blocks=len(parts))
+            if not (self._path / _decision_file(name)).exists():
+                self._write(name, self._text(name, options.transaction, State.OPEN))
             gathered = self._store.create_temporary("tmp_stage_")
             try:
                 for number, part in enumerate(parts):
@@ -111,12 +114,14 @@ class PlainTransactions:
     def commit(self, request: CommitRequest, options: CommitOptions) -> CommitOutcome:
         name = name_of(request.transaction_id)
         with self._lock:
-            decided = self._decision(name, request.transaction_id)
+            decided = self._decision(name)
             if decided is not None and decided.state is State.COMMITTED:
                 return CommitOutcome(Verdict.REPEATED, decided.rows)
             application = self._application(request)
             if not application.takes(request.version):
-                self._abort(name, f"its application {request.application!r} had committed this version")
+                self._abort(
+                    name, request.transaction_id, f"its application {request.application!r} had committed this version"
+                )
                 return CommitOutcome(Verdict.SKIPPED, application.rows_of(request.version))
             if decided is not None:
                 raise already_decided(decided)
@@ -130,7 +135,7 @@ class PlainTransactions:
     def _exchange(self, name: str, request: CommitRequest, staged: dict[str, StagedRecord]) -> CommitOutcome:
         store = self._store
         rows = sum(record.rows for record in staged.values())
-        notes = {_decision_file(name): _decision_text(State.COMMITTED, rows=rows)}
+        notes = {_decision_file(name): self._text(name, request.transaction_id, State.COMMITTED, rows=rows)}
         if request.application:
             notes[_application_file(request.application)] = json.dumps({"committed": request.version, "rows": rows})
         partition_ids = {record.partition_id for record in staged.values()}
@@ -158,22 +163,36 @@ class PlainTransactions:
     def rollback(self, transaction_id: str) -> None:
         name = name_of(transaction_id)
         with self._lock:
-            decided = self._decision(name, transaction_id)
+            decided = self._decision(name)
             if decided is not None and decided.state is State.COMMITTED:
                 raise already_decided(decided)
             if decided is None:
-                self._abort(name, "it was rolled back")
+                self._abort(name, transaction_id, "it was rolled back")
+
+    def known(self) -> list[KnownTransaction]:
+        with self._lock:
+            self._store.settle()
+            names = sorted(file.stem for file in (self._path / _DECISIONS).glob("*.json"))
+            return [self._describe(found) for found in map(self._read, names) if found is not None]
+
+    def _describe(self, found: Transaction) -> KnownTransaction:
+        staged: list[StagedRecord] = []
+        if found.state is State.OPEN:
+            for group in self._store.staged.places(found.name):
+                staged += self._staged(found.name, group).values()
+        return KnownTransaction.of(found, staged)
 
     def clean_up(self, now: float) -> None:
         """Aborts what was left open, removes what is decided, forgets decisions of long ago."""
         for name in self._store.staged.transactions():
             with self._lock:
-                if self._decision(name, "") is not None:
+                if self._decision(name) is not None:
                     self._store.staged.remove(name)
                 elif now - (self._path / "staged" / name).stat().st_mtime > IDLE_SECONDS:
-                    self._abort(name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+                    self._abort(name, "", f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+        staged = set(self._store.staged.transactions())
         for file in (self._path / _DECISIONS).glob("*.json"):
-            if now - file.stat().st_mtime > REMEMBERED_SECONDS:
+            if file.stem not in staged and now - file.stat().st_mtime > REMEMBERED_SECONDS:
                 file.unlink(missing_ok=True)
 
     # -- what is on disk --------------------------------------------------------------------------------------------
@@ -182,19 +201,43 @@ class PlainTransactions:
     def _path(self) -> Path:
         return self._store.path
 
-    def _abort(self, name: str, reason: str) -> None:
-        file = self._path / _decision_file(name)
-        file.parent.mkdir(exist_ok=True)
-        write_durably(file, _decision_text(State.ABORTED, reason=reason), file.with_name(f"{file.name}.new"))
+    def _abort(self, name: str, transaction_id: str, reason: str) -> None:
+        self._write(name, self._text(name, transaction_id, State.ABORTED, reason=reason))
         self._store.staged.remove(name)
 
-    def _decision(self, name: str, transaction_id: str) -> Transaction | None:
+    def _write(self, name: str, text: str) -> None:
+        file = self._path / _decision_file(name)
+        file.parent.mkdir(exist_ok=True)
+        write_durably(file, text, file.with_name(f"{file.name}.new"))
+
+    def _text(self, name: str, transaction_id: str, state: State, *, rows: int = 0, reason: str = "") -> str:
+        """Of its file, which keeps what it says of its beginning."""
+        former = self._read(name)
+        created = former.created_ms / 1000 if former is not None else self._table.services.clock()
+        known_id = former.id if former is not None else transaction_id
+        return json.dumps({"id": known_id, "state": state.value, "rows": rows, "reason": reason, "created": created})
+
+    def _decision(self, name: str) -> Transaction | None:
+        """``None`` while it is open."""
         self._store.settle()  # the file may be one that goes
+        found = self._read(name)
+        return found if found is not None and found.state is not State.OPEN else None
+
+    def _read(self, name: str) -> Transaction | None:
         file = self._path / _decision_file(name)
         if not file.exists():
             return None
         document = json.loads(file.read_bytes())
-        return Transaction(name, transaction_id, State(document["state"]), 0, document["reason"], document["rows"])
+        return Transaction(
+            name,
+            document["id"],
+            State(document["state"]),
+            0,
+            document["reason"],
+            document["rows"],
+            created_ms=int(document["created"] * 1000),
+            changed_ms=int(file.stat().st_mtime * 1000),
+        )
 
     def _application(self, request: CommitRequest) -> ApplicationVersion:
         file = self._path / _application_file(request.application)
@@ -213,7 +256,9 @@ class PlainTransactions:
                 directory, name=PartName(partition_id, 0, 0, 0), table_schema=self._store.description.schema
             )
             place = f"{group}/{directory.name}"
-            found[f"{group}-{number}"] = StagedRecord("", place, partition_id, part.content_hash, part.rows, 0)
+            found[f"{group}-{number}"] = StagedRecord(
+                "", place, partition_id, part.content_hash, part.rows, part.bytes_on_disk
+            )
         return found
 
 
@@ -223,7 +268,3 @@ def _decision_file(name: str) -> str:
 
 def _application_file(application: str) -> str:
     return f"{_APPLICATIONS}/{name_of(application)}.json"
-
-
-def _decision_text(state: State, *, rows: int = 0, reason: str = "") -> str:
-    return json.dumps({"state": state.value, "rows": rows, "reason": reason})

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Protocol
 
 from coordination.transaction_commit import CommitOutcome, CommitRequest
+from coordination.transactions import StagedRecord, State, Transaction
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTransaction:
+    """Of an open one what is staged, of a committed one its ``rows``. Times are seconds since the epoch."""
+
+    id: str
+    state: State
+    reason: str
+    rows: int
+    staged_parts: int
+    staged_bytes: int
+    replicas: tuple[str, ...]
+    """That hold what is staged."""
+    created: float
+    changed: float
+
+    @classmethod
+    def of(cls, found: Transaction, staged: Collection[StagedRecord]) -> KnownTransaction:
+        return cls(
+            found.id,
+            found.state,
+            found.reason,
+            sum(record.rows for record in staged) if found.state is State.OPEN else found.rows,
+            len(staged),
+            sum(record.size_bytes for record in staged),
+            tuple(sorted({record.replica for record in staged} - {""})),
+            found.created_ms / 1000,
+            found.changed_ms / 1000,
+        )
 
 
 class TableTransactions(Protocol):
@@ -22,3 +55,6 @@ class TableTransactions(Protocol):
 
     def rollback(self, transaction_id: str) -> None:
         """Drops what was staged. Fine for what was never begun; raises 649 for what is committed."""
+
+    def known(self) -> list[KnownTransaction]:
+        """What is open, and what was decided for as long as it is remembered. Raises what ZooKeeper raises."""

@@ -110,6 +110,26 @@ def test_overwriting_with_nothing_empties_the_table(table: Local) -> None:
     assert rows(table) == [(1, 1)]
 
 
+def test_the_system_table_shows_what_is_open_and_what_was_decided(table: Local) -> None:
+    insert(table, "(1, 1), (2, 2)", "open")
+    insert(table, "(1, 3)", "open")
+    insert(table, "(1, 4), (1, 5)", "committed")
+    insert(table, "(1, 6)", "aborted")
+    table.run("COMMIT TRANSACTION 'committed' ON t")
+    table.run("ROLLBACK TRANSACTION 'aborted' ON t")
+    for _ in range(2):
+        found = table.run(
+            "SELECT database, table, id, toString(state), reason, rows, staged_parts, staged_bytes > 0, replicas, "
+            "abs(now() - create_time) < 600, modification_time >= create_time FROM system.transactions ORDER BY state"
+        )
+        assert found == [
+            ("default", "t", "open", "open", "", 3, 3, 1, [], 1, 1),
+            ("default", "t", "committed", "committed", "", 2, 0, 0, [], 1, 1),
+            ("default", "t", "aborted", "aborted", "it was rolled back", 0, 0, 0, [], 1, 1),
+        ]
+        table.restart()
+
+
 def test_inserts_beside_a_commit_are_in_it_or_refused(table: Local) -> None:
     """Each client inserts until it is refused."""
     stored: list[int] = []

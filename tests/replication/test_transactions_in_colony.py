@@ -15,7 +15,7 @@ from coordination.keeper import KeeperConnectionLoss, Op
 from coordination.memory_keeper import Fault, MemoryKeeper
 from coordination.table_nodes import drop_replica
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict
-from coordination.transactions import clean_transactions, name_of
+from coordination.transactions import State, clean_transactions, name_of
 from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.options import CommitOptions
@@ -365,7 +365,7 @@ def test_a_replica_of_an_older_version_is_named(make_colony: MakeColony) -> None
     one, two = colony
     stage(one, 1, [10])
     host = two.table.replica.host
-    content = one.keeper.get(host)[0].replace(b'"exchange"', b"")
+    content = one.keeper.get(host)[0].replace(b'"exchange"', b'"another"')
     one.keeper.set(host, content)
     with pytest.raises(PandoError, match="replica 'r2' runs a version") as old:
         commit(one)
@@ -734,3 +734,25 @@ def test_a_commit_that_loses_its_connection_leaves_no_numbers(make_colony: MakeC
     colony.settle()
     colony.check_equal()
     finish(colony)
+
+
+def test_every_replica_tells_of_all_transactions(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stage(one, 1, [1, 2], transaction="open")
+    stage(two, 2, [3], transaction="open")
+    stage(two, 1, [4], transaction="decided")
+    commit(one, "decided")
+    colony.now += 60
+    stage(two, 1, [5], transaction="open")
+    for node in colony:
+        decided, still_open = sorted(node.table.transactions.known(), key=lambda known: known.id)
+        assert (still_open.state, still_open.rows, still_open.staged_parts) == (State.OPEN, 4, 3)
+        assert still_open.replicas == ("r1", "r2")
+        assert still_open.staged_bytes > 0
+        assert still_open.changed - still_open.created >= 60
+        assert (decided.state, decided.rows, decided.replicas) == (State.COMMITTED, 1, ())
+    colony.now += 8 * 86_400
+    colony.settle()
+    colony.settle()
+    assert [known.state for known in one.table.transactions.known()] == [State.ABORTED]

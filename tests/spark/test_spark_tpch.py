@@ -1,11 +1,13 @@
 """TPC-H's 22 queries by Spark over live tables, spread over two replicas, give DuckDB's answers over the same rows.
 
 Spark keeps the small tables when it has read them: planning a scan costs more than what they hold.
+PANDO_TPCH_SCALE=1 (with --timeout 3000) runs them over more.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from spark_connector import register
 from tests.spark.conftest import Pando
 from tests.sql_select.test_tpch import KEYS, QUERIES
 
+SCALE = os.environ.get("PANDO_TPCH_SCALE", "0.1")
+
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
 
 
@@ -28,10 +32,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.cluster, pytest.m
 def truth(
     pando: Pando, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The files of scale 0.1 for DuckDB; Spark has the tables of both replicas as views."""
+    """The files of the scale for DuckDB; Spark has the tables of both replicas as views."""
     data = tmp_path_factory.mktemp("tpch")
     generator = sys.executable.removesuffix("python") + "tpchgen-cli"
-    subprocess.run([generator, "parquet", "-s", "0.1", f"--output-dir={data}"], check=True, capture_output=True)
+    subprocess.run([generator, "parquet", "-s", SCALE, f"--output-dir={data}"], check=True, capture_output=True)
     connection = duckdb.connect()
     for client in pando.clients.values():
         client.execute("CREATE DATABASE tpch")

@@ -27,6 +27,7 @@ from coordination.transactions import (
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.transactions import KnownTransaction
 from parts.errors import ConflictError, UnavailableError, UserError
 
 logger = logging.getLogger(__name__)
@@ -132,6 +133,18 @@ class ReplicatedTransactions:
         if found is not None and found.state is State.COMMITTED:
             raise already_decided(found)
         state.store.staged.remove(name)
+
+    def known(self) -> list[KnownTransaction]:
+        paths, keeper = self._state.paths, self._state.replication.require_keeper()
+        keeper.sync(paths.transactions)
+        found = read_all(keeper, paths)
+        keys = [(known.name, key) for known in found if known.state is State.OPEN for key in known.keys]
+        answers = keeper.get_many([paths.staged_part(*key) for key in keys])
+        staged: dict[str, list[StagedRecord]] = {}
+        for (name, _), answer in zip(keys, answers, strict=True):
+            if answer is not None:
+                staged.setdefault(name, []).append(StagedRecord.parse(answer[0]))
+        return [KnownTransaction.of(known, staged.get(known.name, ())) for known in found]
 
     # -- upkeep -----------------------------------------------------------------------------------------------------
 
