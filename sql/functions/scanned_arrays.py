@@ -30,6 +30,7 @@ from sql.typing.lists import (
     first_of_equal,
     in_turn,
     lists_of,
+    places_of_each,
     shared,
 )
 from sql.typing.scannable import Scannable
@@ -204,7 +205,7 @@ def _has(needs_all: bool, common: pa.DataType, given: pa.Array, wanted: pa.Array
         return lists.column(counted == others.lengths if needs_all else counted > 0, pa.bool_())
     (own, sought), most = codes(both)
     if most <= MOST_FLAGS:
-        known, wanted_flags = lists.flags(own), others.flags(sought)
+        known, wanted_flags = lists.flags(own, most), others.flags(sought, most)
         rest = wanted_flags & ~known if needs_all else wanted_flags & known
         return lists.column((rest == 0) == needs_all, pa.bool_())
     found = shared(_keys(lists, own, most), _keys(others, sought, most), most * len(given), missing=needs_all)
@@ -218,8 +219,9 @@ def _found_by_pairs(lists: Lists, others: Lists, own: np.ndarray, sought: np.nda
     each = lists.lengths[others.owners]
     ends = np.cumsum(each)
     begins = lists.offsets[:-1][others.owners]
-    compared_with = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - (ends - each), each)
-    equal = own[compared_with] == np.repeat(sought, each)
+    which = places_of_each(each)
+    compared_with = np.arange(len(which)) + (begins - (ends - each))[which]
+    equal = own[compared_with] == sought[which]
     counted = np.concatenate([[0], np.cumsum(equal)])
     return counted[ends] > counted[ends - each]
 
@@ -274,7 +276,7 @@ def distinct(lists: Lists) -> pa.Array:
 def uniq(lists: Lists) -> pa.Array:
     (own,), most = codes([lists.values])
     if most <= MOST_FLAGS:
-        return lists.column(np.bitwise_count(lists.flags(own)), pa.uint32())
+        return lists.column(np.bitwise_count(lists.flags(own, most)), pa.uint32())
     return lists.column(lists.counts(_is_first(lists)), pa.uint32())
 
 

@@ -19,6 +19,7 @@ from sql.typing.kernels import text_offsets, validity
 
 MOST_FLAGS = 64
 _MOST_BITS = 63
+_MOST_SPAN = 1 << 34
 _DENSE = 8
 """Flags for each key that there might be, if these are so many times as many as there are, cost less than sorting."""
 
@@ -38,7 +39,7 @@ class Lists:
     @cached_property
     def owners(self) -> np.ndarray:
         """The number of each value's list."""
-        return np.repeat(np.arange(len(self.given)), self.lengths)
+        return places_of_each(self.lengths).astype(np.int64)
 
     @cached_property
     def places(self) -> np.ndarray:
@@ -47,7 +48,7 @@ class Lists:
 
     def counts(self, found: np.ndarray) -> np.ndarray:
         """How many values of each list are ``found``."""
-        counted = np.zeros(len(found) + 1, np.int64)
+        counted = np.zeros(len(found) + 1, np.int32)
         np.cumsum(found, out=counted[1:])
         return counted[self.offsets[1:]] - counted[self.offsets[:-1]]
 
@@ -64,12 +65,13 @@ class Lists:
         numbers = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] + begins - offsets[:-1], lengths)
         return self.like(self.values.take(pa.array(numbers)), lengths)
 
-    def flags(self, coded: np.ndarray) -> np.ndarray:
-        """Of each list a bit for each code, all below ``MOST_FLAGS``, that its values have."""
+    def flags(self, coded: np.ndarray, most: int) -> np.ndarray:
+        """Of each list a bit for each code that its values have; all are below ``most``, at most ``MOST_FLAGS``."""
+        kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if most <= np.dtype(kind).itemsize * 8)
         some = self.lengths > 0
-        result = np.zeros(len(self.given), np.uint64)
+        result = np.zeros(len(self.given), kind)
         if some.any():
-            bits = np.left_shift(np.uint64(1), coded.view(np.uint64))
+            bits = np.left_shift(kind(1), coded.astype(kind))
             result[some] = np.bitwise_or.reduceat(bits, self.offsets[:-1][some])
         return result
 
@@ -96,6 +98,11 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def places_of_each(lengths: np.ndarray) -> np.ndarray:
+    """Each place so many times; narrow numbers are repeated in a third of the time of others."""
+    return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
 
 
 def lists_of(given: pa.Array) -> Lists:
@@ -136,8 +143,14 @@ def codes(arrays: Sequence[pa.Array], *, ranked: bool = False) -> tuple[list[np.
 
 def are_spread(arrays: Sequence[pa.Array]) -> bool:
     """Whether their values are whole numbers, all known, too far apart to be codes."""
-    whole = pa.concat_arrays(arrays)
-    return pa.types.is_integer(whole.type) and not whole.null_count and _ranges(whole) is None
+    if not all(pa.types.is_integer(array.type) and not array.null_count for array in arrays):
+        return False
+    bounds = [pc.min_max(array) for array in arrays if len(array)]
+    return bool(bounds) and _span(bounds) > _MOST_SPAN
+
+
+def _span(bounds: Sequence[pa.Scalar]) -> int:
+    return max(both["max"].as_py() for both in bounds) - min(both["min"].as_py() for both in bounds) + 1
 
 
 def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
@@ -149,8 +162,8 @@ def _ranges(whole: pa.Array) -> tuple[np.ndarray, int] | None:
     if whole.null_count == len(whole):
         return np.zeros(len(whole), np.int64), 1
     both = pc.min_max(whole)
-    least, span = both["min"].as_py(), both["max"].as_py() - both["min"].as_py() + 1
-    if span > 1 << 34:
+    least, span = both["min"].as_py(), _span([both])
+    if span > _MOST_SPAN:
         return None
     buffer, width = whole.buffers()[1], whole.type.bit_width // 8
     numbers = np.frombuffer(buffer, whole.type.to_pandas_dtype(), len(whole), whole.offset * width)
