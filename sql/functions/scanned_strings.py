@@ -159,22 +159,6 @@ def with_nulls(made: pa.Array, like: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(made.type, len(made), parts)
 
 
-def cut_ascii(texts: pa.Array, counts: pa.Array, *, is_left: bool) -> pa.Array:
-    """So many bytes from a side, or but so many from the other one; NULL of texts that are not ASCII, and for the count
-    that has no opposite."""
-    offsets, data = own_bytes(texts)
-    begins, ends = offsets[:-1], offsets[1:]
-    count = np.asarray(pc.cast(counts.fill_null(0), pa.int64()))
-    sizes = ends - begins
-    kept = np.clip(np.where(count < 0, sizes + np.maximum(count, -(1 << 31)), count), 0, sizes).astype(np.int32)
-    made = pieces(data, begins if is_left else ends - kept, begins + kept if is_left else ends)
-    is_known = np.asarray(pc.is_valid(texts)) & np.asarray(pc.is_valid(counts)) & (count > -(1 << 63))
-    if len(data) and data.max() > 127:
-        is_known &= np.asarray(pc.equal(pc.utf8_length(texts), pc.binary_length(texts)).fill_null(False))
-        made = pc.if_else(pa.array(is_known), made.cast(pa.binary()), pa.scalar(None, pa.binary())).cast(pa.string())
-    return pa.Array.from_buffers(pa.string(), len(made), [validity(is_known), *made.buffers()[1:]])
-
-
 def replaced(old: str, new: str) -> Compute:
     if len(old.encode()) == len(new.encode()) == 1:
         return partial(_with_other_bytes, bytes.maketrans(old.encode(), new.encode()))

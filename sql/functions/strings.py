@@ -6,7 +6,6 @@ decode; ASCII, the usual case, is the same in both."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +18,8 @@ from parts.types import (
 )
 from sql.functions import guards
 from sql.functions.registry import Call, define, function
-from sql.functions.scanned_strings import before, between, cut_ascii, of_fixed, replaced, trimmed, with_end
-from sql.typing.bound import Bound, bound
+from sql.functions.scanned_strings import before, between, of_fixed, replaced, trimmed, with_end
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment
 from sql.typing.inference import is_string
 from sql.typing.macros import macros
@@ -105,27 +104,28 @@ def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) 
     return build
 
 
-def _bytes(macro: str, places: str, *, is_left: bool) -> Callable[[Call], Typed]:
-    """``places`` are the first and the last one; a scan knows the bytes of ASCII."""
+def _bytes(name: str, places: str) -> Callable[[Call], Typed]:
+    """DuckDB's function counts characters, which are the bytes of ASCII; ``places`` are the first and the last byte."""
+    sql = f"(CASE WHEN strlen({{0}}) = length({{0}}) THEN {name}({{0}}, {{2}}) "
+    sql += f"ELSE decode(array_slice(encode({{0}}), {places})) END)"
 
     def build(call: Call) -> Typed:
-        value, count = string(call, 0), call.args[1].sql
-        sql = called(macro, value, number(call, 1))
-        if not isinstance(call.args[1].type, IntegerType):
-            return Typed(sql, STRING)
-        known = Scannable(sql, (value, count), partial(cut_ascii, is_left=is_left), pa.string())
-        cut = fragment(f"decode(array_slice(encode({{0}}), {places}))", value, number(call, 1))
-        return Typed(Bound(sql, known, lambda column: fragment("coalesce({}, {})", column, cut)), STRING)
+        count, type_ = number(call, 1), call.args[1].type
+        is_short = isinstance(type_, IntegerType) and type_.bits < 64
+        least = count if is_short else fragment(_SHORT, count)
+        return Typed(bound(string(call, 0), "whole", lambda v: fragment(sql, v, count, least)), STRING)
 
     return build
 
 
+_SHORT = "-greatest(least(-{}, 4294967295), -4294967295)"
+"""No text has more. The number that has no opposite fails, as in ClickHouse."""
 _LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
 _RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
 define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
 define("rightUTF8", _characters("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
-define("left", _bytes("pando_byte_left", _LEFT_PLACES, is_left=True), 2, any_case=True)
-define("right", _bytes("pando_byte_right", _RIGHT_PLACES, is_left=False), 2, any_case=True)
+define("left", _bytes("left", _LEFT_PLACES), 2, any_case=True)
+define("right", _bytes("right", _RIGHT_PLACES), 2, any_case=True)
 define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1, any_case=True)
 define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1, any_case=True)
 define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
@@ -315,11 +315,6 @@ MACROS = macros(
         WHEN start > 0 THEN start WHEN start = 0 THEN n + 1 ELSE greatest(n + start + 1, 1) END""",
     r"""pando_last(start, size, n) AS CASE WHEN size < 0 THEN n + size
         WHEN start > 0 THEN least(start - 1 + least(size, n), n) ELSE least(n + start + least(size, n), n) END""",
-    r"""pando_byte_left(s, n) AS CASE WHEN n >= 0 THEN pando_byte_substring(s, 1, n)
-        ELSE pando_byte_substring(s, 1, greatest(strlen(s) + n, 0)) END""",
-    r"""pando_byte_right(s, n) AS CASE WHEN n = 0 THEN left(s, 0)
-        WHEN n > 0 THEN pando_byte_substring(s, -least(n, strlen(s)), n)
-        ELSE pando_byte_substring(s, -n + 1, 1099511627776) END""",
     r"""pando_byte_reverse(s) AS CASE WHEN strlen(s) = length(s) THEN reverse(s)
         ELSE error('pando:48:reverse of a string that is not ASCII is not supported: use reverseUTF8') END""",
 )
