@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,39 @@ def test_an_insert_whose_worker_is_killed_leaves_nothing_behind(tmp_path: Path, 
         wait_for(lambda: not any(server.path.glob("data/default/t/tmp_insert_*")), "the clean-up")
         wait_for(lambda: len(server.pids()) == 2, "a new worker")
         assert server.everywhere("SELECT count() FROM t") == {"[[0]]"}
+
+
+@pytest.mark.parametrize("point", ["insert.after_temporary_part", "stage.after_move", ""])
+def test_a_worker_that_is_killed_under_a_transaction_takes_nothing_of_it(tmp_path: Path, point: str) -> None:
+    """In the middle of its second INSERT, which is repeated, or between that and the COMMIT."""
+    gate = tmp_path / "gate"
+    with WorkerServer(tmp_path, workers=1, failpoints=f"{point}=pause:{gate}" if point else "") as server:
+        gate.touch()
+        server.execute("CREATE TABLE t (p UInt8, k UInt64) ENGINE = MergeTree PARTITION BY p ORDER BY k")
+        options = "insert_transaction = 'x', insert_deduplication_token = "
+        server.execute(f"INSERT INTO t SETTINGS {options} 'first' VALUES (1, 1), (2, 2)")
+        second = f"INSERT INTO t SETTINGS {options} 'second' SELECT number % 3, number FROM numbers(10, 1000)"
+        (pid,) = server.pids().values()
+        if point:
+            gate.unlink()
+            Path(f"{gate}.reached").unlink()
+            with ThreadPoolExecutor(1) as pool:
+                inserting = pool.submit(server.execute, second)
+                wait_for(lambda: Path(f"{gate}.reached").exists(), "the failpoint")
+                os.kill(pid, signal.SIGKILL)
+                with pytest.raises(PandoError) as lost:
+                    inserting.result(60)
+                assert lost.value.code == 210
+                gate.touch()
+        else:
+            server.execute(second)
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: list(server.pids().values()) not in ([pid], []), "a new worker")
+        server.execute(second)
+        assert server.value("SELECT count() FROM t") == 0
+        assert server.value("SELECT rows FROM system.transactions") == 1002
+        assert server.run("COMMIT TRANSACTION 'x' ON t ROWS 1002")[0][:2] == ["committed", 1002]
+        assert server.run("SELECT count(), uniqExact(k) FROM t") == [[1002, 1002]]
 
 
 def test_a_worker_that_gives_no_turn_is_replaced(tmp_path: Path) -> None:
