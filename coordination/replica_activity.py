@@ -36,7 +36,9 @@ EXCHANGE = "exchange"
 """The feature: entries of type REPLACE_RANGE are carried out."""
 PARTS = "parts"
 """The feature: DROP_PART keeps its place before later merges, ATTACH_PART takes from ``detached/``."""
-FEATURES = (EXCHANGE, PARTS)
+ALTER = "alter"
+"""The feature: the columns in ZooKeeper may have a history, which parts are read by."""
+FEATURES = (EXCHANGE, PARTS, ALTER)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

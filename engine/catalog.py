@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_DDL_WAIT_SECONDS = 0.1
+
 TableFactory = Callable[[TableDefinition], Table]
 """Builds (without starting) the table of a definition."""
 
@@ -61,7 +63,7 @@ class CatalogFollower(Protocol):
     def table_started(self, table: Table) -> None: ...
 
     def table_altered(self, table: Table, definition: TableDefinition) -> None:
-        """The definition that the table is about to take; no part of it is there yet."""
+        """The definition that the table is about to take; no part of it is there yet. Nothing before its start."""
 
     def table_gone(self, table: Table) -> None:
         """Before its files go. Nothing when it was not started."""
@@ -135,8 +137,13 @@ class Catalog:
         for name in self._names_in(database):
             self._start(self.read_definition(database, name))
 
-    def _start(self, definition: TableDefinition) -> Table:
+    def _make(self, definition: TableDefinition) -> Table:
         table = self._factory(definition)
+        table.home = self
+        return table
+
+    def _start(self, definition: TableDefinition) -> Table:
+        table = self._make(definition)
         table.start()
         self._enter(table)
         return table
@@ -213,12 +220,12 @@ class Catalog:
                     f"Directory for table data {definition.data_path.name} of {database}.{name} already holds files; "
                     "move them away or ATTACH the table",
                 )
-            table = self._factory(definition)
+            table = self._make(definition)
             if not create.attach:
                 table.create()
             try:
                 table.start()
-                write_durably(file, definition_text(definition.create))
+                write_durably(file, definition_text(table.definition.create))
             except BaseException:
                 table.stop()
                 raise
@@ -297,13 +304,29 @@ class Catalog:
         """
         with self._ddl:
             table = self.table(database, name)
-            old = table.definition
-            new = self.make_definition(database, change(old))
-            file = self._table_metadata(database, name)
-            with table.altering(new):
+            self._redefine(table, self.make_definition(database, change(table.definition)))
+
+    def define(self, database: str, create: CreateTable) -> TableDefinition:
+        return self.make_definition(database, create)
+
+    def redefine(self, table: Table, create: CreateTable) -> bool:
+        """For a table that is being started, too. Waits for no other statement: one that drops the table waits for who
+        asks."""
+        if not self._ddl.acquire(timeout=_DDL_WAIT_SECONDS):
+            return False
+        try:
+            self._redefine(table, self.make_definition(table.definition.database, create))
+        finally:
+            self._ddl.release()
+        return True
+
+    def _redefine(self, table: Table, new: TableDefinition) -> None:
+        file = self._table_metadata(new.database, new.name)
+        with table.altering(new):
+            if file.exists():  # else CREATE writes it
                 write_durably(file, definition_text(new.create))
-                if self.follower is not None:
-                    self.follower.table_altered(table, new)
+            if self.follower is not None:
+                self.follower.table_altered(table, new)
 
     # -- definitions --------------------------------------------------------------------------------------------
 

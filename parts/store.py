@@ -160,6 +160,7 @@ class PartStore(StoredParts):
         try:  # without the lock: others must not wait for the disk
             schema = self.description.schema
             opened = [open_part(d, name=name, table_schema=schema, written=written) for name, d in directories.items()]
+            self._refuse_newer(opened)
             moved: list[Part] = []
             try:
                 for part in opened:
@@ -225,6 +226,7 @@ class PartStore(StoredParts):
             open_part(directory, name=name, table_schema=self.description.schema)
             for name, directory in arrivals.items()
         ]
+        self._refuse_newer(opened)
         for part in opened:
             part.check_conversions()
         with self.lock:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from parts.active_names import ActiveNames
-from parts.errors import UserError
+from parts.errors import UnavailableError, UserError
 from parts.part_name import PartName
 from parts.part_states import PartsFollower, PartState, Snapshot, StoredPart
 from parts.reader import Part
@@ -42,6 +42,16 @@ class StoredParts:
             self.description = description
             for entry in self._entries.values():
                 entry.part = entry.part.under(description.schema)
+
+    def _refuse_newer(self, parts: Iterable[Part]) -> None:
+        """A part of a definition that the table does not have yet would be read wrongly."""
+        for part in parts:
+            if part.metadata_version > self.description.metadata_version:
+                raise UnavailableError(
+                    "METADATA_MISMATCH",
+                    f"Part {part.name} is of version {part.metadata_version} of the table's definition, this server "
+                    f"has version {self.description.metadata_version}",
+                )
 
     def snapshot(self) -> Snapshot:
         """The active parts, held for reading."""

@@ -6,9 +6,11 @@ from engine.context import Context
 from engine.interpreter.partition_commands import carry_out
 from engine.interpreter.refusals import check_alter_sync, refuse_system
 from engine.session import QueryResult
+from engine.tables.definition import TableDefinition
+from engine.tables.options import AlterOptions
 from sql.definitions.alter import LOCAL_CHANGES, altered
 from sql.grammar.alterations import DefinitionChange, PartitionCommand
-from sql.grammar.statements import AlterTable
+from sql.grammar.statements import AlterTable, CreateTable
 from sql.grammar.tokens import not_implemented
 
 
@@ -18,14 +20,25 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     refuse_system(database)
     catalog = context.server.catalog
     table = catalog.table(database, statement.table.table)
-    check_alter_sync(table, context)
     on_partitions = [command for command in statement.commands if isinstance(command, PartitionCommand)]
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
     if on_partitions and changes:
         raise not_implemented("ALTER TABLE with commands on columns and on partitions together")
     if on_partitions:
+        check_alter_sync(table, context)
         return carry_out(table, on_partitions, context)
-    if table.definition.is_replicated and not all(isinstance(change, LOCAL_CHANGES) for change in changes):
-        raise not_implemented("ALTER of the columns of a replicated table")
-    catalog.alter_table(database, statement.table.table, lambda old: altered(old.create, old.description, changes))
+
+    def change(old: TableDefinition) -> CreateTable:
+        return altered(old.create, old.description, changes)
+
+    are_local = [isinstance(change, LOCAL_CHANGES) for change in changes]
+    if table.replication is None or all(are_local):
+        catalog.alter_table(database, statement.table.table, change)
+    elif any(are_local):
+        raise not_implemented(
+            "ALTER of columns, which is of all replicas, and of settings or comments of this one together"
+        )
+    else:
+        settings = context.settings
+        table.replication.alter(change, AlterOptions(settings.alter_sync > 1, settings.receive_timeout, context.status))
     return QueryResult()

@@ -1,4 +1,4 @@
-"""What an INSERT or an OPTIMIZE asks of a table, resolved from settings and statement."""
+"""What a statement asks of a table, resolved from its settings and its text."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ class CommitOptions:
     """How long COMMIT TRANSACTION waits: until the rows are visible here, and for the quorum."""
 
     quorum: int | str = 0
+    timeout_seconds: float = 600.0
+    status: QueryStatus = field(default_factory=QueryStatus, compare=False)
+
+
+@dataclass(frozen=True)
+class AlterOptions:
+    """How long ALTER waits for the active replicas (``waits_for_all``); for this one it does in any case."""
+
+    waits_for_all: bool = False
     timeout_seconds: float = 600.0
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from coordination.keeper import Keeper
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
+from engine.tables.definition import TableDefinition
+from engine.tables.options import AlterOptions
 from parts.query_status import QueryStatus
+from sql.grammar.statements import CreateTable
 
 
 class Replica(Protocol):
@@ -39,6 +43,11 @@ class Replica(Protocol):
 
     def sync(self, timeout_seconds: float, status: QueryStatus | None = None) -> None:
         """Returns when everything in the log now has been carried out here. Raises 159, 236, 242, 999."""
+
+    def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
+        """Gives the table, on all replicas, the definition that ``change`` makes of its own.
+
+        Raises 517, 341, 242, 999, 48, and what ``change`` and the new definition raise."""
 
     def restart(self) -> None:
         """As if the ZooKeeper session were new."""

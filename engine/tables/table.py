@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
@@ -41,8 +42,21 @@ _DROP_WAIT_SECONDS = 3.0
 _DROP_POLL_SECONDS = 0.02
 
 
+class TableHome(Protocol):
+    """What knows of all tables of the server, and keeps their definitions."""
+
+    def define(self, database: str, create: CreateTable) -> TableDefinition:
+        """Raises what contradicts itself in the statement."""
+
+    def redefine(self, table: Table, create: CreateTable) -> bool:
+        """Gives the table another definition, on disk too; ``False``: not now, another statement changes tables."""
+
+
 class Table(ABC):
     """One table on this server."""
+
+    home: TableHome
+    """Set by the catalog."""
 
     def __init__(self, definition: TableDefinition, services: TableServices) -> None:
         self.definition = definition

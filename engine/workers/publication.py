@@ -87,7 +87,9 @@ class Publication(CatalogFollower):
 
     def table_altered(self, table: Table, definition: TableDefinition) -> None:
         with self._lock:
-            uid = self._uid_of[id(table)]
+            uid = self._uid_of.get(id(table))
+            if uid is None or uid not in self._tables:
+                return
             record = ("table", uid, definition.database, definition.name, definition.create)
             self._tables[uid] = (record, self._tables[uid][1])
             self._write([("altered", uid, definition.create)])

@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 from coordination.active_keeper import ActiveKeeper
 from coordination.block_numbers import release_orphans
@@ -50,16 +51,26 @@ _REFUSED_SECONDS = 3.0
 _RESOLVE_SECONDS = 5.0
 
 
+class SharedDefinitions(Protocol):
+    def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
+        """What is in ZooKeeper, if it is newer. ``is_new``: the replica is being created."""
+
+    def follow(self, keeper: Keeper) -> None:
+        """As ``take_over``, and says so in ZooKeeper."""
+
+
 class ReplicaSession:
     def __init__(
         self,
         state: ReplicaState,
+        definitions: SharedDefinitions,
         take_back_failed: Callable[[Keeper], None],
         check_staged: Callable[[Keeper], None],
         begin_pull: Callable[[Keeper], None],
         on_writable: Callable[[], None],
     ) -> None:
         self._state = state
+        self._definitions = definitions
         self._take_back_failed = take_back_failed
         self._check_staged = check_staged
         self._begin_pull = begin_pull
@@ -80,9 +91,10 @@ class ReplicaSession:
 
     def create(self) -> None:
         """Makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
-        state = self._state
+        state, keeper = self._state, self._state.replication.require_keeper()
+        self._definitions.take_over(keeper, is_new=True)
         create_table_or_replica(
-            state.replication.require_keeper(),
+            keeper,
             state.paths,
             state.replica.name,
             shared_definition(state.description),
@@ -170,6 +182,7 @@ class ReplicaSession:
     def _establish(self, keeper: Keeper) -> None:
         state = self._state
         keeper.sync(state.paths.root)
+        self._definitions.take_over(keeper)
         if not check_definition(keeper, state.paths, shared_definition(state.description)):
             raise UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {state.paths.root}")
         if not replica_exists(keeper, state.replica):
@@ -208,6 +221,7 @@ class ReplicaSession:
 
     def _become_current(self, keeper: Keeper) -> None:
         state = self._state
+        self._definitions.follow(keeper)
         release_orphans(keeper, state.paths, state.replica.name)
         self._settle_unknown_commits(keeper)
         self._take_back_failed(keeper)  # failed between the first look and the activation

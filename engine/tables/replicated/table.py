@@ -8,7 +8,7 @@ and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (exe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +21,10 @@ from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
-from engine.tables.options import InsertOptions, OptimizeOptions
+from engine.tables.options import AlterOptions, InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.replicated.block_history import ReplicaHistory
+from engine.tables.replicated.definitions import Definitions
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.failed_quorums import FailedQuorums
 from engine.tables.replicated.fetcher import Fetcher
@@ -69,6 +70,12 @@ class ReplicatedTable(Table):
         give_up = LostParts(state, self.log_pull.pull).give_up
         exchanges = Exchanges(state, fetcher, LostTransactions(state, self.log_pull.pull))
         self.queue_steps = QueueSteps(state, fetcher, exchanges, give_up, self.part_checks.report)
+        self.definitions = Definitions(
+            state,
+            lambda create: self.home.define(definition.database, create),
+            lambda create: self.home.redefine(self, create),
+            self.wake_execution,
+        )
         self._transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_block, self.wake_execution
         )
@@ -76,7 +83,12 @@ class ReplicatedTable(Table):
         self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
         self._partitions = ReplicatedPartitions(state, self.log_pull)
         self.session = ReplicaSession(
-            state, self.failed_quorums.take_back, self._transactions.check_disk, self.log_pull.begin, self._wake_all
+            state,
+            self.definitions,
+            self.failed_quorums.take_back,
+            self._transactions.check_disk,
+            self.log_pull.begin,
+            self._wake_all,
         )
 
     @property
@@ -121,7 +133,7 @@ class ReplicatedTable(Table):
         housekeeping, workers = self.services.housekeeping, self.services.workers
         first_pause = self.session.step()
         self.run_in_background(housekeeping, self.session.task, first_pause)
-        for task in (self.log_pull.task, self.merge_steps.task, self.failed_quorums.task):
+        for task in (self.log_pull.task, self.merge_steps.task, self.failed_quorums.task, self.definitions.task):
             self.run_in_background(housekeeping, task)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
             self.run_in_background(workers, task)
@@ -157,6 +169,9 @@ class ReplicatedTable(Table):
         with super().altering(new):
             yield
         self.state.definition = new
+
+    def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
+        self.definitions.alter(change, options)
 
     def restart(self) -> None:
         """SYSTEM RESTART REPLICA: as if the ZooKeeper session were new."""

@@ -1,0 +1,289 @@
+"""ALTER of a replicated table: one definition on all replicas, whatever fails and whoever was away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coordination.memory_keeper import Fault
+from coordination.replica_activity import ReplicaAddress
+from engine.simulator.colony import Node
+from engine.simulator.disk import Disk
+from engine.simulator.run import recording, working_inline
+from engine.simulator.servers import Server, Servers
+from engine.simulator.steps import Crash
+from engine.simulator.trace import Trace
+from parts.errors import PandoError
+
+MakeServers = Callable[..., Servers]
+FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
+ALTER = "ALTER TABLE t RENAME COLUMN IF EXISTS v TO w, ADD COLUMN IF NOT EXISTS c UInt64 DEFAULT k * 2"
+CREATE = "CREATE TABLE t ({}) ENGINE = ReplicatedMergeTree('/tables/t', '{{replica}}') PARTITION BY p ORDER BY k"
+
+
+@pytest.fixture
+def make_servers(tmp_path: Path) -> Iterator[MakeServers]:
+    disks: dict[Path, Disk] = {}
+    made: list[Servers] = []
+
+    def make(replicas: int = 2) -> Servers:
+        root = tmp_path / str(len(made))
+        made.append(Servers(root, replicas, len(made), Trace(None), disks))
+        made[-1].settle()
+        return made[-1]
+
+    with recording(disks), working_inline():
+        yield make
+        for servers in made:
+            servers.end()
+
+
+def rows(node: Server, columns: str = "*") -> list[tuple[object, ...]]:
+    return node.sql(f"SELECT {columns} FROM t ORDER BY k")[1]
+
+
+def defined(node: Server) -> str:
+    return str(node.sql("SHOW CREATE TABLE t")[1][0][0]).partition("\nENGINE")[0]
+
+
+def test_all_replicas_follow(make_servers: MakeServers) -> None:
+    servers = make_servers(3)
+    one, two, three = servers.servers
+    one.insert(1, [1])
+    servers.settle()
+    three.is_frozen = True
+    two.sql(ALTER)
+    assert rows(two) == [(1, 1, "value 1", 2)]
+    two.sql("INSERT INTO t VALUES (1, 2, 'new', 7)")
+    two.sql("ALTER TABLE t DROP COLUMN c, COMMENT COLUMN w 'text'")
+    two.sql("ALTER TABLE t ADD COLUMN c UInt8 DEFAULT 9 FIRST")
+    three.insert(1, [3])  # it has heard of nothing
+    assert rows(three) == [(1, 1, "value 1"), (1, 3, "value 3")]
+    three.is_frozen = False
+    servers.settle()
+    servers.check_equal()
+    for node in servers.servers:
+        assert rows(node) == [(9, 1, 1, "value 1"), (9, 1, 2, "new"), (9, 1, 3, "value 3")]
+        assert defined(node) == defined(two)
+    three.sql("OPTIMIZE TABLE t FINAL")
+    servers.settle()
+    servers.check_equal()
+    for node in servers.servers:
+        node.restart()
+    servers.end_zombies()
+    servers.settle()
+    for node in servers.servers:
+        assert rows(node) == [(9, 1, 1, "value 1"), (9, 1, 2, "new"), (9, 1, 3, "value 3")]
+        assert "`w` String COMMENT 'text'" in defined(node)
+
+
+def test_nobody_shows_a_part_of_a_definition_that_he_does_not_have(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    one.insert(1, [1])
+    servers.settle()
+    one.sql(ALTER)
+    one.sql("INSERT INTO t VALUES (1, 2, 'new', 7)")
+    task = two.task("take over the definition")
+    for _ in range(5):
+        servers.now += 7
+        for other in list(two.pool.tasks):
+            if other is not task:
+                two.step(other)
+    assert rows(two) == [(1, 1, "value 1")]
+    (waiting,) = two.table.queue.entries()
+    assert "of the table's definition" in waiting.last_exception
+    servers.settle()
+    assert rows(two) == [(1, 1, "value 1", 2), (1, 2, "new", 7)]
+
+
+def test_who_joins_later(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    one.insert(1, [1])
+    one.sql(ALTER)
+    one.sql("INSERT INTO t VALUES (1, 2, 'new', 7)")
+    servers.settle()
+    two.drop()
+    with pytest.raises(PandoError) as caught:
+        two.sql(CREATE.format("p UInt8, k UInt64, v String"))
+    assert caught.value.code == 342
+    two.sql(CREATE.format("p UInt8, k UInt64, w String, c UInt64 DEFAULT k * 2"))
+    servers.settle()
+    servers.check_equal()
+    assert rows(two) == [(1, 1, "value 1", 2), (1, 2, "new", 7)]
+    two.sql("ALTER TABLE t DROP COLUMN w")
+    servers.settle()
+    assert rows(one) == rows(two) == [(1, 1, 2), (1, 2, 7)]
+
+
+def test_who_lost_his_disk(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    one.insert(1, [1])
+    servers.settle()
+    two.crash()
+    one.sql(ALTER)
+    one.sql("INSERT INTO t VALUES (1, 2, 'new', 7)")
+    servers.end_zombies()
+    two.start()
+    servers.settle()
+    servers.check_equal()
+    assert rows(two) == [(1, 1, "value 1", 2), (1, 2, "new", 7)]
+
+
+def test_a_start_without_zookeeper(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    one.insert(1, [1])
+    one.sql(ALTER)
+    servers.settle()
+    for node in (one, two):
+        node.crash()
+        node.start(keeper_is_away=True)
+        assert rows(node, "p, k, w, c") == [(1, 1, "value 1", 2)]
+
+
+def test_the_watch_of_a_new_session(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    servers.ensemble.end_session(two.keeper.session_id)
+    two.keeper.reconnect()
+    servers.settle()
+    one.sql(ALTER)
+    for _ in range(3):
+        two.step_all()
+    assert "`w` String" in defined(two)
+
+
+def test_two_at_once(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    one.insert(1, [1])
+    servers.settle()
+    done: list[str] = []
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        if node is one and kind == "multi" and not done:
+            done.append(path)
+            two.sql("ALTER TABLE t ADD COLUMN d UInt8 DEFAULT 5, RENAME COLUMN v TO w")
+
+    servers.on_request = on_request
+    one.sql("ALTER TABLE t ADD COLUMN e UInt8 DEFAULT 6")
+    assert done
+    servers.settle()
+    assert rows(one, "p, k, w, d, e") == rows(two, "p, k, w, d, e") == [(1, 1, "value 1", 5, 6)]
+    done.clear()
+    with pytest.raises(PandoError) as caught:
+        one.sql("ALTER TABLE t ADD COLUMN f UInt8, RENAME COLUMN v TO u")
+    assert caught.value.code == 10
+    assert defined(one) == defined(two)
+
+
+def test_what_not_all_replicas_know_is_refused(make_servers: MakeServers) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    host = servers.ensemble.connect()
+    path = two.table.replica.host
+    address = ReplicaAddress.parse(host.get(path)[0])
+    host.set(path, ReplicaAddress(address.host, address.interserver_port, features=("exchange",)).to_bytes())
+    before = defined(one)
+    with pytest.raises(PandoError, match="'r2' runs a version that does not know it"):
+        one.sql(ALTER)
+    host.set(path, address.to_bytes())
+    with pytest.raises(PandoError, match="Another type of column 'v'"):
+        two.sql("ALTER TABLE t MODIFY COLUMN v FixedString(9)")
+    assert defined(one) == defined(two) == before
+
+
+def test_waiting_for_all(make_servers: MakeServers) -> None:
+    servers = make_servers(3)
+    one, two, three = servers.servers
+    one.sql(f"{ALTER} SETTINGS alter_sync = 2")
+    assert defined(one) == defined(two) == defined(three)
+    three.is_frozen = True
+    with pytest.raises(PandoError, match="replicas r3 have not followed yet") as caught:
+        one.sql("ALTER TABLE t DROP COLUMN c SETTINGS alter_sync = 2")
+    assert caught.value.code == 341
+    three.is_frozen = False
+    servers.settle()
+    assert defined(one) == defined(three)
+
+
+def requests_of_an_alter(make_servers: MakeServers) -> int:
+    servers = make_servers()
+    one = scenario(servers)
+    count = 0
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        nonlocal count
+        count += 1
+
+    servers.on_request = on_request
+    one.sql(f"{ALTER} SETTINGS alter_sync = 2")
+    finish(servers)
+    return count
+
+
+def scenario(servers: Servers) -> Server:
+    one, two = servers.servers
+    one.insert(1, [1])
+    two.insert(2, [2])
+    servers.settle()
+    one.insert(1, [3])
+    return one
+
+
+OLD = [(1, 1, "value 1"), (2, 2, "value 2"), (1, 3, "value 3")]
+NEW = [(*row, 2 * row[1]) for row in OLD]
+
+
+def finish(servers: Servers) -> None:
+    servers.heal()
+    for node in servers.servers:
+        node.sql(ALTER)  # the client repeats it until it is told
+    servers.settle()
+    servers.check_equal()
+    for node in servers.servers:
+        assert rows(node, "p, k, w, c") == NEW
+    assert defined(servers.servers[0]) == defined(servers.servers[1])
+    servers.servers[1].sql("OPTIMIZE TABLE t FINAL")
+    servers.settle()
+    servers.check_equal()
+    for node in servers.servers:
+        assert rows(node, "p, k, w, c") == NEW
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_an_alter_that_is_hit_at_any_request(make_servers: MakeServers, fault: Fault | str) -> None:
+    total = requests_of_an_alter(make_servers)
+    assert total > 15
+    step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 2
+    for number in range(1 + FAULTS.index(fault) % 2, total + 1, step):
+        hit(make_servers(), number, fault)
+
+
+def hit(servers: Servers, number: int, fault: Fault | str) -> None:
+    one = scenario(servers)
+    count = 0
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        nonlocal count
+        count += 1
+        if count != number:
+            return None
+        if isinstance(fault, Fault):
+            return fault
+        node.die()
+        return None
+
+    servers.on_request = on_request
+    with contextlib.suppress(PandoError, Crash):
+        one.sql(f"{ALTER} SETTINGS alter_sync = 2")
+    servers.calm()
+    finish(servers)
+    servers.end()
