@@ -1,9 +1,11 @@
-"""``detached/``: directories taken out of a table, for whoever looks into it. Nothing here is ever deleted."""
+"""``detached/``: directories taken out of a table, for whoever looks into it. Only a user's command deletes here."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from parts.disk import make_directories, sync_directory
@@ -13,13 +15,30 @@ from parts.reader import Part, open_part
 
 DETACHED = "detached"
 _TRY = re.compile(r"_try\d+\Z")
+_PARTITION = re.compile(r"all|-?\d+(--?\d+)*|[0-9a-f]{32}")
+"""The ids that ``parts.partition`` makes."""
 
 
 def last_block_of(directory: str) -> int:
     """The largest block number that the part in ``[<reason>_]<name>[_try<n>]`` can have; 0 if that is no part."""
+    name = split_detached(directory)[1]
+    return name.max_block if name is not None else 0
+
+
+def split_detached(directory: str) -> tuple[str, PartName | None]:
+    """Reason and part of ``[<reason>_]<name>[_try<n>]``; ``None`` if that is no part."""
     fields = _TRY.sub("", directory).split("_")
-    names = (PartName.try_parse("_".join(fields[-count:])) for count in (4, 5))
-    return max((name.max_block for name in names if name is not None), default=0)
+    for count in (5, 4):
+        name = PartName.try_parse("_".join(fields[-count:]))
+        if name is not None and _PARTITION.fullmatch(name.partition_id):  # and no reason with a number behind it
+            return "_".join(fields[:-count]), name
+    return "", None
+
+
+def wanted_detached(directories: Iterable[str]) -> list[PartName]:
+    """Those that are the names of parts: somebody wished that they are there, and nobody found anything wrong."""
+    found = ((directory, *split_detached(directory)) for directory in directories)
+    return sorted(name for directory, _, name in found if name is not None and directory == str(name))
 
 
 class DetachedParts:
@@ -56,6 +75,11 @@ class DetachedParts:
             return open_part(self._path / str(part.name), name=part.name).content_hash == part.content_hash
         except PandoError:  # broken, or of a later version
             return False
+
+    def delete(self, name: str) -> None:
+        """Durable when this returns; fine when it is gone."""
+        shutil.rmtree(self._path / name, ignore_errors=True)
+        self.sync()
 
     def names(self) -> list[str]:
         """Sorted."""

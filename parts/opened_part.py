@@ -80,7 +80,7 @@ class OpenedPart:
         self.granularity = columns.granularity
         self.rows = self._value(COUNT_FILE)
         self.marks = granule_count(self.rows, self.granularity)
-        self._sorting_key = columns.sorting_key
+        self.sorting_key = columns.sorting_key
         self.content_hash = self.checksums.content_hash
         self.data_uncompressed_bytes = self.checksums.uncompressed_bytes
         self.uuid = self._value(UUID_FILE)
@@ -146,7 +146,7 @@ class OpenedPart:
         if any(len(array) != (self.marks + 1 if self.rows else 0) for array in keys):
             message = f"Index is not of {self.marks} granules"
             raise CorruptionError(message, part=self._label, file=PRIMARY_INDEX, offset=0, name="CORRUPTED_DATA")
-        return PrimaryIndex(self._sorting_key, types, keys, self.rows, self.granularity)
+        return PrimaryIndex(self.sorting_key, types, keys, self.rows, self.granularity)
 
     def column_sizes(self) -> dict[str, tuple[int, int]]:
         """Column → (bytes on disk, uncompressed bytes)."""

@@ -40,7 +40,8 @@ class StagedParts:
             shutil.rmtree(home / place, ignore_errors=True)
             os.rename(directory, home / place)
         if self._should_sync:
-            sync_directory(home)
+            for changed in sorted({home, *(directory.parent for directory, _ in directories)} - {self._table_path}):
+                sync_directory(changed)
             if is_new:
                 sync_directory(self._path)
                 sync_directory(self._table_path)

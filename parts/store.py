@@ -12,7 +12,7 @@ Invariants (asserted at every change of the set)
 - An outdated part stays on disk while any snapshot holds it, and ``old_parts_lifetime`` seconds after it became
   outdated.
 - Every rename is preceded by an fsync of the directory's files and followed by an fsync of the parent directory.
-- What is in ``detached/`` is never deleted here.
+- What is in ``detached/`` is deleted only where somebody names it.
 - Dropped parts, and what they cover, stay dropped over a restart (``parts.drop_markers``).
 - An exchange of parts is one step, for readers and over a restart (``parts.exchange_record``).
 
@@ -30,6 +30,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from parts.attaching import AttachingParts
 from parts.detached import DETACHED, DetachedParts
 from parts.disk import SharedSync, link_files, sync_directory
 from parts.drop_markers import DropMarkers
@@ -71,9 +72,10 @@ class PartStore(StoredParts):
         self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
         self._on_disk = ExchangeOnDisk(self.path, self._markers, description.settings.fsync_part_directory)
-        self._detached = DetachedParts(self.path, description.settings.fsync_part_directory)
+        self.detached_parts = DetachedParts(self.path, description.settings.fsync_part_directory)
         self.staged = StagedParts(self.path, description.settings.fsync_part_directory)
         """Parts of transactions, which no reader sees."""
+        self.attaching = AttachingParts(self.path, description.settings.fsync_part_directory)
 
     # Loading
 
@@ -327,10 +329,10 @@ class PartStore(StoredParts):
         name."""
         with self.lock:
             entry = self._entry(name)
-            new_name = self._detached.take(entry.part, reason)
+            new_name = self.detached_parts.take(entry.part, reason)
             del self._entries[name]
             self._active.discard(name)
-            self._detached.sync()
+            self.detached_parts.sync()
             self._markers.prune(self._entries)
             return new_name
 
@@ -338,14 +340,14 @@ class PartStore(StoredParts):
         """Copies of the parts (links to their files) in ``detached/``, durable when this returns. The same copy is not
         made twice: the step may be repeated."""
         for part in parts:
-            if self._detached.holds(part):
+            if self.detached_parts.holds(part):
                 continue
             directory = self.create_temporary("tmp_detach_")
             try:
                 link_files(part.path, directory, should_sync=self.description.settings.fsync_part_directory)
                 with self.lock:
-                    self._detached.take(directory, name=str(part.name))
-                    self._detached.sync()
+                    self.detached_parts.take(directory, name=str(part.name))
+                    self.detached_parts.sync()
             finally:
                 self.drop_temporary(directory)
 
@@ -360,27 +362,27 @@ class PartStore(StoredParts):
             if self.description.settings.fsync_part_directory:
                 sync_directory(tmp_dir)
             place = entry.part.path
-            detached = self._detached.take(entry.part, reason)
+            detached = self.detached_parts.take(entry.part, reason)
             os.rename(tmp_dir, place)
             self._temporary.discard(tmp_dir.name)
             copy = open_part(place, table_schema=self.description.schema)
             self._active.discard(part.name)
             del self._entries[part.name]
             self._admit(StoredPart(copy, PartState.ACTIVE))
-            self._detached.sync()
+            self.detached_parts.sync()
             return detached
 
     def move_to_detached(self, path: Path, reason: str = "") -> str:
         """Moves any directory of this table to ``detached/``; a taken name gets ``_try1``, ``_try2`` …"""
         with self.lock:
-            name = self._detached.take(path, reason)
+            name = self.detached_parts.take(path, reason)
             self._temporary.discard(path.name)
-            self._detached.sync()
+            self.detached_parts.sync()
             return name
 
     def detached(self) -> list[str]:
         """The directory names in ``detached/``, sorted."""
-        return self._detached.names()
+        return self.detached_parts.names()
 
     # Helpers; the lock is held
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE … DROP and DETACH of partitions and parts: from the names in a statement to calls of the table.
+"""ALTER TABLE … DROP, DETACH, ATTACH, REPLACE of partitions and parts: from the names in a statement to the table.
 
 All names are understood before anything is done; then one command follows the other.
 """
@@ -6,16 +6,22 @@ All names are understood before anything is done; then one command follows the o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 
+from coordination.transaction_commit import Overwrite
 from engine.context import Context
 from engine.interpreter.partition_values import partition_id
 from engine.session import QueryResult
+from engine.tables.attaching import attachable
 from engine.tables.table import Table
+from parts.attaching import is_attaching
+from parts.detached import DETACHED, split_detached
 from parts.errors import UserError
 from parts.part_name import PartName
-from parts.safe_names import is_partition_id
-from sql.grammar.alterations import DropPartition, PartitionCommand, PartitionRef
+from parts.safe_names import is_partition_id, is_plain_file_name
+from sql.grammar.alterations import AttachPartition, DropDetached, DropPartition, PartitionCommand, PartitionRef
+from sql.grammar.plain_clauses import TableRef
 
 
 def carry_out(table: Table, commands: Sequence[PartitionCommand], context: Context) -> QueryResult:
@@ -28,7 +34,13 @@ def carry_out(table: Table, commands: Sequence[PartitionCommand], context: Conte
 
 
 def _action(table: Table, command: PartitionCommand, context: Context) -> Callable[[], None]:
-    return _drop(table, command, context)
+    if isinstance(command, DropPartition):
+        return _drop(table, command, context)
+    if isinstance(command, DropDetached):
+        return _drop_detached(table, command, context)
+    if command.source is None:
+        return _attach(table, command.partition, context)
+    return _attach_from(table, command, command.source, context)
 
 
 def _drop(table: Table, command: DropPartition, context: Context) -> Callable[[], None]:
@@ -36,6 +48,83 @@ def _drop(table: Table, command: DropPartition, context: Context) -> Callable[[]
     if ref.part is not None:
         return partial(table.partitions.drop_part, PartName.parse(ref.part), detach=detach, status=status)
     return partial(table.partitions.drop, _partition_id(table, ref, context), detach=detach, status=status)
+
+
+def _drop_detached(table: Table, command: DropDetached, context: Context) -> Callable[[], None]:
+    if not context.settings.allow_drop_detached:
+        raise UserError("SUPPORT_IS_DISABLED", "DROP DETACHED deletes for good: it needs allow_drop_detached = 1")
+    ref, store = command.partition, table.store
+    if ref.part is not None:
+        if ref.part and not is_plain_file_name(ref.part):
+            raise UserError("INCORRECT_FILE_NAME", f"Invalid part name {ref.part!r}")
+        if is_attaching(ref.part):
+            raise UserError("BAD_ARGUMENTS", f"Detached part {ref.part!r} is being attached")
+        if ref.part not in store.detached():
+            raise UserError("BAD_DATA_PART_NAME", f"Detached part {ref.part!r} not found")
+        return partial(store.detached_parts.delete, ref.part)
+    partition = _partition_id(table, ref, context)
+
+    def drop() -> None:
+        for directory in store.detached():
+            name = split_detached(directory)[1]
+            if name is None or is_attaching(directory):
+                continue
+            if partition in (None, name.partition_id):
+                store.detached_parts.delete(directory)
+
+    return drop
+
+
+def _attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], None]:
+    attach = table.partitions.attaching.attach
+    if ref.part is not None:
+        return partial(attach, [str(PartName.parse(ref.part))], context.status)
+    partition = _partition_id(table, ref, context)
+
+    def attach_all() -> None:
+        wanted, covered = attachable(table.store.detached(), partition)
+        attach(wanted, context.status)
+        for name in covered:  # their rows have come
+            table.store.move_to_detached(table.store.path / DETACHED / name, "inactive")
+
+    return attach_all
+
+
+def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context: Context) -> Callable[[], None]:
+    if command.partition.is_all and command.replace:
+        raise UserError("SUPPORT_IS_DISABLED", "REPLACE PARTITION ALL is not supported: name one partition")
+    source = context.server.catalog.table(context.database(ref.database), ref.table)
+    _require_alike(source, table)
+    partition = _partition_id(table, command.partition, context)
+    overwrite = Overwrite.PARTITIONS if command.replace else Overwrite.NOTHING
+    attach_from = table.partitions.attaching.attach_from
+
+    def attach() -> None:
+        with ExitStack() as stack:
+            snapshot = source.snapshot()
+            stack.callback(snapshot.release)
+            parts = [part for part in snapshot.parts if partition in (None, part.name.partition_id)]
+            if parts:
+                attach_from(parts, source.description.schema, overwrite, context.status)
+            elif command.replace:
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"Table {source.definition.full_name} has no rows in partition {partition}: REPLACE PARTITION "
+                    "would only drop. Use DROP PARTITION for that",
+                )
+
+    return attach
+
+
+def _require_alike(source: Table, target: Table) -> None:
+    """Raises 122 for other columns, 36 for other keys."""
+    ours, theirs = target.description, source.description
+    columns = [[(c.name, c.type.name) for c in d.schema.stored.columns] for d in (ours, theirs)]
+    if columns[0] != columns[1]:
+        raise UserError("INCOMPATIBLE_COLUMNS", "Tables have different structure")
+    for what in ("sorting_key", "partition_key", "primary_key"):
+        if getattr(ours, what).expressions != getattr(theirs, what).expressions:
+            raise UserError("BAD_ARGUMENTS", f"Tables have different {what.replace('_', ' ')}s")
 
 
 def _partition_id(table: Table, ref: PartitionRef, context: Context) -> str | None:

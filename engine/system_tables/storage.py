@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
-from parts.part_name import PartName
+from parts.detached import split_detached
 from parts.store import PartState
 
 
@@ -42,7 +42,7 @@ def _parts(server: Server) -> Iterator[Row]:
 def _detached_parts(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         for directory in table.store.detached():
-            reason, name = _split_detached(directory)
+            reason, name = split_detached(directory)
             files = (table.store.path / "detached" / directory).iterdir()
             yield (
                 table.definition.database,
@@ -55,17 +55,6 @@ def _detached_parts(server: Server) -> Iterator[Row]:
                 name.max_block if name else None,
                 name.level if name else None,
             )
-
-
-def _split_detached(directory: str) -> tuple[str, PartName | None]:
-    """``broken_202001_1_1_0_try1`` is ("broken", the name); a name without reason has ""."""
-    fields = directory.split("_")
-    for start in range(len(fields)):
-        for end in (len(fields), len(fields) - 1):
-            name = PartName.try_parse("_".join(fields[start:end]))
-            if name is not None:
-                return "_".join(fields[:start]), name
-    return "", None
 
 
 def _merges(server: Server) -> Iterator[Row]:

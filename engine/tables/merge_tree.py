@@ -107,6 +107,8 @@ class MergeTreeTable(Table):
         """Ids of the last blocks, and the parts they were inserted as."""
         self._transactions = PlainTransactions(self, self._forget_blocks)
         super().start()
+        for name in self.store.attaching.transactions():
+            self.store.attaching.end(name, is_attached=bool(self._transactions.settle(name)))
         self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
         numbers += map(last_block_of, self.store.detached())
@@ -210,7 +212,7 @@ class MergeTreeTable(Table):
 
     @property
     def partitions(self) -> TablePartitions:
-        return PlainPartitions(self)
+        return PlainPartitions(self, self._transactions)
 
     def _forget_blocks(self) -> None:
         with self.deduplicating():

@@ -20,6 +20,8 @@ class InsertOptions:
     """Not empty: the rows wait for the commit of the transaction of this id."""
     transaction_attempt: str = ""
     """Under whose name they wait."""
+    was_detached: bool = False
+    """The rows come from ``detached/``; other replicas may have them there too."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)

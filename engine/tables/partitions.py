@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from engine.tables.attaching import Attaching
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 
@@ -17,3 +18,7 @@ class TablePartitions(Protocol):
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Of one active part. Raises 232 (NO_SUCH_DATA_PART), 384 (PART_IS_TEMPORARILY_LOCKED)."""
+
+    @property
+    def attaching(self) -> Attaching:
+        """How parts that were written before come into the table."""

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from engine.tables.attaching import Attaching
+from engine.tables.table_data import TableData
+from engine.tables.transactions import TableTransactions
 from parts.errors import UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
-from parts.store import PartStore
 
 
-class CountedTable(Protocol):
+class CountedTable(TableData, Protocol):
     """A table that counts its blocks by itself, and knows the last ones."""
-
-    store: PartStore
 
     def deduplicating(self) -> AbstractContextManager[object]:
         """Held from the look at the known blocks to the commit."""
@@ -36,9 +36,10 @@ class CountedTable(Protocol):
 class PlainPartitions:
     """Implements ``engine.tables.partitions.TablePartitions``."""
 
-    def __init__(self, table: CountedTable) -> None:
+    def __init__(self, table: CountedTable, transactions: TableTransactions) -> None:
         self._table = table
         self._store = table.store
+        self.attaching = Attaching(table, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         def is_meant(name: PartName) -> bool:

@@ -160,6 +160,13 @@ class PlainTransactions:
         self._table.wake_merges()
         return CommitOutcome(Verdict.COMMITTED, rows, tuple(arrivals))
 
+    def settle(self, name: str) -> bool | None:
+        with self._lock:
+            decided = self._decision(name)
+            if decided is None:
+                self._abort(name, "", "it was not finished")
+            return decided is not None and decided.state is State.COMMITTED
+
     def rollback(self, transaction_id: str) -> None:
         name = name_of(transaction_id)
         with self._lock:

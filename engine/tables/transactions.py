@@ -53,6 +53,10 @@ class TableTransactions(Protocol):
         """Makes what was staged visible, all at once; repeatable. Raises 649 and what
         :func:`coordination.transaction_commit.commit_transaction` raises."""
 
+    def settle(self, name: str) -> bool | None:
+        """Whether the transaction of this name (of its node or directory) was committed: one that is open never will
+        be from now on. ``None`` for one that nobody knows any more."""
+
     def rollback(self, transaction_id: str) -> None:
         """Drops what was staged. Fine for what was never begun; raises 649 for what is committed."""
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from sql.grammar.alterations import (
     AddColumn,
     AlterCommand,
+    AttachPartition,
     ColumnPlace,
     CommentColumn,
     DropColumn,
+    DropDetached,
     DropPartition,
     ModifyColumn,
     ModifyComment,
@@ -149,6 +151,29 @@ def _detach_part(stream: TokenStream) -> AlterCommand:
     return DropPartition(PartitionRef(part=stream.string("part name")), detach=True)
 
 
+def _drop_detached_partition(stream: TokenStream) -> AlterCommand:
+    return DropDetached(_partition(stream))
+
+
+def _drop_detached_part(stream: TokenStream) -> AlterCommand:
+    return DropDetached(PartitionRef(part=stream.string("part name")))
+
+
+def _attach_partition(stream: TokenStream) -> AlterCommand:
+    partition = _partition(stream)
+    return AttachPartition(partition, table_ref(stream) if stream.accept("FROM") else None)
+
+
+def _attach_part(stream: TokenStream) -> AlterCommand:
+    return AttachPartition(PartitionRef(part=stream.string("part name")))
+
+
+def _replace_partition(stream: TokenStream) -> AlterCommand:
+    partition = _partition(stream)
+    stream.expect("FROM")
+    return AttachPartition(partition, table_ref(stream), replace=True)
+
+
 def _partition(stream: TokenStream) -> PartitionRef:
     if stream.at("ID") and stream.peek(1).kind == "string":
         stream.next()
@@ -178,4 +203,9 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "DETACH PARTITION": _detach_partition,
     "DROP PART": _drop_part,
     "DETACH PART": _detach_part,
+    "DROP DETACHED PARTITION": _drop_detached_partition,
+    "DROP DETACHED PART": _drop_detached_part,
+    "ATTACH PARTITION": _attach_partition,
+    "ATTACH PART": _attach_part,
+    "REPLACE PARTITION": _replace_partition,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
+from sql.grammar.plain_clauses import ColumnClause, SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,23 @@ class DropPartition:
     detach: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class DropDetached:
+    """DROP DETACHED of a partition or a part."""
+
+    partition: PartitionRef
+
+
+@dataclass(frozen=True, slots=True)
+class AttachPartition:
+    """From ``detached/``, or of the rows of ``source``; ``replace``: in place of what is there."""
+
+    partition: PartitionRef
+    source: TableRef | None = None
+    replace: bool = False
+
+
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 DefinitionChange = ColumnChange | ModifyComment | ModifySettings | ResetSettings
-PartitionCommand = DropPartition
+PartitionCommand = DropPartition | DropDetached | AttachPartition
 AlterCommand = DefinitionChange | PartitionCommand

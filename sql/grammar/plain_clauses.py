@@ -1,4 +1,4 @@
-"""What CREATE TABLE and ALTER TABLE say of columns and settings, as plain data."""
+"""What statements say of tables, columns and settings, as plain data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from dataclasses import dataclass
 
 SettingLiteral = str | int | float | bool | None
 """``None`` is DEFAULT."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """``database`` is ``None`` when the text named none."""
+
+    database: str | None
+    table: str
 
 
 @dataclass(frozen=True, slots=True)

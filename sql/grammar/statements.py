@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 
 from parts.schema_history import UNCHANGED, SchemaHistory
 from sql.grammar.alterations import AlterCommand
-from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
-
-
-@dataclass(frozen=True, slots=True)
-class TableRef:
-    """``database`` is ``None`` when the text named none."""
-
-    database: str | None
-    table: str
+from sql.grammar.plain_clauses import ColumnClause, SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)

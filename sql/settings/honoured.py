@@ -95,6 +95,7 @@ class Settings:
     )
     optimize_throw_if_noop: bool = _setting("Bool", False, "OPTIMIZE that had nothing to do is an error (388)")
     alter_sync: int = _setting("UInt64", 1, "2 and 3 (wait for other replicas) are refused where it would matter")
+    allow_drop_detached: bool = _setting("Bool", False, "ALTER TABLE … DROP DETACHED may delete")
     receive_timeout: float = _setting("Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits")
 
     # the HTTP interface

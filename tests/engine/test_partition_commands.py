@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from tests.engine.conftest import Local
 
 SCRIPT = """
 CREATE TABLE t (p UInt32, k Int64) ENGINE = MergeTree PARTITION BY p ORDER BY k
+SYSTEM STOP MERGES t
 INSERT INTO t VALUES (0, 0)
 INSERT INTO t VALUES (1, 1)
 INSERT INTO t VALUES (0, 2)
@@ -49,6 +53,57 @@ INSERT INTO t VALUES (0, 5), (1, 6)
 ALTER TABLE t DETACH PARTITION ALL
 SELECT count() FROM t
 SELECT count() FROM system.detached_parts WHERE table = 't'
+ALTER TABLE t ATTACH PART '../x'
+ALTER TABLE t ATTACH PART 'x'
+ALTER TABLE t ATTACH PART '0_77_77_0'
+ALTER TABLE t ATTACH PARTITION 77
+ALTER TABLE t ATTACH PARTITION 'x'
+ALTER TABLE t ATTACH PARTITION ID '../x'
+SELECT count() FROM t
+ALTER TABLE t ATTACH PART '0_1_1_0', ATTACH PARTITION 77
+SELECT * FROM t ORDER BY k
+ALTER TABLE t ATTACH PART '0_1_1_0'
+ALTER TABLE t ATTACH PARTITION 0
+SELECT * FROM t ORDER BY k
+SELECT count() FROM system.detached_parts WHERE table = 't'
+ALTER TABLE t DROP DETACHED PART '0_1_1_0'
+ALTER TABLE t DROP DETACHED PARTITION ALL
+ALTER TABLE t DROP DETACHED PART '../x' SETTINGS allow_drop_detached = 1
+ALTER TABLE t DROP DETACHED PART '' SETTINGS allow_drop_detached = 1
+ALTER TABLE t DROP DETACHED PART '0_9_9_0' SETTINGS allow_drop_detached = 1
+ALTER TABLE t DROP DETACHED PARTITION 55 SETTINGS allow_drop_detached = 1
+ALTER TABLE t DETACH PARTITION 0
+SELECT count() > 0 FROM system.detached_parts WHERE table = 't' AND partition_id = '0'
+ALTER TABLE t DROP DETACHED PARTITION 0 SETTINGS allow_drop_detached = 1
+SELECT count() FROM system.detached_parts WHERE table = 't' AND partition_id = '0'
+ALTER TABLE t ATTACH PARTITION ALL
+SELECT * FROM t ORDER BY k
+INSERT INTO t VALUES (0, 7)
+CREATE TABLE t2 (p UInt32, k Int64) ENGINE = MergeTree PARTITION BY p ORDER BY k
+CREATE TABLE t3 (p UInt32, k Int64, x Int8) ENGINE = MergeTree PARTITION BY p ORDER BY k
+CREATE TABLE t4 (p UInt32, k Int64) ENGINE = MergeTree PARTITION BY p + 1 ORDER BY k
+CREATE TABLE t5 (p UInt32, k Int64) ENGINE = MergeTree PARTITION BY p ORDER BY (k, p)
+CREATE TABLE t6 (p UInt32, k Int32) ENGINE = MergeTree PARTITION BY p ORDER BY k
+CREATE TABLE t7 (p UInt32, k Int64) ENGINE = MergeTree PARTITION BY p ORDER BY k PRIMARY KEY tuple()
+INSERT INTO t2 VALUES (0, 100), (1, 101)
+ALTER TABLE t3 ATTACH PARTITION 0 FROM t
+ALTER TABLE t4 ATTACH PARTITION 0 FROM t
+ALTER TABLE t5 REPLACE PARTITION 0 FROM t
+ALTER TABLE t6 REPLACE PARTITION 0 FROM t
+ALTER TABLE t7 ATTACH PARTITION 0 FROM t
+ALTER TABLE t2 ATTACH PARTITION 0 FROM nope
+ALTER TABLE t2 ATTACH PARTITION 77 FROM t
+ALTER TABLE t2 REPLACE PARTITION 77 FROM t
+ALTER TABLE t2 REPLACE PARTITION ALL FROM t
+ALTER TABLE t2 ATTACH PARTITION 0 FROM t
+SELECT * FROM t2 ORDER BY k
+ALTER TABLE t2 REPLACE PARTITION 1 FROM t
+SELECT * FROM t2 ORDER BY k
+ALTER TABLE t2 ATTACH PARTITION ALL FROM t
+SELECT * FROM t2 ORDER BY k
+ALTER TABLE t ATTACH PARTITION 0 FROM t
+ALTER TABLE t REPLACE PARTITION 1 FROM t
+SELECT * FROM t ORDER BY k
 CREATE TABLE v (a LowCardinality(String), d Date, k Int64) ENGINE = MergeTree PARTITION BY (a, toYYYYMM(d)) ORDER BY k
 INSERT INTO v VALUES ('x', '2020-01-02', 1), ('y', '2020-01-02', 2)
 ALTER TABLE v DROP PARTITION 'x'
@@ -153,3 +208,99 @@ def test_refusals(local: Local) -> None:
         local.engine.execute("ALTER TABLE t DROP PARTITION 1", session)
     assert refused.value.code == 164
     assert keys(local) == [1]
+
+
+ATTACHING = ["attach.after_begin", "stage.after_move", "attach.after_stage", "transaction.before_exchange", "end"]
+
+
+@pytest.mark.parametrize("point", ATTACHING)
+def test_a_crash_leaves_what_is_attached_in_one_place(local: Local, tmp_path: Path, point: str) -> None:
+    local.run(CREATE)
+    for key in (1, 2):
+        local.run(f"INSERT INTO t VALUES (1, {key})")
+    local.run("INSERT INTO t VALUES (2, 3)")
+    local.run("ALTER TABLE t DETACH PARTITION 1")
+    table = local.engine.catalog.table("default", "t")
+    crashed = tmp_path / "crashed"
+
+    def on_failpoint(name: str) -> None:
+        if name == point:
+            shutil.copytree(local.path, crashed)
+
+    table.services = replace(table.services, failpoint=on_failpoint)
+    local.run("ALTER TABLE t ATTACH PARTITION ALL")
+    on_failpoint("end")
+    assert keys(local) == [1, 2, 3]
+    after = Local(crashed)
+    try:
+        is_attached = point == "end"
+        assert keys(after) == ([1, 2, 3] if is_attached else [3])
+        names = after.run("SELECT name FROM system.detached_parts ORDER BY name")
+        assert names == ([] if is_attached else [("1_1_1_0",), ("1_2_2_0",)])
+        after.run("ALTER TABLE t ATTACH PARTITION 1")
+        assert keys(after) == [1, 2, 3]
+    finally:
+        after.engine.stop()
+
+
+def test_what_a_cover_holds_is_not_attached_beside_it(local: Local) -> None:
+    local.run(CREATE)
+    for key in (1, 2):
+        local.run(f"INSERT INTO t VALUES (1, {key})")
+    detached = local.engine.catalog.table("default", "t").store.path / "detached"
+    local.run("ALTER TABLE t DETACH PART '1_1_1_0'")
+    shutil.copytree(detached / "1_1_1_0", detached / "1_1_4_3")
+    for _ in range(2):
+        local.run("ALTER TABLE t ATTACH PARTITION 1")
+        assert keys(local) == [1, 2]
+    assert local.run("SELECT name, reason FROM system.detached_parts") == [("inactive_1_1_1_0", "inactive")]
+
+
+def test_rows_that_are_attached_have_new_block_numbers(local: Local) -> None:
+    local.run(f"{CREATE} SETTINGS enable_block_number_column = 1")
+    for key in (1, 2):
+        local.run(f"INSERT INTO t VALUES (1, {key})")
+    local.run("OPTIMIZE TABLE t FINAL")
+    local.run("ALTER TABLE t DETACH PARTITION 1")
+    local.run("ALTER TABLE t ATTACH PARTITION 1")
+    assert local.run("SELECT k, _block_number FROM t ORDER BY k") == [(1, 3), (2, 3)]
+
+
+def test_a_part_of_another_table_is_refused(local: Local) -> None:
+    local.run(CREATE)
+    local.run("INSERT INTO t VALUES (1, 1)")
+    others = {
+        "a": ("p UInt8, k UInt64", "p", "k", 122),
+        "b": ("p UInt8, k UInt32", "p", "(k, p)", 36),
+        "c": ("p UInt8, k UInt32", "k % 2", "k", 36),
+    }
+    source = local.engine.catalog.table("default", "t").store.path / "1_1_1_0"
+    for name, (columns, partition, order, error) in others.items():
+        local.run(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree PARTITION BY {partition} ORDER BY {order}")
+        detached = local.engine.catalog.table("default", name).store.path / "detached"
+        shutil.copytree(source, detached / "1_1_1_0")
+        assert answer(local, f"ALTER TABLE {name} ATTACH PART '1_1_1_0'") == error
+        assert [place.name for place in detached.iterdir()] == ["1_1_1_0"]
+
+
+def test_parts_of_tables_with_other_histories(local: Local) -> None:
+    """A column that came again has nothing of the old one's, and a renamed one is found."""
+    local.run("CREATE TABLE a (k UInt32, x UInt32, y String) ENGINE = MergeTree ORDER BY k")
+    local.run("CREATE TABLE b (k UInt32, x UInt32, y String) ENGINE = MergeTree ORDER BY k")
+    local.run("INSERT INTO a VALUES (1, 10, 'one')")
+    local.run("INSERT INTO b VALUES (2, 20, 'two')")
+    local.run("ALTER TABLE b DROP COLUMN x")
+    local.run("ALTER TABLE b ADD COLUMN x UInt32 AFTER k")
+    local.run("ALTER TABLE a RENAME COLUMN y TO z")
+    local.run("ALTER TABLE b RENAME COLUMN y TO z")
+    local.run("ALTER TABLE b ATTACH PARTITION tuple() FROM a")
+    expected = [(1, 10, "one"), (2, 0, "two")]
+    assert local.run("SELECT k, x, z FROM b ORDER BY k") == expected
+    local.run("ALTER TABLE a REPLACE PARTITION tuple() FROM b")
+    assert local.run("SELECT k, x, z FROM a ORDER BY k") == expected
+    local.run("ALTER TABLE a DETACH PARTITION ALL")
+    local.run("ALTER TABLE a MODIFY COLUMN x UInt64")
+    local.run("ALTER TABLE a ATTACH PARTITION ALL")
+    for statement in ("SELECT 1", "OPTIMIZE TABLE a FINAL"):
+        local.run(statement)
+        assert local.run("SELECT k, x, z FROM a ORDER BY k") == expected

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from parts.detached import split_detached
 from parts.errors import ConflictError, UserError
 from parts.part_name import PartName, merged_name
 from parts.reader import Part
@@ -488,3 +489,19 @@ def test_concurrent_use(tmp_path: pathlib.Path) -> None:
     assert errors == []
     kept = {p.name.min_block for p in store.active()}
     assert {n * 100 + i for n in range(3) for i in range(0, 10, 2)} <= kept
+
+
+@pytest.mark.parametrize(
+    ("directory", "reason", "name"),
+    [
+        ("all_1_1_0", "", "all_1_1_0"),
+        ("0_1_1_2_3", "", "0_1_1_2_3"),
+        ("ignored_1_1_1_0", "ignored", "1_1_1_0"),
+        ("broken-on-start_-5-20200101_1_2_3_4_try2", "broken-on-start", "-5-20200101_1_2_3_4"),
+        ("noquorum_0123456789abcdef0123456789abcdef_1_1_0_try1", "noquorum", "0123456789abcdef0123456789abcdef_1_1_0"),
+        ("clone_x", "", None),
+    ],
+)
+def test_a_reason_is_no_partition(directory: str, reason: str, name: str | None) -> None:
+    found = split_detached(directory)
+    assert (found[0], str(found[1]) if found[1] else None) == (reason, name)

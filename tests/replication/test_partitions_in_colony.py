@@ -15,6 +15,7 @@ from coordination.memory_keeper import Fault
 from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.options import OptimizeOptions
+from parts.detached import wanted_detached
 from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
@@ -42,7 +43,7 @@ def code(action: Callable[[], object]) -> int:
 
 def detached_keys(node: Node) -> list[int]:
     """Of what was detached by somebody's wish."""
-    places = [node.path / "detached" / name for name in node.table.store.detached() if PartName.try_parse(name)]
+    places = [node.path / "detached" / str(name) for name in wanted_detached(node.table.store.detached())]
     batches = [batch for place in places for batch in open_part(place).read(["k"])]
     return sorted(key for batch in batches for key in batch.column(0).to_pylist())
 

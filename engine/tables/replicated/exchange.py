@@ -32,7 +32,8 @@ from coordination.queue_rules import Action
 from coordination.replica_activity import addresses
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.lost_transactions import Loss, LostTransactions
-from engine.tables.replicated.state import ReplicaState, part_record
+from engine.tables.replicated.state import DETACHED_PREFIX, ReplicaState, part_record
+from parts.detached import DETACHED, wanted_detached
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
 from parts.reader import open_part
@@ -156,6 +157,8 @@ class Exchanges:
         place = state.store.staged.path(action.entry.transaction, staged.place)
         if place.exists() and self._is_same(place, staged):
             return staged.part, place
+        if staged.place.startswith(DETACHED_PREFIX) and self._take_detached(action, staged):
+            return staged.part, place
         former = state.store.get(staged.part)
         if former is not None:  # outdated: left over from another life of the table
             state.store.delete([former])
@@ -177,9 +180,21 @@ class Exchanges:
         assert failure is not None
         raise failure
 
-    def _is_same(self, place: Path, staged: StagedPart) -> bool:
+    def _take_detached(self, action: Action, staged: StagedPart) -> bool:
+        """What is attached elsewhere and was detached here too need not be fetched."""
+        store = self._state.store
+        for name in wanted_detached(store.detached()):
+            directory = store.path / DETACHED / str(name)
+            if name.partition_id == staged.part.partition_id and self._is_same(directory, staged, every_byte=True):
+                store.staged.take(action.entry.transaction, [(directory, staged.place)])
+                return True
+        return False
+
+    def _is_same(self, place: Path, staged: StagedPart, *, every_byte: bool = False) -> bool:
         try:
             part = open_part(place, name=staged.part, table_schema=self._state.description.schema)
+            if every_byte and part.content_hash == staged.content_hash:
+                part.verify()
         except CorruptionError as error:
             logger.warning("a staged part of %s is broken here: %s", self._state.definition.full_name, error)
             return False

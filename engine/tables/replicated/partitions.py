@@ -8,7 +8,9 @@ from coordination.drop_part import log_part_drop
 from coordination.drop_range import LastBlock, drop_all_partitions, drop_partition
 from coordination.keeper import Keeper
 from coordination.merge_predicate import MergePredicate, build_predicate
+from engine.tables.attaching import Attaching
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.transactions import TableTransactions
 from parts.errors import ConflictError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
@@ -33,9 +35,10 @@ class Log(Protocol):
 class ReplicatedPartitions:
     """Implements ``engine.tables.partitions.TablePartitions``. Returns when what was logged is done here."""
 
-    def __init__(self, state: ReplicaState, log: Log) -> None:
+    def __init__(self, state: ReplicaState, log: Log, transactions: TableTransactions) -> None:
         self._state = state
         self._log = log
+        self.attaching = Attaching(state, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         state, status = self._state, status or QueryStatus()

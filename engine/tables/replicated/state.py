@@ -34,6 +34,8 @@ from sql.definitions.engine import replica_location
 
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
+DETACHED_PREFIX = "detached-"
+"""Of the places of staged parts that another replica may have in ``detached/``."""
 TRIES_BEFORE_LOST = 10
 """Vain ones of an entry, before it is asked whether its part is lost."""
 

@@ -81,7 +81,7 @@ class ReplicatedTable(Table):
         )
         self.housekeeping = Housekeeping(state, self._transactions.clean_up)
         self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
-        self._partitions = ReplicatedPartitions(state, self.log_pull)
+        self._partitions = ReplicatedPartitions(state, self.log_pull, self._transactions)
         self.session = ReplicaSession(
             state,
             self.definitions,

@@ -26,9 +26,9 @@ from coordination.transactions import (
 )
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
-from engine.tables.replicated.state import ReplicaState
+from engine.tables.replicated.state import DETACHED_PREFIX, ReplicaState
 from engine.tables.transactions import KnownTransaction
-from parts.errors import ConflictError, UnavailableError, UserError
+from parts.errors import ConflictError, PandoError, UnavailableError, UserError
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ReplicatedTransactions:
         for number, part in enumerate(parts):
             record = StagedRecord(
                 state.replica.name,
-                services.new_uuid().hex,
+                f"{DETACHED_PREFIX if options.was_detached else ''}{services.new_uuid().hex}",
                 part.partition_id,
                 part.content_hash,
                 part.rows,
@@ -134,6 +134,20 @@ class ReplicatedTransactions:
             raise already_decided(found)
         state.store.staged.remove(name)
 
+    def settle(self, name: str) -> bool | None:
+        try:
+            with self._state.working() as (keeper, _):
+                return self._settle(keeper, name)
+        except PandoError:
+            self._state.restart()  # the next session begins with it
+            raise
+
+    def _settle(self, keeper: Keeper, name: str) -> bool | None:
+        found = abort(keeper, self._state.paths, name, "it was not finished")
+        if found is None or found.state is not State.COMMITTED:
+            self._state.store.staged.remove(name)
+        return found.state is State.COMMITTED if found is not None else None
+
     def known(self) -> list[KnownTransaction]:
         paths, keeper = self._state.paths, self._state.replication.require_keeper()
         keeper.sync(paths.transactions)
@@ -149,8 +163,13 @@ class ReplicatedTransactions:
     # -- upkeep -----------------------------------------------------------------------------------------------------
 
     def check_disk(self, keeper: Keeper) -> None:
-        """At the start of a session: a transaction of which this disk has lost rows must not be committed."""
+        """At the start of a session: what was to be attached is attached or not, and a transaction of which this disk
+        has lost rows must not be committed."""
         state = self._state
+        for name in state.store.attaching.transactions():
+            is_attached = self._settle(keeper, name)
+            if is_attached is not None:
+                state.store.attaching.end(name, is_attached=is_attached)
         keeper.sync(state.paths.transactions)
         for found in read_all(keeper, state.paths):
             if found.state is not State.OPEN:

@@ -1,0 +1,176 @@
+"""ATTACH of detached parts: on every replica at once, and after any fault in the table or in ``detached/``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from coordination.memory_keeper import Fault
+from engine.simulator.colony import Colony, Node
+from engine.simulator.steps import Crash
+from engine.tables.attaching import attachable
+from parts.errors import PandoError
+from parts.query_status import QueryStatus
+from tests.replication.test_partitions_in_colony import FAULTS, code, detached_keys, drop, restart_all, settle
+
+MakeColony = Callable[..., Colony]
+ALL = [1, 2, 3, 4, 5]
+FAILPOINTS = ["attach.after_begin", "stage.after_move", "stage.after_told", "attach.after_stage",
+              "transaction.after_commit", "exchange.before", "exchange.after"]  # fmt: skip
+
+
+def attach(node: Node, partition: str | None = "1") -> None:
+    names = attachable(node.table.store.detached(), partition)[0]
+    node.call(lambda table: table.partitions.attaching.attach(names, QueryStatus()))
+
+
+def scenario(colony: Colony) -> tuple[Node, Node]:
+    """Partition 1 was detached: as two parts here, one of them merged; and as other parts there."""
+    one, two = colony
+    one.insert(1, [1])
+    one.insert(1, [2])
+    settle(colony)
+    two.table.allow("merges", False)
+    two.table.allow("fetches", False)
+    one.optimize()
+    one.insert(1, [3])
+    two.insert(2, [4, 5])
+    drop(one, "1", detach=True)
+    settle(colony)
+    assert detached_keys(one) == [1, 2, 3]
+    assert detached_keys(two) == [1, 2]
+    return one, two
+
+
+def test_what_is_attached_is_there_on_every_replica(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = scenario(colony)
+    attach(one)
+    assert one.keys() == ALL
+    settle(colony)
+    assert two.keys() == ALL
+    assert detached_keys(one) == []
+    assert detached_keys(two) == [1, 2]  # other parts: nothing is attached there that did not come from here
+    attach(one)
+    one.optimize()
+    restart_all(colony)
+    assert [node.keys() for node in colony] == [ALL, ALL]
+
+
+def test_a_replica_that_has_it_detached_too_fetches_nothing(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1, 2])
+    one.insert(1, [3])
+    settle(colony)
+    drop(one, "1", detach=True)
+    settle(colony)
+    assert detached_keys(two) == [1, 2, 3]
+    victim = two.path / "detached" / "1_1_1_0"
+    file = next(file for file in sorted(victim.iterdir()) if file.stat().st_size)
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))  # its copy of [3] is broken
+    copied: list[str] = []
+    colony.on_copy = lambda part, node: copied.append(str(part))
+    attach(two, "nothing")
+    attach(one)
+    settle(colony)
+    assert set(copied) == {"1_4_4_0"}
+    assert [node.keys() for node in colony] == [[1, 2, 3], [1, 2, 3]]
+    assert two.table.store.detached() == ["1_1_1_0"]
+    restart_all(colony)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_it_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
+    step = 1 if "PANDO_SIMULATION_SEEDS" in os.environ else 6
+    total = hit(make_colony, 0, fault)
+    assert total > 40
+    for number in range(1 + FAULTS.index(fault) % step, total + 1, step):
+        hit(make_colony, number, fault)
+
+
+def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> int:
+    """How many requests there were."""
+    colony, count = make_colony(2, queue_wait_seconds=5.0), 0
+    one, _ = scenario(colony)
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        nonlocal count
+        count += 1
+        if count != number:
+            return None
+        if isinstance(fault, Fault):
+            return fault
+        node.die()
+        return None
+
+    colony.on_request = on_request
+    with contextlib.suppress(PandoError, Crash):
+        attach(one)
+        assert one.keys() == ALL
+    finish(colony, one)
+    return count
+
+
+@pytest.mark.parametrize("victim", ["r1", "r2"])
+@pytest.mark.parametrize("point", FAILPOINTS)
+def test_a_replica_dies_in_the_middle(make_colony: MakeColony, point: str, victim: str) -> None:
+    colony = make_colony(2, queue_wait_seconds=5.0)
+    one, _ = scenario(colony)
+    died: list[str] = []
+
+    def on_failpoint(node: Node, name: str) -> None:
+        if name == point and node.name == victim and not died:
+            died.append(name)
+            node.die()
+
+    colony.on_failpoint = on_failpoint
+    with contextlib.suppress(PandoError, Crash):
+        attach(one)
+    settle_down(colony)
+    assert died or (victim == "r2" and not point.startswith("exchange"))
+    finish(colony, one)
+
+
+def settle_down(colony: Colony) -> None:
+    colony.calm()
+    settle(colony)
+
+
+def finish(colony: Colony, one: Node) -> None:
+    """Nothing is lost or doubled; then it is attached again."""
+    settle_down(colony)
+    assert sorted(one.keys() + detached_keys(one)) == ALL, one.table.store.detached()
+    assert one.keys() in (ALL, [4, 5])
+    assert not one.table.store.attaching.transactions()
+    attach(one)
+    settle(colony)
+    assert [node.keys() for node in colony] == [ALL, ALL]
+    restart_all(colony)
+    assert [node.keys() for node in colony] == [ALL, ALL]
+    colony.end()
+    for node in colony:
+        shutil.rmtree(node.path)
+
+
+def test_what_is_not_there_and_what_is_broken(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, _ = scenario(colony)
+    place = one.path / "detached" / "1_2_2_0"
+    file = next(file for file in sorted(place.iterdir()) if file.stat().st_size)
+    data = file.read_bytes()
+    file.unlink()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    before = one.table.store.detached()
+    assert code(lambda: attach(one)) == 40
+    missing = lambda table: table.partitions.attaching.attach(["1_0_1_1", "1_9_9_0"], QueryStatus())  # noqa: E731
+    assert code(lambda: one.call(missing)) == 233
+    settle(colony)
+    assert one.table.store.detached() == before
+    assert [node.keys() for node in colony] == [[4, 5], [4, 5]]
