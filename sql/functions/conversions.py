@@ -38,7 +38,7 @@ from sql.typing.fragments import fragment
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integer_texts import constant_integer
 from sql.typing.text_or_null import text_or_null
-from sql.typing.typed import BOOL, STRING, UINT32, IntervalType, Typed, cast, literal, text
+from sql.typing.typed import BOOL, NOT_LITERAL, STRING, UINT32, IntervalType, Typed, cast, text
 
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]
 
@@ -306,7 +306,7 @@ def _interval(unit: str) -> Callable[[Call], Typed]:
         number = cast(
             fragment("trunc({})", spelled) if isinstance(value.type, FloatType) else spelled, IntegerType(64, True)
         )
-        return Typed(number, IntervalType(unit), value.value if isinstance(value.value, int) else literal(0).value)
+        return Typed(number, IntervalType(unit), value.value if isinstance(value.value, int) else NOT_LITERAL)
 
     return build
 

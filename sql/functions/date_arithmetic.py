@@ -1,4 +1,4 @@
-"""Adding to dates and times, differences, and truncation to intervals.
+"""Adding to dates and times, and differences.
 
 Calendar units (day and longer) move the wall clock of the value's zone; clock units move the instant. A Date with a
 clock unit becomes a DateTime."""
@@ -6,6 +6,7 @@ clock unit becomes a DateTime."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from parts.errors import UserError
 from parts.types import (
@@ -19,20 +20,24 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions.registry import Call, define, function
+from sql.functions.scanned_dates import moved
 from sql.grammar.units import normalized_unit
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integers import wrap_integer
-from sql.typing.ranges import clamped_date, clamped_instant, wrapped_day, wrapped_instant, wrapped_seconds
+from sql.typing.ranges import wrapped_day, wrapped_instant, wrapped_seconds
 from sql.typing.typed import INT32, INT64, IntervalType, Typed, cast
-from sql.typing.zones import DAY_MICROS, epoch_offset, from_zone, local_time, start_of_clock, to_zone
+from sql.typing.zones import epoch_offset, from_zone, local_time
 
-_MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
-_DAYS = {"Day": 1, "Week": 7}
-_MICROS = {
+MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
+DAYS = {"Day": 1, "Week": 7}
+MICROS = {
     "Second": 1_000_000, "Minute": 60_000_000, "Hour": 3_600_000_000, "Millisecond": 1000, "Microsecond": 1,
 }  # fmt: skip
+
+
+UTC = ("UTC", "Etc/UTC", "GMT")
 
 
 def zone_of(value: Typed, call: Call) -> str:
@@ -45,7 +50,7 @@ def add_number(value: Typed, number: Typed, sign: int, call: Call) -> Typed:
     if isinstance(number.type, DecimalType):
         raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"A {number.type} cannot be added to a {value.type}: convert it")
     unit = "Day" if isinstance(value.type, (DateType, Date32Type)) else "Second"
-    return add_units(call, value, whole(number), unit, sign)
+    return _added(call, value, number, whole(number), unit, sign)
 
 
 def whole(number: Typed) -> Fragment:
@@ -55,44 +60,47 @@ def whole(number: Typed) -> Fragment:
 
 def add_interval(call: Call, value: Typed, interval: Typed, sign: int) -> Typed:
     assert isinstance(interval.type, IntervalType)
-    return add_units(call, value, interval.sql, interval.type.unit, sign)
+    return _added(call, value, interval, interval.sql, interval.type.unit, sign)
+
+
+def _added(call: Call, value: Typed, number: Typed, count: Fragment, unit: str, sign: int) -> Typed:
+    """``count`` units of the value of ``number`` added."""
+    result = add_units(call, value, count, unit, sign)
+    if unit not in MICROS and zone_of(value, call) not in UTC and isinstance(value.type, DateTimeType):
+        return result
+    return replace(result, sql=moved(result.sql, value, number, unit, sign, result))
 
 
 def add_units(call: Call, value: Typed, count: Fragment, unit: str, sign: int) -> Typed:
     """Dates and times of 16 and 32 bits wrap around; months before the first one give the first moment."""
     count = count if sign > 0 else fragment("(-{})", count)
     type_ = value.type
-    if unit in _MICROS:
+    if unit in MICROS:
         return _add_clock(call, value, count, unit)
-    if unit not in _MONTHS and unit not in _DAYS:
+    if unit not in MONTHS and unit not in DAYS:
         raise UserError("NOT_IMPLEMENTED", f"Adding the unit {unit} is not supported")
-    if isinstance(type_, DateType) and unit in _DAYS:
-        days = fragment("({} - DATE '1970-01-01') + ({} & 65535) * {}", value.sql, count, _DAYS[unit])
+    if isinstance(type_, DateType) and unit in DAYS:
+        days = fragment("({} - DATE '1970-01-01') + ({} & 65535) * {}", value.sql, count, DAYS[unit])
         return Typed(wrapped_day(days), type_)
-    interval, units = ("to_months", _MONTHS) if unit in _MONTHS else ("to_days", _DAYS)
+    interval, units = ("to_months", MONTHS) if unit in MONTHS else ("to_days", DAYS)
     step = called(interval, fragment("CAST({} * {} AS INTEGER)", count, units[unit]))
     if isinstance(type_, (DateType, Date32Type)):
-        if unit in _DAYS:
-            return Typed(fragment("({} + CAST({} * {} AS INTEGER))", value.sql, count, _DAYS[unit]), type_)
+        if unit in DAYS:
+            return Typed(fragment("({} + CAST({} * {} AS INTEGER))", value.sql, count, DAYS[unit]), type_)
         moved = fragment("CAST({} + {} AS DATE)", value.sql, step)
         return Typed(fragment("pando_month_date({})", moved) if isinstance(type_, DateType) else moved, type_)
     zone = zone_of(value, call)
-    if (
-        isinstance(type_, DateTime64Type)
-        and type_.precision > 6
-        and unit in _DAYS
-        and zone in ("UTC", "Etc/UTC", "GMT")
-    ):
-        return Typed(_add_nanoseconds(value, type_, count, _DAYS[unit] * 86_400_000_000_000), type_)
+    if isinstance(type_, DateTime64Type) and type_.precision > 6 and unit in DAYS and zone in UTC:
+        return Typed(_add_nanoseconds(value, type_, count, DAYS[unit] * 86_400_000_000_000), type_)
     moved = from_zone(fragment("({} + {})", local_time(value, call.environment.zone), step), zone)
     if not isinstance(type_, DateTimeType):
         return Typed(cast(moved, type_), type_)
-    return Typed(fragment("pando_month_instant({})", moved) if unit in _MONTHS else wrapped_instant(moved), type_)
+    return Typed(fragment("pando_month_instant({})", moved) if unit in MONTHS else wrapped_instant(moved), type_)
 
 
 def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
     type_: DataType = value.type
-    step = fragment("to_microseconds({} * {})", count, _MICROS[unit])
+    step = fragment("to_microseconds({} * {})", count, MICROS[unit])
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit, 0)
     if fine and isinstance(type_, (DateType, Date32Type)):
         raise UserError(
@@ -105,11 +113,11 @@ def _add_clock(call: Call, value: Typed, count: Fragment, unit: str) -> Typed:
     elif fine and (isinstance(type_, DateTimeType) or (isinstance(type_, DateTime64Type) and type_.precision < fine)):
         type_ = DateTime64Type(fine, type_.timezone)
     if isinstance(type_, DateTimeType):
-        moved = fragment("({} & 4294967295) * {}", count, _MICROS[unit] // 1000000)
+        moved = fragment("({} & 4294967295) * {}", count, MICROS[unit] // 1000000)
         seconds = fragment("epoch_us({}) // 1000000 + {}", value.sql, moved)
         return Typed(wrapped_seconds(seconds), type_)
     if isinstance(type_, DateTime64Type) and type_.precision > 6:
-        return Typed(_add_nanoseconds(value, type_, count, _MICROS[unit] * 1000), type_)
+        return Typed(_add_nanoseconds(value, type_, count, MICROS[unit] * 1000), type_)
     return Typed(cast(fragment("({} + {})", value.sql, step), type_), type_)
 
 
@@ -147,7 +155,7 @@ def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
         value = _as_time(call, 0, reads_text=True)
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
-        return add_units(call, value, whole(call.args[1]), unit, sign)
+        return _added(call, value, call.args[1], whole(call.args[1]), unit, sign)
 
     return build
 
@@ -162,7 +170,7 @@ def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
     return value
 
 
-for _unit in (*_MICROS, *_DAYS, *_MONTHS):
+for _unit in (*MICROS, *DAYS, *MONTHS):
     define(f"add{_unit}s", _add(_unit, 1), 2)
     define(f"subtract{_unit}s", _add(_unit, -1), 2)
 
@@ -176,7 +184,7 @@ def _add_or_subtract(sign: int) -> Callable[[Call], Typed]:
             if not isinstance(interval.type, IntervalType):
                 raise call.wrong_type(1, "an INTERVAL")
             return add_interval(call, value, interval, sign)
-        unit = _unit_argument(call, 0)
+        unit = unit_argument(call, 0)
         moved = Call(call.name, (call.args[2], call.args[1]), call.environment)
         return _add(unit, sign)(moved)
 
@@ -187,7 +195,7 @@ define("dateAdd date_add DATE_ADD timestampAdd timestamp_add", _add_or_subtract(
 define("dateSub date_sub DATE_SUB timestampSub timestamp_sub", _add_or_subtract(-1), (2, 3), any_case=True)
 
 
-def _unit_argument(call: Call, position: int) -> str:
+def unit_argument(call: Call, position: int) -> str:
     unit = normalized_unit(call.constant_text(position))
     if unit is None:
         raise UserError("BAD_ARGUMENTS", f"{call.name} does not know the unit {call.args[position].value!r}")
@@ -197,12 +205,12 @@ def _unit_argument(call: Call, position: int) -> str:
 @function("dateDiff date_diff DATE_DIFF TIMESTAMP_DIFF timestampDiff timestamp_diff age_diff", (3, 4), any_case=True)
 def date_diff(call: Call) -> Typed:
     """The number of unit borders between two times, in their zone."""
-    unit = _unit_argument(call, 0)
+    unit = unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
         hours = (_stable_hour(call, position, zone) for position in (2, 1))
         return Typed(fragment("({})", joined(" - ", hours)), INT64)
-    if unit in _MICROS:
+    if unit in MICROS:
         first, second = (fragment("CAST({} AS TIMESTAMP)", _instant(call, position, zone)) for position in (1, 2))
     else:
         first, second = (_local(call, position, zone) for position in (1, 2))
@@ -236,7 +244,7 @@ _AGES = {
 @function("age", (3, 4))
 def age(call: Call) -> Typed:
     """Whole units between two times: the borders between their wall clocks, but for a last unit that is not full."""
-    unit = _unit_argument(call, 0)
+    unit = unit_argument(call, 0)
     zone = call.constant_zone(3)
     if unit == "Hour":
         later, earlier = (_stable_micros(call, position, zone) for position in (2, 1))
@@ -275,125 +283,3 @@ def _local(call: Call, position: int, zone: str | None) -> Fragment:
     if zone is not None and isinstance(value.type, DateTimeType):
         value = Typed(value.sql, DateTimeType(zone))
     return local_time(value, call.environment.zone)
-
-
-# Truncation -----------------------------------------------------------------------------------------------------------
-
-
-@function("date_trunc dateTrunc", (2, 3), any_case=True)
-def date_trunc(call: Call) -> Typed:
-    unit = _unit_argument(call, 0)
-    zone = call.constant_zone(2)
-    value = call.args[1]
-    result = _zoned(truncate(call, _midnight(call, value, unit), unit, 1, zone), zone)
-    if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has the range of the value
-        if isinstance(result.type, DateType):
-            return Typed(result.sql, Date32Type())
-        if isinstance(result.type, DateTimeType):
-            return Typed(result.sql, DateTime64Type(0, result.type.timezone))
-    return clamped(result, value.type, is_aligned=is_aligned_unit(unit, zone or zone_of(value, call)))
-
-
-def is_aligned_unit(unit: str, zone: str) -> bool:
-    """Whether the epoch begins a period: then no start of a period lies before it."""
-    return unit != "Week" and zone in ("UTC", "Etc/UTC", "GMT")
-
-
-def _midnight(call: Call, value: Typed, unit: str) -> Typed:
-    """Days of a date are times in ClickHouse."""
-    if unit == "Day" and isinstance(value.type, (DateType, Date32Type)):
-        return Typed(cast_to(value, DateTime64Type(0), call.environment.zone), DateTime64Type(0))
-    return value
-
-
-def _zoned(result: Typed, zone: str | None) -> Typed:
-    """A result in the zone of the call's argument."""
-    if zone and isinstance(result.type, DateTimeType):
-        return Typed(result.sql, DateTimeType(zone))
-    return result
-
-
-@function("toStartOfInterval", (2, 4))
-def to_start_of_interval(call: Call) -> Typed:
-    interval = call.args[1]
-    if not isinstance(interval.type, IntervalType) or not isinstance(interval.value, int) or interval.value <= 0:
-        raise call.wrong_type(1, "a constant positive INTERVAL")
-    zone = None
-    if len(call.args) > 2:
-        if not isinstance(call.args[-1].value, str):
-            raise UserError("NOT_IMPLEMENTED", "toStartOfInterval with an origin is not supported")
-        zone = call.constant_zone(len(call.args) - 1)
-    value, unit = call.args[0], interval.type.unit
-    result = truncate(call, _midnight(call, value, unit), unit, interval.value, zone)
-    return clamped(_zoned(result, zone), value.type if isinstance(value.type, DateTimeType) else Date32Type())
-
-
-def clamped(result: Typed, source: DataType, *, is_aligned: bool = False) -> Typed:
-    """A start of a period within the range of its type: it may lie before the first day, or come from a wider type."""
-    if is_aligned and isinstance(source, (DateType, DateTimeType)):
-        return result
-    if isinstance(result.type, DateType):
-        return Typed(clamped_date(result.sql), result.type)
-    if isinstance(result.type, DateTimeType) and not isinstance(source, DateTimeType):
-        return Typed(clamped_instant(result.sql), result.type)
-    return result
-
-
-def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None = None) -> Typed:
-    """The start of the interval of ``count`` units that holds the value, counted from the epoch (weeks from Monday)."""
-    if not is_date_or_time(value.type):
-        raise call.wrong_type(0, "Date or DateTime")
-    is_date = isinstance(value.type, (DateType, Date32Type))
-    zone = zone or zone_of(value, call)
-    own = getattr(value.type, "timezone", None)
-    local = local_time(value, zone) if is_date else to_zone(value.sql, zone)
-    if unit in _MONTHS or unit == "Week":
-        return Typed(_start_of_calendar(local, unit, count), DateType())
-    if is_date and unit == "Day" and count == 1:
-        return Typed(value.sql, DateType())
-    if is_date and unit not in _DAYS:
-        raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"{call.name}: a Date has no {unit.lower()}s")
-    if unit == "Day":
-        start = start_of_clock(local, DAY_MICROS)
-        if count > 1:
-            start = fragment(
-                "make_timestamp((epoch_us({}) // 86400000000 // {count}) * {count} * 86400000000)", start, count=count
-            )
-        if is_date:
-            return Typed(fragment("CAST({} AS DATE)", start), DateType())
-        type_ = DateTimeType(own)
-        return Typed(cast(from_zone(start, zone), type_), type_)
-    return _start_of_clock(value, local, unit, count, zone)
-
-
-def _start_of_calendar(local: Fragment, unit: str, count: int) -> Fragment:
-    if unit == "Week":
-        monday = fragment("CAST(date_trunc('week', {}) AS DATE)", local)
-        if count == 1:
-            return monday
-        days = fragment("({} - DATE '1970-01-05')", monday)
-        return fragment("(DATE '1970-01-05' + CAST(({} // {value}) * {value} AS INTEGER))", days, value=7 * count)
-    months = _MONTHS[unit] * count
-    if count == 1:
-        return fragment("CAST(date_trunc('{}', {}) AS DATE)", unit.lower(), local)
-    if unit == "Year":
-        return fragment("make_date(year({}) // {count} * {count}, 1, 1)", local, count=count)
-    index = fragment("((year({local}) * 12 + month({local}) - 1) // {months} * {months})", local=local, months=months)
-    return fragment("make_date({index} // 12, {index} % 12 + 1, 1)", index=index)
-
-
-def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: str) -> Typed:
-    step = _MICROS.get(unit)
-    if step is None:
-        raise UserError("NOT_IMPLEMENTED", f"Truncation to the unit {unit} is not supported")
-    own = getattr(value.type, "timezone", None)
-    fine = {"Millisecond": 3, "Microsecond": 6}.get(unit)
-    type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
-    width = step * count
-    if unit == "Hour":  # counted from the midnight of the zone
-        start = from_zone(start_of_clock(local, width), zone)
-    elif unit == "Minute":
-        start = start_of_clock(value.sql, width, width)
-    else:  # seconds before the epoch are cut off towards it
-        start = fragment("make_timestamp(epoch_us({}) // {width} * {width})", value.sql, width=width)
-    return Typed(cast(start, type_), type_)

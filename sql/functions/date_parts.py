@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
-from sql.functions.date_arithmetic import clamped, is_aligned_unit, truncate, zone_of
+from sql.functions.date_arithmetic import zone_of
+from sql.functions.date_truncation import clamped, is_aligned_unit, truncate
 from sql.functions.registry import Call, define, function
 from sql.typing import day_tables
 from sql.typing.casts import cast_to

@@ -21,6 +21,7 @@ _LAST_DATE = 65535
 _THURSDAY = 3
 """Of the week, from Monday on: the day when the epoch began."""
 _DAY_SECONDS = 86400
+_INT64 = np.dtype(np.int64)
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -35,7 +36,7 @@ def with_clock(sql: Fragment, moment: Fragment) -> Fragment:
 
 
 def _looked_up(of: OfDays, result: pa.DataType, times: pa.Array) -> pa.Array:
-    kind = np.int32 if pa.types.is_date32(result) else np.dtype(result.to_pandas_dtype()).type
+    kind = np.dtype(np.int32 if pa.types.is_date32(result) else result.to_pandas_dtype())
     return column(_of(of, kind, _days_and_rest(times)[0]), result, times)
 
 
@@ -43,7 +44,7 @@ def _spelled(times: pa.Array) -> pa.Array:
     days, rest, second = _days_and_rest(times)
     seconds = (rest // second).astype(np.uint32)
     clock = seconds // 3600 * 10000 + seconds // 60 % 60 * 100 + seconds % 60
-    return column(_of(dates, np.int64, days).astype(np.uint64) * np.uint64(1_000_000) + clock, pa.uint64(), times)
+    return column(_of(dates, _INT64, days).astype(np.uint64) * np.uint64(1_000_000) + clock, pa.uint64(), times)
 
 
 def _days_and_rest(times: pa.Array) -> tuple[np.ndarray, np.ndarray, int]:
@@ -57,14 +58,14 @@ def _days_and_rest(times: pa.Array) -> tuple[np.ndarray, np.ndarray, int]:
     return days, ticks - days * (_DAY_SECONDS * second), second
 
 
-def _of(of: OfDays, kind: type[np.generic], days: np.ndarray) -> np.ndarray:
+def _of(of: OfDays, kind: np.dtype, days: np.ndarray) -> np.ndarray:
     if len(days) and (days.min() < _FIRST or days.max() > _LAST):
         return of(days).astype(kind)
     return _table(of, kind)[days - _FIRST]
 
 
 @cache
-def _table(of: OfDays, kind: type[np.generic]) -> np.ndarray:
+def _table(of: OfDays, kind: np.dtype) -> np.ndarray:
     return of(np.arange(_FIRST, _LAST + 1)).astype(kind)
 
 
@@ -183,3 +184,14 @@ def monday(days: np.ndarray) -> np.ndarray:
 
 def sunday(days: np.ndarray) -> np.ndarray:
     return _in_date(days - (days + _THURSDAY + 1) % 7)
+
+
+# Moved by months ------------------------------------------------------------------------------------------------------
+
+
+def months_later(days: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+    """The same day so many months later, or the last one of a month that has fewer."""
+    months = _of(_months, _INT64, days)
+    first = _of(_first_days, _INT64, months + count)
+    following = _of(_first_days, _INT64, months + count + 1)
+    return first + np.minimum(_of(day_of_month, _INT64, days) - 1, following - first - 1)
