@@ -69,7 +69,7 @@ class _Moving:
             return None
         scan = inputs[0][0]
         given = tuple([found[1] for found in inputs if found is not None and found[0] is scan])
-        return (scan, Computed(given, node.compute, node.result, node.is_dear)) if len(given) == len(inputs) else None
+        return (scan, Computed(given, node.compute, node.result, node.worth_at)) if len(given) == len(inputs) else None
 
     def _unbound(self, node: Fragment, done: dict[int, Fragment]) -> Fragment | None:
         """Nothing needs to be bound of a column."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from sql.typing.inference import as_integer, is_number
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.kernels import Kernel, column, numbers
 from sql.typing.macros import macros
+from sql.typing.scannable import Scannable
 from sql.typing.typed import FLOAT64, INT8, UINT8, Typed, cast
 
 
@@ -33,10 +35,10 @@ def _float_function(template: str) -> Callable[[Call], Typed]:
 
 for _names, _template in (
     ("sqrt", "(CASE WHEN {0} < 0 THEN CAST('nan' AS DOUBLE) ELSE sqrt(abs({0})) END)"), ("cbrt", "cbrt({0})"),
-    ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"), ("exp10", "pando_exp10({0})"),
+    ("exp", "pando_exp({0})"), ("exp2", "pow(2, {0})"),
     ("log ln", "pando_log({0}, ln({0}))"), ("log2", "pando_log({0}, log2({0}))"),
     ("log10", "pando_log({0}, log10({0}))"),
-    ("log1p", "pando_log1p({0})"), ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
+    ("sin", "sin({0})"), ("cos", "cos({0})"), ("tan", "tan({0})"),
     ("asin", "asin({0})"), ("acos", "acos({0})"), ("atan", "atan({0})"), ("sinh", "sinh({0})"), ("cosh", "cosh({0})"),
     ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
     ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "pando_lgamma({0})"), ("tgamma", "gamma({0})"),
@@ -224,17 +226,34 @@ def _exp10(values: np.ndarray) -> np.ndarray:
     return np.where(is_whole, exact, powers)
 
 
-def _kernel(name: str, function: Callable[[np.ndarray], np.ndarray]) -> Kernel:
-    """A function of floats; what has no value gives NaN or infinity."""
-
-    def compute(given: pa.Array) -> pa.Array:
-        with np.errstate(all="ignore"):
-            return column(function(numbers(given, np.float64)), pa.float64(), given)
-
-    return Kernel(name, ("DOUBLE",), "DOUBLE", compute)
+def _computed(function: Callable[[np.ndarray], np.ndarray], given: pa.Array) -> pa.Array:
+    """Of numbers; what has no value gives NaN or infinity."""
+    floats = given.cast(pa.float64())
+    with np.errstate(all="ignore"):
+        return column(function(numbers(floats, np.float64)), pa.float64(), floats)
 
 
-KERNELS = (
-    _kernel("pando_exp10", _exp10),
-    _kernel("pando_log1p", np.log1p),
+_SCANNED: dict[str, Callable[[np.ndarray], np.ndarray]] = {"exp10": _exp10, "log1p": np.log1p}
+"""What DuckDB has not."""
+_EXACT_BITS = 32
+"""Of whole numbers that are floats, too."""
+
+
+def _scanned_function(name: str) -> Callable[[Call], Typed]:
+    build, compute = _float_function(f"pando_{name}({{0}})"), partial(_computed, _SCANNED[name])
+
+    def scanned(call: Call) -> Typed:
+        made, given = build(call), call.args[0].type
+        if not isinstance(given, FloatType) and not (isinstance(given, IntegerType) and given.bits <= _EXACT_BITS):
+            return made
+        return Typed(Scannable(made.sql, call.args[0].sql, compute, pa.float64()), FLOAT64)
+
+    return scanned
+
+
+for _name in _SCANNED:
+    define(_name, _scanned_function(_name), 1, any_case=True)
+
+KERNELS = tuple(
+    Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_computed, function)) for name, function in _SCANNED.items()
 )

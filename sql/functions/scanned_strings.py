@@ -183,7 +183,23 @@ def spaces(counts: pa.Array) -> pa.Array:
 
 def with_end(end: str) -> Compute:
     """The text, and the end unless it has it or is empty."""
-    return partial(_with_end, end)
+    return partial(_with_byte, end.encode()[0]) if end.isascii() and len(end) == 1 else partial(_with_end, end)
+
+
+def _with_byte(byte: int, texts: pa.Array) -> pa.Array:
+    offsets, data = own_bytes(texts)
+    if not len(data):
+        return texts
+    ends = offsets[1:]
+    lacks = (ends > offsets[:-1]) & (data[np.maximum(ends - 1, 0)] != byte)
+    made = offsets.copy()
+    made[1:] += np.cumsum(lacks, dtype=np.int32)
+    is_given = np.ones(made[-1], bool)
+    is_given[made[1:][lacks] - 1] = False
+    spelled = np.full(len(is_given), byte, np.uint8)
+    spelled[is_given] = data
+    parts = [None, pa.py_buffer(made), pa.py_buffer(spelled)]
+    return with_nulls(pa.Array.from_buffers(pa.string(), len(texts), parts), texts)
 
 
 def _with_end(end: str, texts: pa.Array) -> pa.Array:

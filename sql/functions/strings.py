@@ -23,7 +23,7 @@ from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment
 from sql.typing.inference import is_string
 from sql.typing.macros import macros
-from sql.typing.scannable import Compute, Scannable, read_by_scan
+from sql.typing.scannable import OFTEN, Compute, Scannable, read_by_scan
 from sql.typing.text_kernels import initcap
 from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
 
@@ -140,7 +140,9 @@ def append_trailing(call: Call) -> Typed:
     value, end = string(call, 0), string(call, 1)
     sql = fragment("(CASE WHEN {0} = '' OR ends_with({0}, {1}) THEN {0} ELSE {0} || {1} END)", value, end)
     known = call.args[1].value
-    return Typed(Scannable(sql, value, with_end(known), pa.string()) if isinstance(known, str) else sql, STRING)
+    return Typed(
+        Scannable(sql, value, with_end(known), pa.string(), worth_at=OFTEN) if isinstance(known, str) else sql, STRING
+    )
 
 
 @function("replaceAll replace", 3, any_case=True)
@@ -150,7 +152,7 @@ def replace_all(call: Call) -> Typed:
     known = [arg.value for arg in call.args[1:]]
     if lengths[0] > 0 and 0 <= lengths[1] <= lengths[0] * FEW_TIMES:
         sql = fragment("replace({}, {}, {})", value, old, new)
-        return Typed(Scannable(sql, value, replaced(*known), pa.string()), STRING)
+        return Typed(Scannable(sql, value, replaced(*known), pa.string(), worth_at=OFTEN), STRING)
     if 0 <= lengths[1] <= max(lengths[0], 1):
         return Typed(fragment("pando_replace({}, {}, {})", value, old, new), STRING)
     room = guards.room(fragment("strlen({}) // greatest(strlen({}), 1)", value, old), fragment("strlen({})", new))
@@ -255,7 +257,7 @@ def substring_index(call: Call) -> Typed:
     sql = fragment("array_to_string({}, {})", piece, delimiter)
     known = call.args[1].value
     if isinstance(known, str) and known:
-        sql = Scannable(sql, value, before(known, count), pa.string())
+        sql = Scannable(sql, value, before(known, count), pa.string(), worth_at=OFTEN)
     return Typed(sql, STRING)
 
 

@@ -16,7 +16,7 @@ from sql.functions.scanned_strings import padded, spaces
 from sql.functions.strings import FEW_TIMES, MOST_CHARACTERS, number, string
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
-from sql.typing.scannable import Scannable
+from sql.typing.scannable import OFTEN, Scannable
 from sql.typing.texts import to_text
 from sql.typing.typed import INT8, STRING, UINT8, Typed, text
 
@@ -35,7 +35,7 @@ def _pad(name: str) -> Callable[[Call], Typed]:
         sql, value, known = called(name, string(call, 0), size, fill), string(call, 0), call.args[1].value
         filled = (call.args[2].value or " ") if len(call.args) > 2 else " "
         if isinstance(filled, str) and type(known) is int and 0 <= known < MOST_CHARACTERS:
-            sql = Scannable(sql, value, partial(padded(name, filled), sizes=known), pa.string(), is_dear=True)
+            sql = Scannable(sql, value, partial(padded(name, filled), sizes=known), pa.string(), worth_at=2)
         elif isinstance(filled, str) and call.args[1].type == UINT8:
             sql = Scannable(sql, (value, call.args[1].sql), padded(name, filled), pa.string())
         return Typed(sql, STRING)
@@ -68,7 +68,7 @@ def space(call: Call) -> Typed:
     times = guards.room_for(value, fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
     sql = fragment("repeat(' ', {})", times)
     if value.type in (UINT8, INT8):
-        sql = Scannable(sql, value.sql, spaces, pa.string())
+        sql = Scannable(sql, value.sql, spaces, pa.string(), worth_at=OFTEN)
     return Typed(sql, STRING)
 
 

@@ -185,7 +185,7 @@ def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Cal
 
     def build(call: Call) -> Typed:
         sql = bound(string(call, 0), "url", lambda v: fragment(template, v, *pieces))
-        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), is_dear=True), STRING)
+        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), worth_at=2), STRING)
 
     return build
 
@@ -211,7 +211,7 @@ def _host(*, without_www: bool) -> Callable[[Call], Typed]:
         sql = bound(string(call, 0), "url", lambda v: fragment(_MATCHED, v, ".", _HOST_PATTERN))
         if without_www:
             sql = bound(sql, "host", lambda v: fragment(_NO_WWW, v))
-        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), is_dear=True), STRING)
+        return Typed(Scannable(sql, string(call, 0), compute, pa.string(), worth_at=2), STRING)
 
     return build
 
@@ -224,7 +224,7 @@ define("domainWithoutWWW", _host(without_www=True), 1)
 def path(call: Call) -> Typed:
     behind = fragment("regexp_replace({}, '^[^/?#]*//', '')", string(call, 0))
     sql = fragment("regexp_extract({}, '^[^/?#]*(/[^?#]*)', 1)", behind)
-    return Typed(Scannable(sql, string(call, 0), paths, pa.string(), is_dear=True), STRING)
+    return Typed(Scannable(sql, string(call, 0), paths, pa.string(), worth_at=2), STRING)
 
 
 _BEHIND = "(CASE WHEN contains({{0}}, '{0}') THEN {1} ELSE {2} END)"

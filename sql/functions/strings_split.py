@@ -14,7 +14,7 @@ from sql.functions.scanned_parts import joined
 from sql.functions.scanned_strings import ALPHA, NO_PUNCTUATION, NO_SPACE, WORDS, runs, words_between
 from sql.functions.strings import string
 from sql.typing.fragments import Fragment, fragment
-from sql.typing.scannable import Scannable
+from sql.typing.scannable import OFTEN, Scannable
 from sql.typing.texts import to_text
 from sql.typing.typed import STRING, Typed, literal, text
 
@@ -37,7 +37,7 @@ def split_by(call: Call) -> Typed:
         return replace(letters, sql=fragment("(CASE WHEN {} = '' THEN [] ELSE {} END)", value, letters.sql))
     words, known = _split(string(call, 0), value, limit), call.args[0].value
     if isinstance(known, str):
-        words = replace(words, sql=Scannable(words.sql, value, words_between(known, limit), WORDS))
+        words = replace(words, sql=Scannable(words.sql, value, words_between(known, limit), WORDS, worth_at=OFTEN))
     return words
 
 
@@ -77,7 +77,7 @@ def alpha_tokens(call: Call) -> Typed:
 def _runs(call: Call, words: Fragment, kind: np.ndarray) -> Typed:
     limited = _limited(call, words, 1)
     compute = runs(kind, call.constant_int(1, 0))
-    return replace(limited, sql=Scannable(limited.sql, string(call, 0), compute, WORDS, is_dear=True))
+    return replace(limited, sql=Scannable(limited.sql, string(call, 0), compute, WORDS, worth_at=2))
 
 
 @function("arrayStringConcat", (1, 2))

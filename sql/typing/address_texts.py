@@ -40,4 +40,4 @@ def ipv6_of_text(sql: Fragment) -> Fragment:
 
 def ipv6_or_null(text: Fragment) -> Fragment:
     """The 16 bytes of an address, NULL where there is none."""
-    return Scannable(fragment("pando_try_ipv6(encode({}))", text), text, ipv6_values, pa.binary(), is_dear=True)
+    return Scannable(fragment("pando_try_ipv6(encode({}))", text), text, ipv6_values, pa.binary(), worth_at=2)

@@ -66,7 +66,7 @@ def basic_instant_or_null(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
         return fragment("coalesce({}, {})", _plain(value, zone, fine), other)
 
     compute = partial(basic_instants, zone=zone, fine=fine)
-    return Scannable(bound(sql, "given", read), sql, compute, pa.timestamp("us"), is_dear=True)
+    return Scannable(bound(sql, "given", read), sql, compute, pa.timestamp("us"), worth_at=2)
 
 
 def nanoseconds_of_text(sql: Fragment, instant: Fragment) -> Fragment:

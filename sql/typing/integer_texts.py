@@ -15,7 +15,7 @@ from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
-from sql.typing.scannable import Scannable, read_by_scan
+from sql.typing.scannable import OFTEN, Scannable, read_by_scan
 from sql.typing.scanned_numbers import fitting_integers, integers
 from sql.typing.typed import INT64, UINT64, cast
 
@@ -37,7 +37,7 @@ def constant_integer(text: str, goal: IntegerType) -> int | None:
 
 def integer_or_null(sql: Fragment, goal: IntegerType) -> Fragment:
     """NULL where a VARCHAR spells no integer of ``goal``."""
-    return Scannable(_spelled(sql, goal, goal), sql, partial(fitting_integers, goal=goal), goal.arrow)
+    return Scannable(_spelled(sql, goal, goal), sql, partial(fitting_integers, goal=goal), goal.arrow, worth_at=OFTEN)
 
 
 def _spelled(sql: Fragment, goal: IntegerType, read: IntegerType) -> Fragment:

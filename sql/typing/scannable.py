@@ -24,6 +24,9 @@ _ELEMENTS_AT_ONCE = 2 * _ROWS_AT_ONCE
 """Of arrays."""
 _LEAST_ROWS, _SAMPLE_ROWS, _ROWS_PER_TEXT = 2048, 512, 3
 """Of texts that are worth a dictionary."""
+OFTEN = 16
+"""Times that a text comes where even what is computed soon is worth it."""
+_FEW_NUMBERS = (pa.uint8(), pa.int8())
 Compute = Callable[..., pa.Array]
 Rest = Callable[[Fragment], Fragment]
 
@@ -33,11 +36,11 @@ class Scannable(Fragment):
     ``result``.
 
     ``compute`` gives NULL for NULL, never fails, and has no effects. A dictionary is no concern of it. What DuckDB does
-    as well (not ``is_worth_it``) the scan computes only where it computes something else of it. What ``is_dear`` takes
-    longer than to find the different ones of texts that repeat.
+    as well (not ``is_worth_it``) the scan computes only where it computes something else of it. Where texts come
+    ``worth_at`` times it takes longer than to find the different ones (0: never).
     """
 
-    __slots__ = ("compute", "is_dear", "is_worth_it", "result", "values")
+    __slots__ = ("compute", "is_worth_it", "result", "values", "worth_at")
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Scannable(Fragment):
         result: pa.DataType,
         *,
         is_worth_it: bool = True,
-        is_dear: bool = False,
+        worth_at: int = 0,
     ) -> None:
         self.values = (values,) if isinstance(values, Fragment) else tuple(values)
         traits = sql.traits | SCANNABLE
@@ -57,7 +60,7 @@ class Scannable(Fragment):
         self.compute = compute
         self.result = result
         self.is_worth_it = is_worth_it
-        self.is_dear = is_dear
+        self.worth_at = worth_at
 
 
 def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.DataType, rest: Rest) -> Fragment:
@@ -65,7 +68,7 @@ def read_by_scan(sql: Fragment, texts: Fragment, compute: Compute, known: pa.Dat
 
     ``compute`` gives both (:func:`known_and_odd`); what is neither is NULL, and so is what ``sql`` makes of NULL.
     """
-    read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), is_dear=True)
+    read = Scannable(sql, texts, compute, pa.struct([("known", known), ("odd", pa.string())]), worth_at=2)
 
     def body(column: Fragment) -> Fragment:
         odd = fragment("struct_extract({}, 'odd')", column)
@@ -100,12 +103,12 @@ class Computed:
     inputs: tuple[str | Computed, ...]
     compute: Compute
     result: pa.DataType
-    is_dear: bool = False
+    worth_at: int = 0
     columns: tuple[str, ...] = field(init=False)
     """All that it takes, each once."""
     _steps: tuple[Computed, ...] = field(init=False, repr=False)
     """All that is computed for it and at last itself, each behind what it takes."""
-    _has_dear: bool = field(init=False, repr=False)
+    _worth_at: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         columns: dict[str, None] = {}
@@ -118,7 +121,8 @@ class Computed:
                 columns[given] = None
         object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "_steps", (*steps, self))
-        object.__setattr__(self, "_has_dear", any(step.is_dear for step in self._steps))
+        known = [step.worth_at for step in self._steps if step.worth_at]
+        object.__setattr__(self, "_worth_at", min(known, default=0))
 
     def type_of(self, stored: Mapping[str, pa.DataType]) -> pa.DataType:
         """Of what ``of`` makes of columns of these types."""
@@ -132,8 +136,8 @@ class Computed:
             if pa.types.is_string(self.result):
                 return pa.DictionaryArray.from_arrays(given[0].indices, values, safe=False)
             return values.take(given[0].indices)
-        if len(given) == 1 and self._has_dear:
-            different = _different(given[0])
+        if len(given) == 1 and self._worth_at:
+            different = _different(given[0], self._worth_at)
             if different is not None:
                 return self.of(different.dictionary).take(different.indices)
         plain = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in given]
@@ -151,15 +155,19 @@ class Computed:
         return known[self]
 
 
-def _different(array: pa.Array) -> pa.DictionaryArray | None:
-    """Texts that repeat, as a dictionary."""
-    if not pa.types.is_string(array.type) or len(array) < _LEAST_ROWS:
+def _different(array: pa.Array, times: int) -> pa.DictionaryArray | None:
+    """Texts that come so many times, or numbers of eight bits, as a dictionary."""
+    if len(array) < _LEAST_ROWS:
+        return None
+    if array.type in _FEW_NUMBERS:
+        return array.dictionary_encode()
+    if not pa.types.is_string(array.type):
         return None
     sample = array.slice(0, _SAMPLE_ROWS)
-    if len(pc.unique(sample)) * 2 > len(sample):
+    if len(pc.unique(sample)) * times > len(sample):
         return None
     found = array.dictionary_encode()
-    return found if len(found.dictionary) * _ROWS_PER_TEXT <= len(array) else None
+    return found if len(found.dictionary) * max(times, _ROWS_PER_TEXT) <= len(array) else None
 
 
 def _rows_at_once(arrays: Sequence[pa.Array]) -> int:

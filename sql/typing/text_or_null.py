@@ -57,13 +57,13 @@ def text_or_null(value: Typed, target: DataType, zone: str, *, basic: bool = Fal
             return Scannable(_float(sql, target), sql, partial(floats, bits=target.bits), target.arrow)
         case DecimalType():
             known = pa.decimal128(target.precision, target.scale)
-            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known, is_dear=True)
+            return Scannable(_decimal(sql, target), sql, partial(decimals, goal=target), known, worth_at=2)
         case IntegerType():
             return integer_or_null(sql, target)
         case UUIDType():
             return uuid_or_null(sql)
         case IPv4Type():
-            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32(), is_dear=True)
+            return Scannable(fragment("pando_try_ipv4({})", sql), sql, ipv4_numbers, pa.uint32(), worth_at=2)
         case IPv6Type():
             return ipv6_or_null(sql)
         case FixedStringType(length):

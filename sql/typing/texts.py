@@ -44,7 +44,7 @@ from sql.typing.macros import macros
 from sql.typing.mapping import engine_type
 from sql.typing.plain_texts import padded, widened
 from sql.typing.ranges import clamped_date
-from sql.typing.scannable import Scannable, read_or_odd
+from sql.typing.scannable import OFTEN, Scannable, read_or_odd
 from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
 from sql.typing.scanned_times import days
 from sql.typing.typed import Typed, cast, text
@@ -84,7 +84,9 @@ def to_text(value: Typed, zone: str) -> Fragment:
             return fragment("pando_fixed_text({})", sql)
         case IPv4Type():
             octets = (fragment("CAST(({} >> {}) & 255 AS VARCHAR)", sql, shift) for shift in (24, 16, 8, 0))
-            return Scannable(fragment("({})", joined(" || '.' || ", octets)), sql, ipv4_texts, pa.string())
+            return Scannable(
+                fragment("({})", joined(" || '.' || ", octets)), sql, ipv4_texts, pa.string(), worth_at=OFTEN
+            )
         case IPv6Type():
             return Scannable(fragment("pando_ipv6_text({})", sql), sql, ipv6_texts, pa.string())
         case ArrayType() | TupleType() | MapType():
@@ -217,7 +219,7 @@ def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
 
     whole, compute = bound(sql, "spelled", day), partial(days, is_narrow=is_narrow)
     if not fails:
-        return Scannable(whole, sql, compute, pa.date32())
+        return Scannable(whole, sql, compute, pa.date32(), worth_at=OFTEN)
     failure = f"CAST(pando_no_day({{}}, '{goal.name}') AS DATE)"
     return read_or_odd(whole, sql, compute, pa.date32(), lambda odd: fragment(failure, odd))
 

@@ -13,7 +13,7 @@ def _lengths(met: list[int]) -> Computed:
         met.append(len(texts))
         return pa.array([None if text is None else len(text) for text in texts.to_pylist()], pa.int32())
 
-    return Computed(("t",), compute, pa.int32(), True)
+    return Computed(("t",), compute, pa.int32(), 2)
 
 
 @pytest.mark.parametrize("different", [3, 200, 100_000])
