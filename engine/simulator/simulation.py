@@ -47,6 +47,8 @@ class Block:
     seen_sequentially: bool = False
     is_in_transaction: bool = False
     """Not to be inserted by itself."""
+    is_retired: bool = False
+    """Not to be inserted any more."""
 
 
 @dataclass
@@ -162,7 +164,7 @@ class Simulation:
         self._insert(block)
 
     def _do_repeat(self) -> None:
-        if blocks := [block for block in self.blocks[-12:] if not block.is_in_transaction]:
+        if blocks := [block for block in self.blocks[-12:] if not (block.is_in_transaction or block.is_retired)]:
             self._insert(self.random.choice(blocks[-8:]))
 
     def _insert(self, block: Block) -> None:

@@ -10,10 +10,10 @@ from typing import cast
 
 from engine.simulator.colony import Node
 from engine.simulator.definition import TABLE
+from engine.simulator.partitions import PartitionWork
 from engine.simulator.servers import Server, Servers
 from engine.simulator.simulation import Expected, Weights
 from engine.simulator.steps import Crash
-from engine.simulator.transactions import TransactionWork
 from recovery import flags
 
 
@@ -30,10 +30,12 @@ class StatementWeights(Weights):
     commit: float = 1.5
     rollback: float = 0.2
     look: float = 1
+    drop_partition: float = 0.2
+    detach_partition: float = 0.6
 
 
 @dataclass
-class Statements(TransactionWork):
+class Statements(PartitionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
