@@ -1,4 +1,4 @@
-"""ALTER TABLE … DROP, DETACH, ATTACH, REPLACE of partitions and parts: from the names in a statement to the table.
+"""ALTER TABLE … … of partitions and parts: from the names in a statement to what the table does.
 
 All names are understood before anything is done; then one command follows the other.
 """
@@ -18,9 +18,18 @@ from engine.tables.table import Table
 from parts.attaching import is_attaching
 from parts.detached import DETACHED, split_detached
 from parts.errors import UserError
+from parts.frozen import SHADOW, freeze, unfreeze
 from parts.part_name import PartName
-from parts.safe_names import is_partition_id, is_plain_file_name
-from sql.grammar.alterations import AttachPartition, DropDetached, DropPartition, PartitionCommand, PartitionRef
+from parts.safe_names import check_file_name, file_stem, is_partition_id, is_plain_file_name
+from sql.grammar.alterations import (
+    AttachPartition,
+    DropDetached,
+    DropPartition,
+    Freeze,
+    PartitionCommand,
+    PartitionRef,
+    Unfreeze,
+)
 from sql.grammar.plain_clauses import TableRef
 
 
@@ -38,6 +47,8 @@ def _action(table: Table, command: PartitionCommand, context: Context) -> Callab
         return _drop(table, command, context)
     if isinstance(command, DropDetached):
         return _drop_detached(table, command, context)
+    if isinstance(command, Freeze | Unfreeze):
+        return _freeze(table, command, context)
     if command.source is None:
         return _attach(table, command.partition, context)
     return _attach_from(table, command, command.source, context)
@@ -114,6 +125,31 @@ def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context:
                 )
 
     return attach
+
+
+def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:
+    if command.name is not None:
+        check_file_name("backup", command.name)
+    name = file_stem(command.name) if command.name is not None else None
+    partition = _partition_id(table, command.partition, context) if command.partition is not None else None
+    server_path = context.server.path
+    shadow, directory = server_path / SHADOW, str(table.definition.data_path.relative_to(server_path))
+
+    def is_meant(name: PartName) -> bool:
+        return partition in (None, name.partition_id)
+
+    if isinstance(command, Unfreeze):
+        assert name is not None
+        return partial(unfreeze, shadow, name, directory, is_meant)
+
+    def freeze_all() -> None:
+        with ExitStack() as stack:
+            snapshot = table.snapshot()
+            stack.callback(snapshot.release)
+            parts = [part for part in snapshot.parts if is_meant(part.name)]
+            freeze(shadow, name, directory, parts, context.status.check)
+
+    return freeze_all
 
 
 def _require_alike(source: Table, target: Table) -> None:

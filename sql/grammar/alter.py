@@ -13,12 +13,14 @@ from sql.grammar.alterations import (
     DropColumn,
     DropDetached,
     DropPartition,
+    Freeze,
     ModifyColumn,
     ModifyComment,
     ModifySettings,
     PartitionRef,
     RenameColumn,
     ResetSettings,
+    Unfreeze,
 )
 from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
@@ -174,6 +176,17 @@ def _replace_partition(stream: TokenStream) -> AlterCommand:
     return AttachPartition(partition, table_ref(stream), replace=True)
 
 
+def _freeze(stream: TokenStream) -> AlterCommand:
+    partition = _partition(stream) if stream.accept("PARTITION") else None
+    return Freeze(partition, stream.string("backup name") if stream.accept("WITH", "NAME") else None)
+
+
+def _unfreeze(stream: TokenStream) -> AlterCommand:
+    partition = _partition(stream) if stream.accept("PARTITION") else None
+    stream.expect("WITH", "NAME")
+    return Unfreeze(partition, stream.string("backup name"))
+
+
 def _partition(stream: TokenStream) -> PartitionRef:
     if stream.at("ID") and stream.peek(1).kind == "string":
         stream.next()
@@ -208,4 +221,6 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "ATTACH PARTITION": _attach_partition,
     "ATTACH PART": _attach_part,
     "REPLACE PARTITION": _replace_partition,
+    "FREEZE": _freeze,
+    "UNFREEZE": _unfreeze,
 }

@@ -107,7 +107,21 @@ class AttachPartition:
     replace: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """``partition`` is ``None`` for all of them, ``name`` for the next number."""
+
+    partition: PartitionRef | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unfreeze:
+    partition: PartitionRef | None
+    name: str
+
+
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 DefinitionChange = ColumnChange | ModifyComment | ModifySettings | ResetSettings
-PartitionCommand = DropPartition | DropDetached | AttachPartition
+PartitionCommand = DropPartition | DropDetached | AttachPartition | Freeze | Unfreeze
 AlterCommand = DefinitionChange | PartitionCommand

@@ -104,6 +104,20 @@ SELECT * FROM t2 ORDER BY k
 ALTER TABLE t ATTACH PARTITION 0 FROM t
 ALTER TABLE t REPLACE PARTITION 1 FROM t
 SELECT * FROM t ORDER BY k
+ALTER TABLE t FREEZE
+ALTER TABLE t FREEZE PARTITION 0
+ALTER TABLE t FREEZE PARTITION 77
+ALTER TABLE t FREEZE WITH NAME 'x'
+ALTER TABLE t FREEZE PARTITION 0 WITH NAME 'x'
+ALTER TABLE t FREEZE WITH NAME '../x'
+ALTER TABLE t UNFREEZE
+ALTER TABLE t UNFREEZE PARTITION 0 WITH NAME 'x'
+ALTER TABLE t FREEZE PARTITION 0 WITH NAME 'x'
+ALTER TABLE t UNFREEZE WITH NAME 'x'
+ALTER TABLE t UNFREEZE WITH NAME 'nope'
+ALTER TABLE t UNFREEZE WITH NAME '../x'
+ALTER TABLE t FREEZE PART '0_1_1_0'
+SELECT * FROM t ORDER BY k
 CREATE TABLE v (a LowCardinality(String), d Date, k Int64) ENGINE = MergeTree PARTITION BY (a, toYYYYMM(d)) ORDER BY k
 INSERT INTO v VALUES ('x', '2020-01-02', 1), ('y', '2020-01-02', 2)
 ALTER TABLE v DROP PARTITION 'x'
@@ -304,3 +318,25 @@ def test_parts_of_tables_with_other_histories(local: Local) -> None:
     for statement in ("SELECT 1", "OPTIMIZE TABLE a FINAL"):
         local.run(statement)
         assert local.run("SELECT k, x, z FROM a ORDER BY k") == expected
+
+
+def test_what_is_frozen_stays_as_it_was(local: Local) -> None:
+    local.run(CREATE)
+    local.run("INSERT INTO t VALUES (1, 1), (2, 2)")
+    local.run("ALTER TABLE t FREEZE WITH NAME '../x'")
+    local.run("ALTER TABLE t FREEZE PARTITION 1")
+    local.run("ALTER TABLE t DROP PARTITION ALL")
+    local.run("OPTIMIZE TABLE t FINAL")
+    shadow = local.path / "shadow"
+    relative = local.engine.catalog.table("default", "t").store.path.relative_to(local.path)
+    assert not (local.path / "x").exists()
+    assert sorted(place.name for place in (shadow / "%2E%2E%2Fx" / relative).iterdir()) == ["1_1_1_0", "2_2_2_0"]
+    assert [place.name for place in (shadow / "1" / relative).iterdir()] == ["1_1_1_0"]
+    for part in (shadow / "%2E%2E%2Fx" / relative).iterdir():
+        shutil.copytree(part, local.path / relative / "detached" / part.name)
+    local.run("ALTER TABLE t ATTACH PARTITION ALL")
+    assert keys(local) == [1, 2]
+    local.run("ALTER TABLE t UNFREEZE PARTITION 2 WITH NAME '../x'")
+    assert [place.name for place in (shadow / "%2E%2E%2Fx" / relative).iterdir()] == ["1_1_1_0"]
+    local.run("ALTER TABLE t UNFREEZE WITH NAME '../x', UNFREEZE WITH NAME '1'")
+    assert [place.name for place in shadow.iterdir()] == ["increment.txt"]

@@ -54,6 +54,20 @@ def test_a_table_of_the_same_name_and_other_columns(server: WorkerServer) -> Non
         server.execute("DROP TABLE again")
 
 
+def test_partitions_that_go_and_come(server: WorkerServer) -> None:
+    server.execute("CREATE TABLE parted (p UInt8, k UInt32) ENGINE = MergeTree PARTITION BY p ORDER BY k")
+    server.execute("INSERT INTO parted VALUES (1, 1), (2, 2)")
+    for command, expected in (
+        ("DETACH PARTITION 1", "[[[2]]]"),
+        ("ATTACH PARTITION 1", "[[[1, 2]]]"),
+        ("FREEZE WITH NAME 'backup'", "[[[1, 2]]]"),
+        ("REPLACE PARTITION 1 FROM parted", "[[[1, 2]]]"),
+        ("DROP PARTITION 2", "[[[1]]]"),
+    ):
+        server.execute(f"ALTER TABLE parted {command}")
+        assert server.everywhere("SELECT groupArray(k) FROM (SELECT k FROM parted ORDER BY k)") == {expected}
+
+
 def test_databases_and_renames(server: WorkerServer) -> None:
     server.execute("CREATE DATABASE other")
     assert all("other" in answer for answer in server.everywhere("SHOW DATABASES"))
