@@ -95,25 +95,54 @@ class UserFiles:
     def find(self, path: str) -> list[UserFile]:
         """The file of that name, or those of a pattern (``*``, ``?``, ``{a,b}``, ``{1..9}``), by name.
 
-        Raises 107 for a file that is not there, and 291; a pattern may find none.
+        Raises 107 for a file that is not there, and 291; a pattern may find none, and passes over directories.
         """
         if not _WILD.search(path):
             return [self._file(path)]
-        return [self._file(found) for found in sorted(_matching(self._absolute(path)))]
+        return [self._file(found) for found in sorted(self._matching(path))]
 
     def resolved(self, path: str) -> Path:
         """Raises 291 for what is not below the root, 36 for what is no path."""
-        real = os.path.realpath(self._absolute(path))
-        if self._is_confined and os.path.commonpath([real, self._root]) != self._root:
-            raise UserError("DATABASE_ACCESS_DENIED", f"File {path!r} is not inside {str(self._given)!r}")
+        real = self._inside(self._absolute(path), path)
         if real == self._root:
             raise UserError("CANNOT_OPEN_FILE", f"{path!r} is not a file")
         return Path(real)
 
+    def _inside(self, absolute: str, path: str) -> str:
+        """Resolved. Raises 291 whether there is something outside or not: nobody is to learn that."""
+        real = os.path.realpath(absolute)
+        if self._is_confined and os.path.commonpath([real, self._root]) != self._root:
+            raise UserError("DATABASE_ACCESS_DENIED", f"File {path!r} is not inside {str(self._given)!r}")
+        return real
+
     def _absolute(self, path: str) -> str:
-        if not path or "\0" in path:
+        try:
+            is_path = bool(path) and b"\0" not in os.fsencode(path)
+        except UnicodeEncodeError:
+            is_path = False
+        if not is_path:
             raise UserError("BAD_ARGUMENTS", f"{path!r} is not the path of a file")
         return os.path.join(self._given, path)
+
+    def _matching(self, path: str) -> set[str]:
+        """The files there are under a pattern."""
+        if "**" in path:
+            raise UserError("NOT_IMPLEMENTED", f"'**' in the path {path!r} is not supported: name the directories")
+        found = {file for pattern in _expanded(self._absolute(path)) for file in self._walked(pattern, path)}
+        return {file for file in found if os.path.exists(real := self._inside(file, path)) and not os.path.isdir(real)}
+
+    def _walked(self, pattern: str, path: str) -> list[str]:
+        found = ["/"]
+        for part in (part for part in pattern.split("/") if part):
+            if "*" not in part and "?" not in part:
+                found = [os.path.join(directory, part) for directory in found]
+                continue
+            expression = re.compile(fnmatch.translate(part.replace("[", "[[]")))
+            listed = [(directory, _names(self._inside(directory, path), expression)) for directory in found]
+            found = [os.path.join(directory, name) for directory, names in listed for name in names]
+            if len(found) > _MOST_FOUND:
+                raise UserError("BAD_ARGUMENTS", f"The path {path!r} means more than {_MOST_FOUND} files")
+        return found
 
     def _file(self, path: str) -> UserFile:
         real = self.resolved(path)
@@ -247,26 +276,6 @@ def _is_there(path: str) -> UserError:
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------
-
-
-def _matching(pattern: str) -> set[str]:
-    """What there is under the pattern."""
-    if "**" in pattern:
-        raise UserError("NOT_IMPLEMENTED", f"'**' in the path {pattern!r} is not supported: name the directories")
-    return {path for plain in _expanded(pattern) for path in _walked(plain) if os.path.lexists(path)}
-
-
-def _walked(pattern: str) -> list[str]:
-    found = ["/"]
-    for part in (part for part in pattern.split("/") if part):
-        if "*" not in part and "?" not in part:
-            found = [os.path.join(directory, part) for directory in found]
-            continue
-        expression = re.compile(fnmatch.translate(part.replace("[", "[[]")))
-        found = [os.path.join(directory, name) for directory in found for name in _names(directory, expression)]
-        if len(found) > _MOST_FOUND:
-            raise UserError("BAD_ARGUMENTS", f"The path {pattern!r} means more than {_MOST_FOUND} files")
-    return found
 
 
 def _names(directory: str, expression: re.Pattern[str]) -> list[str]:

@@ -208,6 +208,7 @@ def test_a_table_without_rows(bulk: Bulk) -> None:
         ("publish", {"directory": "x", "export": "0" * 32, "manifest": {"files": [{"name": "../y", "bytes": 1}]}}, 36),
         ("publish", {"directory": "x", "export": "0" * 32, "manifest": {"files": []}}, 36),
         ("publish", {"directory": "x", "export": "0" * 32}, 107),
+        ("discard", {"directory": "a\ud800", "export": "0" * 32}, 36),
         ("discard", {"directory": "/etc", "export": "0" * 32}, 291),
         ("discard", {"directory": "x", "export": "*"}, 36),
     ],

@@ -113,6 +113,11 @@ def test_types_are_inferred_as_clickhouse_does(local: Local, root: Path) -> None
         ("x" * 300, 76),
         ("{1..99999999}.csv", 36),
         ("**/x.csv", 48),
+        ("../none*", 291),
+        ("/etc/none*", 291),
+        ("*/../../none.csv", 291),
+        ("linked/*", 291),
+        ("linked/none{1,2}", 291),
     ],
 )
 def test_nothing_outside_is_read_or_written(local: Local, root: Path, path: str, expected: int) -> None:
@@ -133,6 +138,13 @@ def test_a_link_that_stays_inside_is_followed(local: Local, root: Path) -> None:
     (root / "a" / "x.csv").write_text("1\n")
     (root / "b").symlink_to(root / "a")
     assert local.run("SELECT x, _path FROM file('b/x.csv', CSV, 'x UInt8')") == [(1, str(root / "a" / "x.csv"))]
+
+
+@pytest.mark.parametrize("path", ["a\ud800", "\ud800*", "a\0b"])
+def test_what_is_no_path(root: Path, path: str) -> None:
+    with pytest.raises(UserError) as caught:
+        UserFiles(root).find(path)
+    assert caught.value.code == 36
 
 
 def test_a_directory_that_becomes_a_link_is_not_followed(root: Path) -> None:
@@ -180,6 +192,7 @@ def test_patterns_and_what_is_known_of_files(local: Local, root: Path) -> None:
     for number in range(12):
         local.run(f"INSERT INTO TABLE FUNCTION file('p{number:02}.parquet') SELECT number FROM numbers({number})")
     (root / ".tmp-left").write_bytes(b"unfinished")
+    (root / "directory.parquet").mkdir()
     sql = "SELECT _file, _size, _hash, count() FROM file('{}') GROUP BY ALL ORDER BY _file"
     data = (root / "p03.parquet").read_bytes()
     expected = ("p03.parquet", len(data), xxhash.xxh3_128_hexdigest(data), 3)

@@ -20,6 +20,7 @@ MANIFEST = "_manifest.json"
 _COMPUTED = ("ALIAS", "MATERIALIZED", "EPHEMERAL")
 _THERE_ALREADY = 641
 _LEASE_SECONDS = 300
+_MOST_DELAY_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def export_table(servers: Servers, export: Export) -> dict[str, Any]:
     place = {"directory": export.directory, "export": identity}
     request = {
         **scan, **place, "scan": f"export {identity}", "slots": slots, "is_alone": len(servers.urls) == 1,
-        "lease_seconds": _LEASE_SECONDS, "with_nanoseconds": export.with_nanoseconds,
+        "lease_seconds": _LEASE_SECONDS, "max_delay_seconds": _MOST_DELAY_SECONDS,
+        "with_nanoseconds": export.with_nanoseconds,
     }  # fmt: skip
     try:
         files = servers.share(

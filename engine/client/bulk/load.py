@@ -130,7 +130,7 @@ class _Staging:
     def commit(self, url: str, clauses: str) -> str:
         """What became of it."""
         sql = f"COMMIT TRANSACTION {literal(self.transaction)} ON {self._table} {clauses}"
-        return str(self.servers.rows(url, sql)[0]["status"])
+        return str(self.servers.rows(url, sql, self.load.settings)[0]["status"])
 
     def give_up(self, error: PandoError) -> None:
         """What is wrong with the files or the table will be so again; what a server lacks may be there the next time,

@@ -85,12 +85,13 @@ class Servers:
                 threads.submit(lambda place, item: self.first(lambda url: work(url, item), place), place, item)
                 for place, item in enumerate(items)
             ]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            failed = next((future for future in done if future.exception() is not None), None)
-            if failed is not None:
-                threads.shutdown(wait=True, cancel_futures=True)
-                raise failed.exception() or AssertionError
-            return [future.result() for future in futures]
+            try:
+                done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                return [future.result() for future in futures]
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
 
     def describe(self, what: str) -> list[dict[str, Any]]:
         """The columns of a table, or of a table function."""
