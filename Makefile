@@ -32,7 +32,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | check-tools
 $(VENV)/.dev: pyproject.toml constraints.txt | check-tools
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Pando with its development tools into $(VENV) (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo,dev,connect]'
 	@touch $@
 
 demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges, SQL and Spark; about two minutes

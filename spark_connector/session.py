@@ -25,7 +25,8 @@ def configure(spark: SparkSession) -> dict[str, str]:
     A password is named (``spark.pando.password_env``, ``spark.pando.password_file``), never said: everybody who uses a
     session can read its configuration.
     """
-    known = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none
+    known = {**(dict(context.getConf().getAll()) if context is not None else {}), **spark.conf.getAll}
     options = {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX) and value}
     if "password" in options:
         raise UserError(

@@ -1,13 +1,14 @@
 """``python -m tests.spark.job <master> <moment> <signal file> <options as JSON>``: a driver of its own, to be killed.
 
-It writes 20,000 rows in four tasks with the format ``pando_slow``, which makes the signal file at ``moment`` and then
-goes on only when that file is gone: ``task`` (the first task, in the middle of its rows), ``before`` the commit,
-``after`` it, or ``never``.
+It writes 20,000 rows in four tasks with the format ``pando_slow``, which makes the signal file at ``moment``, with the
+number of its process, and then goes on only when that file is gone: ``task`` (the first task, in the middle of its
+rows), ``before`` the commit, ``after`` it, or ``never``.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,9 @@ class SlowWriter(PandoWriter):
         file = Path(self.signal)
         if moment != self.moment:
             return
-        file.touch()
+        written = file.with_name(f"{file.name}.new")
+        written.write_text(str(os.getpid()))
+        written.rename(file)
         deadline = time.monotonic() + _LONGEST_SECONDS
         while file.exists() and time.monotonic() < deadline:
             time.sleep(0.02)

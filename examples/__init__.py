@@ -1,0 +1,1 @@
+"""A tour of Pando with Spark: short scripts, each of which runs by itself."""
