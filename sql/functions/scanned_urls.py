@@ -20,13 +20,9 @@ _BEHIND_HOST[_END] = True
 
 def hosts(texts: pa.Array, *, without_www: bool) -> pa.Array:
     """What is a host between its scheme and user and the next mark, has a point, and something behind the last
-    one; else the same of the scheme."""
+    one."""
     urls = _Urls(texts)
     begins, ends, are_found = urls.behind_scheme()
-    is_odd = ~are_found & (urls.starts > urls.begins)
-    if is_odd.any():
-        begins, ends = np.where(is_odd, urls.begins, begins), np.where(is_odd, urls.scheme_ends, ends)
-        are_found |= is_odd & urls.are_hosts(begins, ends)
     begins = np.where(are_found, begins, ends)
     if without_www:
         has_www = are_found & urls.have(begins, b"www.") & (ends - begins > 4)
@@ -119,9 +115,10 @@ class _Urls:
         self._points = _Places(self.data == ord("."))
         self._no_scheme = _Places(_NO_SCHEME[self.data])
         self.scheme_ends = self._next(self._stops, self.begins)
-        self.are_schemes = self._find_schemes()
+        is_scheme = self._are_before_slashes()
+        self.are_schemes = is_scheme & _LETTERS[self._padded[self.begins]] & (self.scheme_ends + 3 < self.limits)
         slashes = np.where(self.have(self.begins, b"//"), self.begins + 2, self.begins)
-        self.starts = np.where(self.are_schemes, self.scheme_ends + 3, slashes)
+        self.starts = np.where(is_scheme, self.scheme_ends + 3, slashes)
 
     def _next(self, places: _Places, begins: np.ndarray) -> np.ndarray:
         """The first of the places at or behind each beginning, the limit if there is none."""
@@ -134,12 +131,13 @@ class _Urls:
             result &= self._padded[np.minimum(places + number, len(self.data))] == byte
         return result
 
-    def _find_schemes(self) -> np.ndarray:
+    def _are_before_slashes(self) -> np.ndarray:
+        """Whether the host is behind something like a scheme: a scheme itself begins with a letter."""
         ends = self.scheme_ends
-        are_schemes = self.have(ends, b"://") & _LETTERS[self._padded[self.begins]] & (ends > self.begins)
+        result = self.have(ends, b"://") & (ends > self.begins)
         if self._no_scheme.count:
-            are_schemes &= self._next(self._no_scheme, self.begins) >= ends
-        return are_schemes
+            result &= self._next(self._no_scheme, self.begins) >= ends
+        return result
 
     def behind_scheme(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where hosts would begin and end, and whether they are hosts."""

@@ -193,14 +193,15 @@ def _part_of_url(template: str, compute: Compute, *pieces: str) -> Callable[[Cal
 _MATCHED = "(CASE WHEN contains({0}, '{1}') THEN coalesce(regexp_extract({0}, '{2}', 1), '') ELSE '' END)"
 """The first group of a pattern that matches no text without something: most are told apart by that."""
 
-define("protocol", _part_of_url(_MATCHED, schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://"), 1)
-# A host has a dot and none of the letters that no host has; the scheme may be missing.
+define("protocol", _part_of_url(_MATCHED, schemes, "://", "^([a-zA-Z][a-zA-Z0-9+.-]*)://(?s:.)"), 1)
+# A host has a dot and none of the letters that no host has; behind what may be a scheme there must be one.
 _HOST = r"[^\s<>%{}|\\^~\[\];=&@:/?#]"
-_SCHEME = rf"^(?:(?:[a-zA-Z][a-zA-Z0-9+.-]*:)?//)?(?:{_HOST}*@)?"
-
-
 _HOST_END = _HOST.replace("[^", "[^.")
-_HOST_PATTERN = rf"{_SCHEME}({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)"
+_HOST_PATTERN = rf"(?:{_HOST}*@)?({_HOST}*\.{_HOST}*{_HOST_END})(?:[:/?#]|$)"
+_SCHEME = "^[a-zA-Z0-9+.-]+://"
+_HOST_SQL = """(CASE WHEN NOT contains({0}, '.') THEN ''
+    WHEN regexp_matches({0}, '{1}') THEN coalesce(regexp_extract({0}, '{1}{2}', 1), '')
+    ELSE coalesce(regexp_extract({0}, '^(?://)?{2}', 1), '') END)"""
 _NO_WWW = "(CASE WHEN starts_with({0}, 'www.') THEN substr({0}, 5) ELSE {0} END)"
 
 
@@ -208,7 +209,7 @@ def _host(*, without_www: bool) -> Callable[[Call], Typed]:
     compute = partial(hosts, without_www=without_www)
 
     def build(call: Call) -> Typed:
-        sql = bound(string(call, 0), "url", lambda v: fragment(_MATCHED, v, ".", _HOST_PATTERN))
+        sql = bound(string(call, 0), "url", lambda v: fragment(_HOST_SQL, v, _SCHEME, _HOST_PATTERN))
         if without_www:
             sql = bound(sql, "host", lambda v: fragment(_NO_WWW, v))
         return Typed(Scannable(sql, string(call, 0), compute, pa.string(), worth_at=2), STRING)

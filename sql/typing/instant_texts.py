@@ -121,7 +121,7 @@ MACROS = macros(
         WHEN regexp_matches(t, '^[0-9]{8}(?:[ T]?[0-9]{6})?$') THEN regexp_replace(regexp_replace(
             t, '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3 '), ' [ T]?([0-9]{2})([0-9]{2})([0-9]{2})$', ' \1:\2:\3')
         WHEN regexp_matches(t, '^[0-9]{4}$') THEN t || '-01-01'
-        WHEN regexp_matches(t, '^[0-9]{4}-[0-9]{2}$') THEN t || '-01'
+        WHEN regexp_matches(t, '^[0-9]{4}[-/][0-9]{1,2} *$') THEN rtrim(t) || '-01'
         ELSE regexp_replace(t, '^ *([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})', '\3-\2-\1') END""",
     r"""pando_unix(t) AS make_timestamp(CAST(split_part(t, '.', 1) AS BIGINT) * 1000000
         + CASE WHEN regexp_matches(t, '^-0*[1-9]') THEN -1 ELSE 1 END
@@ -135,7 +135,8 @@ MACROS = macros(
     # All have the four digits of a year, or more.
     rf"""pando_any_clock(t, fine) AS CASE WHEN strlen(t) >= 4 AND regexp_matches(t, '[0-9]{{4}}')
         THEN coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t)),
-            try_strptime(regexp_replace(regexp_replace(t, '^[A-Z][a-z]{{2}}, ', ''), ' GMT$', ''), {_NAMED})) END""",
+            try_strptime(regexp_replace(regexp_replace(regexp_replace(t, '^[A-Z][a-z]{{2}}, ', ''), ' GMT$', ''),
+                '^([A-Za-z]{{3,}} +[0-9]{{4}}) *$', '1 \1'), {_NAMED})) END""",
     r"""pando_is_utc(t) AS regexp_matches(t,
         '^[0-9]{10}([.][0-9]+)?$|^[0-9]{13}([0-9]{3}){0,2}$|(Z|UTC|GMT)$|'
         || ':[0-9]+([.][0-9]*)? *[+-][0-9]{2}:?[0-9]{2}$')""",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sql.typing.ipv6_texts import read_plain, write, write_ipv4
-from sql.typing.kernels import Kernel, blobs, numbers, of_size, text_bytes
+from sql.typing.kernels import Kernel, blobs, numbers, of_size, text_bytes, text_offsets
 from sql.typing.plain_texts import ipv4_numbers
 from sql.typing.text_words import rows_that_begin
 
@@ -80,6 +80,7 @@ def ipv6_values(texts: pa.Array) -> pa.Array:
     has_colon, has_point = (_have(given, mark) for mark in ":.")
     is_mapped = has_point & (~has_colon | np.asarray(pc.starts_with(given, _MAPPED_TEXT)))
     values, is_known = np.zeros((len(texts), 16), np.uint8), np.zeros(len(texts), bool)
+    is_mapped &= has_colon | ~_begin_with_zero(given)
     kinds = ((read_plain, ~has_point), (_mapped, is_mapped), (_mixed, has_colon & has_point & ~is_mapped))
     for read, which in kinds:
         if which.all():
@@ -93,6 +94,13 @@ def _have(texts: pa.Array, mark: str) -> np.ndarray:
     if not (text_bytes(texts) == ord(mark)).any():  # as in columns of addresses of one kind
         return np.zeros(len(texts), bool)
     return np.asarray(pc.match_substring(texts, mark))
+
+
+def _begin_with_zero(texts: pa.Array) -> np.ndarray:
+    """And go on with a digit: as an IPv6 address that is none."""
+    begins, data = text_offsets(texts)[:-1], np.append(text_bytes(texts), np.zeros(2, np.uint8))
+    behind = data[begins + 1]
+    return (data[begins] == ord("0")) & (behind >= ord("0")) & (behind <= ord("9"))
 
 
 def _mapped(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -47,6 +47,7 @@ _ADDRESSES = [
     "::FFFF:1.2.3.4", "::ffff:1.2.3", "1.2.3.4::", "::ffff:1.2.::ffff:3.4", "::1.2.3.4.5", "1::1:2:3:4:5:6:7",
     "::00001", "1:2:3:4:5:6:7:8::", "1:2:3:4:5:6:7::8", "::1:2:3:4:5:6:7:8", ":::",
 ]  # fmt: skip
+_ADDRESSES += ["01.2.3.4", "00.2.3.4", "0.1.2.3", "1.02.3.4", "::01.2.3.4"]
 _URLS = [
     "http://example.com", "https://www.example.com/a?x=1#f", "ftp://user:pw@host.org:21/f", "//cdn.net/x.js", "", "/",
     "http://", "example.com/path", "mailto:a@b.c", "http://a.b?q#", "HTTP://WWW.Example.COM/P", "http://127.0.0.1:80/",
@@ -54,16 +55,21 @@ _URLS = [
     "http://a_b.com/", "http://me@a.b/", "me@a.b", "http://.a/", "http://a./", "http://.", "//", "://a.b", "a b.c",
     "www.a.b", "//www.a.b:80", "http://a.b/\\0", "x" * 40, "http://a.b c/", "http://a.b@c.d/", "http:/a.b", "日本.jp",
     "http://a.b.", "http://www.org/", "www.a", "a.b..c", "1c..", "http://a.b.:80", "http://www.a.b", "a.b.?x",
-    "http:///a.b", "a.b:c", "http://www.", "wwwa.b.c",
+    "http:///a.b", "a.b:c", "http://www.", "wwwa.b.c", "a.b://c", "a.b://", "1a.b://c.d", "+://a.b", "a_b.c://d",
+    "me@a.b://c", "//a.b://c", ".a.b://c", "a?b#c?d", "#a?b", "?", "a#", "a?b?c#d#e",
 ]  # fmt: skip
-_NO_URLS = ["a.b://c", "a.b://", "1a://b.c", "a.b@c", "a.b://c@d"]
+_NO_URLS = ["a.b@c", "a.b://c@d"]
 """Of these ClickHouse finds other hosts."""
 _READERS = {
-    "urls": (_URLS, "domain(x) domainWithoutWWW(x) path(x)"),
+    "urls": (_URLS, "domain(x) domainWithoutWWW(x) path(x) queryString(x) fragment(x) cutQueryString(x)"),
     "addresses": (_ADDRESSES, "toIPv6OrNull(x) toIPv6OrZero(x) toIPv4OrNull(x) toIPv4OrZero(x)"),
     "spelled_addresses": (["::ffff:1.2.3.4", "64:ff9b::1.2.3.4", "1:2::7", "::9.8.7.6", "::"], "toIPv6(x)"),
     "spelled_uuids": (["61f0c404-5cb3-11e7-907b-a6006ad3d003", "00000000-0000-0000-0000-0000000000FF",
-                       "61f0c4045cb311e7907ba6006ad3d003"], "toUUID(x) toString(toUUID(x))"),
+                       "61f0c4045cb311e7907ba6006ad3d003"], "toUUID(x) toString(toUUID(x)) toUUIDOrNull(x)"),
+    "no_uuids": (["", "abc", "61f0c404-5cb3-11e7-907b-a6006ad3d003", "z" * 36, "6" * 31, "é" * 18],
+                 "toUUIDOrNull(x) toUUIDOrZero(x)"),
+    "months": (["2020-1", "2020-12", "2020/1", "January 2020", "jan 2020", "Jan 2020 ", "JAN 2020", "6 Jan 2020"],
+               "toDateTime(x)"),
     "strings": (["", "a", "example.com/a-b", "Hello World", "ab ab", "日abc", "abc日", "é", "a,b,,c", "ÉA", "aaa",
                  "\0a", "one two", "TWO one1", "ak", "-one-", " ", "a" * 70],
                 "position(x,'b') position(x,'日') positionCaseInsensitive(x,'É') positionCaseInsensitive(x,'O') "
@@ -77,7 +83,10 @@ _READERS = {
                 "alphaTokens(x) alphaTokens(x,1) splitByWhitespace(x) "
                 "splitByNonAlpha(x) splitByNonAlpha(x,1) substringIndex(x,'a',1) substringIndex(x,',',2) "
                 "ilike(x,'%_S') ilike(x,'%K%') ilike(x,'%_k') ilike(x,'_%O%') ilike(x,'i%') notILike(x,'%a') "
-                "lower(x) hex(MD5(x)) splitByChar(',',x,1)"),
+                "lower(x) hex(MD5(x)) splitByChar(',',x,1) positionUTF8(x,'b') positionUTF8(x,'a',2) "
+                "positionUTF8(x,'',3) positionUTF8(x,'aa',2) "
+                "positionUTF8(x,'c',toUInt8(length(x)%5)) positionUTF8(x,'日',0) positionCaseInsensitiveUTF8(x,'É') "
+                "positionCaseInsensitiveUTF8(x,'O',5) positionCaseInsensitiveUTF8(x,'',toUInt8(2))"),
     "letters": (["", "a", "abc", "Hello World", "ab ab", " ", "a" * 70, "-x-"],
                 "leftPad(x,5) rightPad(x,5,'xy') leftPad(x,5,'xy') leftPad(x,0) rightPad(x,7,'') "
                 "leftPad(x,toUInt8(length(x)%4)) left(x,2) left(x,-2) right(x,2) right(x,-2) right(x,0) left(x,0) "
@@ -132,7 +141,7 @@ def test_same_values(engines: Engines, catalog: MemoryCatalog, name: str, call: 
 @pytest.mark.parametrize(
     ("texts", "calls"),
     [
-        ([*_NO_URLS, *_URLS], "domain(x), domainWithoutWWW(x)"),
+        ([*_NO_URLS, *_URLS], "domain(x), domainWithoutWWW(x), protocol(x)"),
         ([*_TIMES, *_NAMED], "toDateTimeOrDefault(x), accurateCastOrNull(x, 'DateTime64(3, \\'Asia/Tokyo\\')')"),
     ],
     ids=["hosts", "instants"],
