@@ -21,7 +21,8 @@ Invariants
 - A transaction that left ``open`` never returns to it; ``open_transactions/<name>`` is there while it is open.
 - Nodes of keys only come while it is open. What was staged under a key stays: the same again is no change, and other
   rows under it are refused.
-- A decided transaction is remembered for a week, so that a late repeat of its commit is told what became of it.
+- A decided transaction is remembered for a week, if it is one of the last ten thousand, so that a late repeat of its
+  commit is told what became of it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ from parts.errors import ConflictError, CorruptionError, UnknownOutcomeError, Us
 IDLE_SECONDS = 86_400.0
 """An open transaction into which nothing was staged for so long is aborted."""
 REMEMBERED_SECONDS = 7 * 86_400.0
+MOST_REMEMBERED = 10_000
+"""Of the decided ones: a stream commits one every few seconds."""
 FORMAT_VERSION = 1
 _ATTEMPTS = 20
 
@@ -288,19 +291,24 @@ def clean_transactions(keeper: Keeper, table: TablePaths, now: float) -> int:
     ``now``: seconds since the epoch.
     """
     changed = 0
-    for found in read_all(keeper, table):
-        age_seconds = now - found.changed_ms / 1000
-        if found.state is not State.OPEN:
-            if found.keys:
-                _forget_keys(keeper, table, found.name, found.keys)
-                changed += 1
-            elif age_seconds > REMEMBERED_SECONDS:
-                with contextlib.suppress(NoNode, NotEmpty):
-                    keeper.delete(table.transaction(found.name))
-                    changed += 1
-        elif age_seconds > IDLE_SECONDS:
+    names = keeper.children_many([table.transactions])[0] or []
+    stats = keeper.exists_many([table.transaction(name) for name in names])
+    still_open = set(keeper.children_many([table.open_transactions])[0] or ())
+    for found in read_many(keeper, table, [name for name in names if name in still_open]):
+        if found.state is State.OPEN and now - found.changed_ms / 1000 > IDLE_SECONDS:
             abort(keeper, table, found.name, f"nothing was inserted for {IDLE_SECONDS:.0f} s")
             changed += 1
+    # Of those that are only remembered, which may be many, nothing is read but this.
+    decided = [(s, name) for s, name in zip(stats, names, strict=True) if s is not None and name not in still_open]
+    decided.sort(key=lambda item: item[0].modified_zxid, reverse=True)
+    for rank, (stat, name) in enumerate(decided):
+        if stat.children_count:
+            _forget_keys(keeper, table, name, keeper.children_many([table.transaction(name)])[0] or [])
+            changed += 1
+        elif rank >= MOST_REMEMBERED or now - stat.modified_ms / 1000 > REMEMBERED_SECONDS:
+            with contextlib.suppress(NoNode, NotEmpty):
+                keeper.delete(table.transaction(name))
+                changed += 1
     return changed
 
 

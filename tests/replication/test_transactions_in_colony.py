@@ -756,3 +756,27 @@ def test_every_replica_tells_of_all_transactions(make_colony: MakeColony) -> Non
     colony.settle()
     colony.settle()
     assert [known.state for known in one.table.transactions.known()] == [State.ABORTED]
+
+
+def test_the_last_decided_transactions_are_remembered(make_colony: MakeColony, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Upkeep asks one thing of each, however many there are."""
+    monkeypatch.setattr("coordination.transactions.MOST_REMEMBERED", 3)
+    colony = make_colony(2)
+    one, two = colony
+    stage(two, 1, [99], transaction="open")
+    for number in range(6):
+        stage(one, 1, [number], transaction=f"{number}")
+        commit(one, f"{number}")
+        colony.now += 1
+    colony.now += 3600
+    colony.settle()
+    colony.settle()
+    assert sorted(known.id for known in two.table.transactions.known()) == ["3", "4", "5", "open"]
+    requests: list[str] = []
+    colony.on_request = lambda node, kind, path: requests.append(path)
+    one.call(lambda table: clean_transactions(one.keeper, table.paths, colony.now))
+    colony.on_request = lambda node, kind, path: None
+    known = [two.table.paths.transaction(name_of(f"{number}")) for number in range(3, 6)]
+    assert [requests.count(path) for path in known] == [1, 1, 1]
+    assert commit(two, "open").rows == 1
+    assert commit(one, "5").verdict is Verdict.REPEATED
