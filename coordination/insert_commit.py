@@ -1,6 +1,7 @@
 """The commit of an inserted block: one multi, after which the block exists on every replica or on none.
 
-The path of one block, two round trips to ZooKeeper when nothing is in the way::
+The path of one block, two round trips to ZooKeeper when nothing is in the way (the first may be made, without the block
+id, while the part is still being written)::
 
     taken = begin_insert(...)            # 1: block id is new, block number taken (an ephemeral lock)
     if DuplicateBlock: done, nothing written

@@ -43,7 +43,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
         max_block_bytes=context.settings.min_insert_block_size_bytes,
         status=context.status,
     )
-    _write(table, blocks, context)
+    _write(table, blocks, context, is_whole=context.body is None or isinstance(context.body, io.BytesIO))
     return QueryResult()
 
 
@@ -100,8 +100,8 @@ def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Ite
         yield from pa.Table.from_arrays(block.columns, schema=schema).combine_chunks().to_batches()
 
 
-def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
-    sink = table.begin_insert(_options(context))
+def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_whole: bool = False) -> None:
+    sink = table.begin_insert(_options(context, is_whole))
     schema, settings = sink.description.schema, context.settings
     first_row = 1
     try:
@@ -121,7 +121,7 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context) -> None:
     context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
 
 
-def _options(context: Context) -> InsertOptions:
+def _options(context: Context, is_whole: bool) -> InsertOptions:
     settings = context.settings
     return InsertOptions(
         status=context.status,
@@ -135,6 +135,7 @@ def _options(context: Context) -> InsertOptions:
         else "",
         transaction_attempt=settings.insert_transaction_attempt,
         max_partitions=settings.max_partitions_per_insert_block,
+        is_whole=is_whole,
     )
 
 

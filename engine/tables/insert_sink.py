@@ -74,6 +74,8 @@ class InsertSink(ABC):
         pieces = split_by_partition(block, self.description)
         self._check_partitions(len(pieces))
         is_small = block.num_rows <= self.table.services.write_inline_rows
+        if is_small and self._blocks == len(pieces) == 1:
+            self.announce(pieces[0].partition_id)
         for piece in pieces:
             self.options.status.check()
             index = self._blocks - 1
@@ -129,6 +131,14 @@ class InsertSink(ABC):
                 continue
             self.table.store.drop_temporary(part.directory)
         self._writes.clear()
+
+    def announce(self, partition_id: str) -> None:
+        """The first part of the INSERT, a small one, is written now: for a sink whose parts are committed elsewhere."""
+        return
+
+    def expect(self, partition_id: str) -> None:
+        """A part of the partition will soon be committed: what it needs may be got before it comes."""
+        return
 
     @abstractmethod
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:

@@ -24,6 +24,8 @@ class InsertOptions:
     """The rows come from ``detached/``; other replicas may have them there too."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
+    is_whole: bool = False
+    """All data are here: the INSERT does not wait for its client."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
 
 

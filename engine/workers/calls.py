@@ -20,7 +20,7 @@ from engine.scan.leases import LeaseBook, ScanOpening
 from engine.session import Session
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.history import BlockHistory
-from engine.tables.insert_sink import InsertOutcome, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
 from engine.workers.channel import CallStatus, Channel
@@ -134,9 +134,33 @@ class Calls:
     def _on_insert(
         self, channel: Channel, uid: int, parts: list[TemporaryPart], values: Mapping[str, Any]
     ) -> InsertOutcome:
-        table = self._table(uid)
+        return self._sink(channel, uid, values).commit_parts(parts)
+
+    def _sink(self, channel: Channel, uid: int, values: Mapping[str, Any]) -> InsertSink:
         options = InsertOptions(**values, status=CallStatus(channel, 0.0, self._shared.engine.services.monotonic))
-        return table.begin_insert(options).commit_parts(parts)
+        return self._table(uid).begin_insert(options)
+
+    def _on_coming_insert(
+        self, channel: Channel, uid: int, partition_id: str, values: Mapping[str, Any]
+    ) -> InsertOutcome:
+        """As ``insert``, but the parts are told when they are written. They are waited for even if they are refused:
+        what is told after the answer would be taken for a call."""
+        sink: InsertSink | None = None
+        refusal: Exception | None = None
+        try:
+            sink = self._sink(channel, uid, values)
+            sink.expect(partition_id)
+        except Exception as error:
+            refusal = error
+        try:
+            parts = _told(channel)
+            if refusal is not None:
+                raise refusal
+            assert sink is not None
+            return sink.commit_parts(parts)
+        finally:
+            if sink is not None:
+                sink.abort()
 
     def _on_hold(
         self, _: Channel, uid: int, names: Sequence[str] | None, sequential_consistency: bool
@@ -206,3 +230,11 @@ class Calls:
 
     def _on_replicas_status(self, _: Channel) -> list[ReplicaStatus]:
         return self._shared.engine.replicas_status()
+
+
+def _told(channel: Channel) -> list[TemporaryPart]:
+    try:
+        parts: list[TemporaryPart] = channel.receive()
+        return parts
+    except (EOFError, OSError):
+        raise UnavailableError("ABORTED", "The INSERT was given up, or its worker is gone") from None

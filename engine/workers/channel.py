@@ -17,7 +17,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from parts.errors import PandoError, UnavailableError
@@ -98,28 +98,57 @@ class Caller:
         self._open_channel = open_channel
         self._gone = gone
         self._idle: list[Channel] = []
+        self._under_way = 0
         self._lock = threading.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call is under way."""
+        return self._under_way > 0
 
     def call(self, name: str, *arguments: object, is_stopped: Callable[[], bool] | None = None) -> Any:
         """The answer. Raises what the call raised there, and 210 (NETWORK_ERROR) when the process there is gone.
 
         ``is_stopped`` is asked now and then: once it says so the process there is told to end the call.
         """
+        return self.begin(name, *arguments).finish(is_stopped)
+
+    def begin(self, name: str, *arguments: object) -> BegunCall:
+        """A call that the process there begins now; more may be told to it before its answer is wanted."""
         channel = self._channel()
-        try:
+        with self._using(channel):
             channel.send((name, arguments))
+        return BegunCall(self, channel)
+
+    def finish(self, channel: Channel, is_stopped: Callable[[], bool] | None) -> Any:
+        with self._using(channel):
             is_well, answer = self._answer(channel, is_stopped)
-        except (EOFError, OSError) as problem:
-            channel.close()
-            raise UnavailableError("NETWORK_ERROR", self._gone) from problem
-        except BaseException:
-            channel.close()
-            raise
         with self._lock:
             self._idle.append(channel)
+            self._under_way -= 1
         if is_well:
             return answer
         raise answer
+
+    @contextlib.contextmanager
+    def _using(self, channel: Channel) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, OSError) as problem:
+            self.give_up(channel)
+            raise UnavailableError("NETWORK_ERROR", self._gone) from problem
+        except BaseException:
+            self.give_up(channel)
+            raise
+
+    def give_up(self, channel: Channel) -> None:
+        channel.close()
+        with self._lock:
+            self._under_way -= 1
+
+    def tell(self, channel: Channel, message: object) -> None:
+        with self._using(channel):
+            channel.send(message)
 
     def close(self) -> None:
         with self._lock:
@@ -129,11 +158,14 @@ class Caller:
 
     def _channel(self) -> Channel:
         with self._lock:
+            self._under_way += 1
             if self._idle:
                 return self._idle.pop()
         try:
             return Channel(self._open_channel())
         except OSError as problem:
+            with self._lock:
+                self._under_way -= 1
             raise UnavailableError("NETWORK_ERROR", self._gone) from problem
 
     def _answer(self, channel: Channel, is_stopped: Callable[[], bool] | None) -> tuple[bool, Any]:
@@ -149,6 +181,26 @@ class Caller:
                 if is_stopped() and not has_told:
                     has_told = True
                     channel.send(_STOP)
+
+
+class BegunCall:
+    """A call whose answer is still to come. It ends with :meth:`finish` or :meth:`give_up`."""
+
+    def __init__(self, caller: Caller, channel: Channel) -> None:
+        self._caller = caller
+        self._channel = channel
+
+    def tell(self, message: object) -> None:
+        """For code there that receives from its channel."""
+        self._caller.tell(self._channel, message)
+
+    def finish(self, is_stopped: Callable[[], bool] | None = None) -> Any:
+        """See :meth:`Caller.call`."""
+        return self._caller.finish(self._channel, is_stopped)
+
+    def give_up(self) -> None:
+        """What the process there receives next is the end of the caller."""
+        self._caller.give_up(self._channel)
 
 
 class CallStatus(QueryStatus):

@@ -48,6 +48,9 @@ class Requests(Protocol):
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         """Commits the parts."""
 
+    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+        """For parts that are written meanwhile, the first of them in the partition. ``None``: it is not worth it."""
+
     def hold(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
     ) -> tuple[int, list[str]]:
@@ -56,6 +59,15 @@ class Requests(Protocol):
     def let_go(self, number: int) -> None: ...
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None: ...
+
+
+class BegunInsert(Protocol):
+    """Ends with one call of either."""
+
+    def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome: ...
+
+    @property
+    def give_up(self) -> Callable[[], None]: ...
 
 
 class Mirror:
@@ -204,6 +216,9 @@ class MirrorTable(Table):
     def commit(self, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         return self._requests.insert(self.uid, parts, options)
 
+    def prepare_commit(self, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+        return self._requests.begin_insert(self.uid, partition_id, options)
+
     def report_corruption(self, error: CorruptionError) -> None:
         self._requests.report_corruption(self.uid, error)
 
@@ -237,9 +252,24 @@ class _Insert(InsertSink):
 
     def __init__(self, table: MirrorTable, options: InsertOptions) -> None:
         super().__init__(table, options)
+        self._begun: BegunInsert | None = None
+
+    def announce(self, partition_id: str) -> None:
+        """A block number costs a round trip to ZooKeeper, which passes while the part is written. A client's pauses
+        would keep merges waiting for it."""
+        options = self.options
+        if self.table.definition.is_replicated and options.is_whole and not options.transaction and not options.quorum:
+            self._begun = self.table.prepare_commit(partition_id, options)
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
-        return self.table.commit(parts, self.options)
+        begun, self._begun = self._begun, None
+        return begun.commit(parts) if begun is not None else self.table.commit(parts, self.options)
+
+    def abort(self) -> None:
+        if self._begun is not None:
+            self._begun.give_up()
+            self._begun = None
+        super().abort()
 
 
 class MirrorCatalog(Catalog):

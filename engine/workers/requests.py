@@ -15,7 +15,7 @@ from engine.session import QueryResult, QueryStatistics, Session
 from engine.tables.history import BlockHistory
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import InsertOptions
-from engine.workers.channel import Caller
+from engine.workers.channel import BegunCall, Caller
 from parts.errors import CorruptionError
 from parts.query_status import QueryStatus
 from parts.types import DataType
@@ -76,8 +76,12 @@ class RemoteReplica:
         return bool(self._caller.call("create_table", database, create))
 
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
-        values = {field.name: getattr(options, field.name) for field in fields(options) if field.name != "status"}
-        return self._caller.call("insert", uid, list(parts), values, is_stopped=_asks(options.status))
+        return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))
+
+    def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
+        if self._caller.is_busy:  # others use the time that would be saved, and the message costs some
+            return None
+        return BegunInsert(self._caller.begin("coming_insert", uid, partition_id, _values(options)), options)
 
     def hold(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
@@ -117,6 +121,24 @@ class RemoteReplica:
 
     def replicas_status(self) -> list[ReplicaStatus]:
         return self._caller.call("replicas_status")
+
+
+class BegunInsert:
+    """An INSERT that the replica process prepares for while its parts are written."""
+
+    def __init__(self, call: BegunCall, options: InsertOptions) -> None:
+        self._call = call
+        self._options = options
+        self.give_up = call.give_up
+
+    def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome:
+        self._call.tell(list(parts))
+        outcome: InsertOutcome = self._call.finish(_asks(self._options.status))
+        return outcome
+
+
+def _values(options: InsertOptions) -> dict[str, object]:
+    return {field.name: getattr(options, field.name) for field in fields(options) if field.name != "status"}
 
 
 def _asks(status: QueryStatus) -> Callable[[], bool]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from coordination.block_numbers import BlockLock, DuplicateBlock
+from coordination.block_numbers import BlockLock, DuplicateBlock, release
 from coordination.insert_commit import (
     InsertRequest,
     InsertResult,
@@ -56,8 +57,23 @@ class ReplicatedInsert(InsertSink):
         super().__init__(state, options)
         self._state = state
         self._stage = stage
+        self._expected: tuple[BlockLock, Activation] | None = None
         state.require_writable()
         self._plan()  # refuses a hopeless quorum before any work
+
+    def expect(self, partition_id: str) -> None:
+        """Takes the block number. Whether the block is new is found by its commit."""
+        with self._state.working() as (keeper, activation), self._state.releasing_numbers():
+            taken = self._allocate(keeper, partition_id, "", None)
+        assert isinstance(taken, BlockLock)
+        self._expected = (taken, activation)
+
+    def abort(self) -> None:
+        if self._expected is not None:
+            lock, self._expected = self._expected[0], None
+            with suppress(PandoError), self._state.working() as (keeper, _), self._state.releasing_numbers():
+                release(keeper, lock)
+        super().abort()
 
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
         """Part by part: an error after the first leaves what was committed before it, and says so with 319."""
@@ -158,7 +174,7 @@ class ReplicatedInsert(InsertSink):
         plan: QuorumPlan | None,
     ) -> _Committed:
         for _ in range(_ATTEMPTS):
-            taken = self._take_number(keeper, part, plan)
+            taken = self._take_number(keeper, activation, part, plan)
             if isinstance(taken, DuplicateBlock):
                 return _Committed(taken.part, is_duplicate=True)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
@@ -192,16 +208,28 @@ class ReplicatedInsert(InsertSink):
         self._state.queue.add_active(part.name)
         self._state.queue.note_processed_insert(create_time)
 
-    def _take_number(self, keeper: Keeper, part: TemporaryPart, plan: QuorumPlan | None) -> BlockLock | DuplicateBlock:
+    def _take_number(
+        self, keeper: Keeper, activation: Activation, part: TemporaryPart, plan: QuorumPlan | None
+    ) -> BlockLock | DuplicateBlock:
+        if self._expected is not None and plan is None:
+            lock, since = self._expected
+            if lock.partition_id == part.partition_id and since is activation:
+                self._expected = None
+                return lock
+        return self._allocate(keeper, part.partition_id, part.block_id, plan)
+
+    def _allocate(
+        self, keeper: Keeper, partition_id: str, block_id: str, plan: QuorumPlan | None
+    ) -> BlockLock | DuplicateBlock:
         return begin_insert(
             keeper,
             self._state.paths,
-            part.partition_id,
-            part.block_id,
+            partition_id,
+            block_id,
             owner=self._state.replica.name,
             quorum=plan,
             # A counter that was made anew must not collide with what is on disk here.
-            minimum=self._state.store.next_block_number(part.partition_id),
+            minimum=self._state.store.next_block_number(partition_id),
         )
 
     def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:
