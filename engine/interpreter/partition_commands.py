@@ -12,6 +12,7 @@ from functools import partial
 from coordination.transaction_commit import Overwrite
 from engine.context import Context
 from engine.interpreter.partition_values import partition_id
+from engine.interpreter.refusals import refuse_system
 from engine.session import QueryResult
 from engine.tables.attaching import attachable
 from engine.tables.table import Table
@@ -20,12 +21,14 @@ from parts.detached import DETACHED, split_detached
 from parts.errors import UserError
 from parts.frozen import SHADOW, freeze, unfreeze
 from parts.part_name import PartName
+from parts.reader import Part
 from parts.safe_names import check_file_name, file_stem, is_partition_id, is_plain_file_name
 from sql.grammar.alterations import (
     AttachPartition,
     DropDetached,
     DropPartition,
     Freeze,
+    MovePartition,
     PartitionCommand,
     PartitionRef,
     Unfreeze,
@@ -47,6 +50,8 @@ def _action(table: Table, command: PartitionCommand, context: Context) -> Callab
         return _drop(table, command, context)
     if isinstance(command, DropDetached):
         return _drop_detached(table, command, context)
+    if isinstance(command, MovePartition):
+        return _move(table, command, context)
     if isinstance(command, Freeze | Unfreeze):
         return _freeze(table, command, context)
     if command.source is None:
@@ -125,6 +130,24 @@ def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context:
                 )
 
     return attach
+
+
+def _move(table: Table, command: MovePartition, context: Context) -> Callable[[], None]:
+    if command.partition.is_all:
+        raise UserError("SUPPORT_IS_DISABLED", "MOVE PARTITION ALL is not supported: name one partition")
+    database = context.database(command.target.database)
+    refuse_system(database)
+    target = context.server.catalog.table(database, command.target.table)
+    _require_alike(table, target)
+    partition = _partition_id(table, command.partition, context)
+    assert partition is not None
+
+    def attach(parts: Sequence[Part]) -> None:
+        if parts:
+            attaching, schema = target.partitions.attaching, table.description.schema
+            attaching.attach_from(parts, schema, Overwrite.NOTHING, context.status)
+
+    return lambda: table.partitions.move(partition, attach, context.status)
 
 
 def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:

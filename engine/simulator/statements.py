@@ -31,7 +31,7 @@ class StatementWeights(Weights):
     rollback: float = 0.2
     look: float = 1
     drop_partition: float = 0.2
-    detach_partition: float = 0.6
+    detach_partition: float = 2
 
 
 @dataclass

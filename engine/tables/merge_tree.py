@@ -324,6 +324,16 @@ class MergeTreeTable(Table):
         if pending:
             raise ConflictError("ABORTED", f"Block {pending[0]} is about to commit between the sources of {result}")
 
+    @contextlib.contextmanager
+    def kept_from_merges(self, names: Sequence[PartName]) -> Iterator[None]:
+        """Raises ``ConflictError`` when one is being merged already."""
+        self._take(names)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.difference_update(names)
+
     def _take(self, names: Iterable[PartName]) -> None:
         with self._lock:
             taken = self._busy.intersection(names)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from engine.tables.attaching import Attaching
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
+from parts.reader import Part
 
 
 class TablePartitions(Protocol):
@@ -18,6 +20,10 @@ class TablePartitions(Protocol):
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         """Of one active part. Raises 232 (NO_SUCH_DATA_PART), 384 (PART_IS_TEMPORARILY_LOCKED)."""
+
+    def move(self, partition_id: str, attach: Callable[[Sequence[Part]], None], status: QueryStatus) -> None:
+        """Gives the parts of the partition to ``attach``, and drops them when it has returned: rows that come meanwhile
+        stay. A crash in between leaves the rows here too. Raises 48 for a replicated table."""
 
     @property
     def attaching(self) -> Attaching:

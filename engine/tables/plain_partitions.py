@@ -5,20 +5,26 @@ A merge under way finds its sources gone at its commit, and is given up. What go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
 from engine.tables.attaching import Attaching
 from engine.tables.table_data import TableData
 from engine.tables.transactions import TableTransactions
-from parts.errors import UserError
+from parts.errors import ConflictError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
+from parts.reader import Part
+
+_MERGE_POLL_SECONDS = 0.02
 
 
 class CountedTable(TableData, Protocol):
     """A table that counts its blocks by itself, and knows the last ones."""
+
+    is_stopping: threading.Event
 
     def deduplicating(self) -> AbstractContextManager[object]:
         """Held from the look at the known blocks to the commit."""
@@ -28,6 +34,9 @@ class CountedTable(TableData, Protocol):
 
     def note_dropped(self, names: Iterable[PartName]) -> None:
         """Before the parts go."""
+
+    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
+        """Raises ``ConflictError`` when one is being merged already."""
 
     def forget_blocks(self, gone: Callable[[PartName], bool]) -> None:
         """Rows of these parts are no duplicates any more."""
@@ -58,6 +67,35 @@ class PlainPartitions:
                     raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
                 self._drop([name], detach)
             self._table.forget_blocks(name.covers)
+
+    def move(self, partition_id: str, attach: Callable[[Sequence[Part]], None], status: QueryStatus) -> None:
+        self._table.wait_for_pending(status)
+        with self._table_at_rest(partition_id, status) as parts:
+            attach(parts)
+            names = [part.name for part in parts]
+            with self._table.deduplicating():
+                with self._store.lock:
+                    self._drop(names, detach=False)
+                self._table.forget_blocks(lambda gone: any(name.covers(gone) for name in names))
+
+    @contextmanager
+    def _table_at_rest(self, partition_id: str, status: QueryStatus) -> Iterator[Sequence[Part]]:
+        """The parts of a partition, which nobody merges meanwhile. Waits for merges that are under way."""
+        while True:
+            status.check()
+            names = [part.name for part in self._store.active() if part.name.partition_id == partition_id]
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(self._table.kept_from_merges(names))
+                except ConflictError:
+                    if self._table.services.wait(self._table.is_stopping, _MERGE_POLL_SECONDS):
+                        raise
+                    continue
+                held = stack.enter_context(self._store.snapshot())
+                parts = [part for part in held.parts if part.name in names]
+                if len(parts) == len(names):
+                    yield parts
+                    return
 
     def _drop(self, names: list[PartName], detach: bool) -> None:
         """After an error nothing is dropped; copies of some may be in ``detached/``."""

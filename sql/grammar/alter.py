@@ -17,6 +17,7 @@ from sql.grammar.alterations import (
     ModifyColumn,
     ModifyComment,
     ModifySettings,
+    MovePartition,
     PartitionRef,
     RenameColumn,
     ResetSettings,
@@ -176,6 +177,15 @@ def _replace_partition(stream: TokenStream) -> AlterCommand:
     return AttachPartition(partition, table_ref(stream), replace=True)
 
 
+def _move_partition(stream: TokenStream) -> AlterCommand:
+    partition = _partition(stream)
+    stream.expect("TO")
+    if stream.at("DISK") or stream.at("VOLUME"):
+        raise not_implemented(f"MOVE PARTITION … TO {stream.peek().upper}")
+    stream.expect("TABLE")
+    return MovePartition(partition, table_ref(stream))
+
+
 def _freeze(stream: TokenStream) -> AlterCommand:
     partition = _partition(stream) if stream.accept("PARTITION") else None
     return Freeze(partition, stream.string("backup name") if stream.accept("WITH", "NAME") else None)
@@ -221,6 +231,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "ATTACH PARTITION": _attach_partition,
     "ATTACH PART": _attach_part,
     "REPLACE PARTITION": _replace_partition,
+    "MOVE PARTITION": _move_partition,
     "FREEZE": _freeze,
     "UNFREEZE": _unfreeze,
 }

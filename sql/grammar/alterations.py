@@ -108,6 +108,12 @@ class AttachPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class MovePartition:
+    partition: PartitionRef
+    target: TableRef
+
+
+@dataclass(frozen=True, slots=True)
 class Freeze:
     """``partition`` is ``None`` for all of them, ``name`` for the next number."""
 
@@ -123,5 +129,5 @@ class Unfreeze:
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 DefinitionChange = ColumnChange | ModifyComment | ModifySettings | ResetSettings
-PartitionCommand = DropPartition | DropDetached | AttachPartition | Freeze | Unfreeze
+PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
 AlterCommand = DefinitionChange | PartitionCommand

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.session import Session
-from parts.errors import PandoError
+from parts.errors import PandoError, UnavailableError
 from tests.engine.conftest import Local
 
 SCRIPT = """
@@ -100,6 +100,18 @@ SELECT * FROM t2 ORDER BY k
 ALTER TABLE t2 REPLACE PARTITION 1 FROM t
 SELECT * FROM t2 ORDER BY k
 ALTER TABLE t2 ATTACH PARTITION ALL FROM t
+SELECT * FROM t2 ORDER BY k
+ALTER TABLE t MOVE PARTITION 0 TO TABLE t3
+ALTER TABLE t MOVE PARTITION 0 TO TABLE t4
+ALTER TABLE t MOVE PARTITION 0 TO TABLE t5
+ALTER TABLE t MOVE PARTITION 0 TO TABLE nope
+ALTER TABLE t MOVE PARTITION ALL TO TABLE t2
+ALTER TABLE t MOVE PARTITION 77 TO TABLE t2
+INSERT INTO t VALUES (5, 50)
+INSERT INTO t VALUES (5, 51)
+ALTER TABLE t MOVE PARTITION 5 TO TABLE t2
+ALTER TABLE t MOVE PARTITION 0 TO TABLE t
+SELECT * FROM t ORDER BY k
 SELECT * FROM t2 ORDER BY k
 ALTER TABLE t ATTACH PARTITION 0 FROM t
 ALTER TABLE t REPLACE PARTITION 1 FROM t
@@ -340,3 +352,28 @@ def test_what_is_frozen_stays_as_it_was(local: Local) -> None:
     assert [place.name for place in (shadow / "%2E%2E%2Fx" / relative).iterdir()] == ["1_1_1_0"]
     local.run("ALTER TABLE t UNFREEZE WITH NAME '../x', UNFREEZE WITH NAME '1'")
     assert [place.name for place in shadow.iterdir()] == ["increment.txt"]
+
+
+def test_rows_that_come_during_a_move_stay(local: Local) -> None:
+    local.run(CREATE)
+    local.run(CREATE.replace("TABLE t", "TABLE t2"))
+    for key in (1, 2):
+        local.run(f"INSERT INTO t VALUES (1, {key})")
+    target = local.engine.catalog.table("default", "t2")
+    services, failures = target.services, [UnavailableError("ABORTED", "a failure")]
+
+    def on_failpoint(name: str) -> None:
+        if name == "attach.after_stage":
+            local.run(f"INSERT INTO t VALUES (1, {5 + len(failures)})")
+            if failures:
+                raise failures.pop()
+
+    target.services = replace(services, failpoint=on_failpoint)
+    assert answer(local, "ALTER TABLE t MOVE PARTITION 1 TO TABLE t2") == 236
+    assert keys(local) == [1, 2, 6]
+    assert local.run("SELECT k FROM t2") == []
+    local.run("ALTER TABLE t MOVE PARTITION 1 TO TABLE t2")
+    for _ in range(2):
+        assert keys(local) == [5]
+        assert local.run("SELECT k FROM t2 ORDER BY k") == [(1,), (2,), (6,)]
+        local.restart()

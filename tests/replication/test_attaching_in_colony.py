@@ -10,9 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from coordination.memory_keeper import Fault
+from coordination.transaction_commit import Overwrite
 from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.attaching import attachable
+from engine.tables.replicated.table import ReplicatedTable
 from parts.errors import PandoError
 from parts.query_status import QueryStatus
 from tests.replication.test_partitions_in_colony import FAULTS, code, detached_keys, drop, restart_all, settle
@@ -174,3 +176,50 @@ def test_what_is_not_there_and_what_is_broken(make_colony: MakeColony) -> None:
     settle(colony)
     assert one.table.store.detached() == before
     assert [node.keys() for node in colony] == [[4, 5], [4, 5]]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_replacement_by_the_same_rows_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -> None:
+    """Whatever became of it, the rows are there, once."""
+    total = replace_under(make_colony, 0, fault)
+    assert total > 30
+    for number in range(1 + FAULTS.index(fault), total + 1, 6):
+        replace_under(make_colony, number, fault)
+
+
+def replace_under(make_colony: MakeColony, number: int, fault: Fault | str) -> int:
+    colony, count = make_colony(2, queue_wait_seconds=5.0), 0
+    one, two = colony
+    one.insert(1, [1, 2])
+    two.insert(1, [3])
+    two.insert(2, [4, 5])
+    settle(colony)
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        nonlocal count
+        count += 1
+        if count != number:
+            return None
+        if isinstance(fault, Fault):
+            return fault
+        node.die()
+        return None
+
+    def replace_by_itself(table: ReplicatedTable) -> None:
+        with table.store.snapshot() as held:
+            parts = [part for part in held.parts if part.name.partition_id == "1"]
+            schema = table.description.schema
+            table.partitions.attaching.attach_from(parts, schema, Overwrite.PARTITIONS, QueryStatus())
+
+    colony.on_request = on_request
+    with contextlib.suppress(PandoError, Crash):
+        one.call(replace_by_itself)
+        assert not {"1_0_0_0", "1_1_1_0"} & set(one.parts())
+    settle_down(colony)
+    assert [node.keys() for node in colony] == [ALL, ALL]
+    restart_all(colony)
+    assert [node.keys() for node in colony] == [ALL, ALL]
+    colony.end()
+    for node in colony:
+        shutil.rmtree(node.path)
+    return count

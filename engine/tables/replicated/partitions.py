@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from coordination.drop_part import log_part_drop
@@ -14,6 +15,7 @@ from engine.tables.transactions import TableTransactions
 from parts.errors import ConflictError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
+from parts.reader import Part
 
 _ATTEMPTS = 20
 _SOON_SECONDS = 0.1
@@ -57,6 +59,13 @@ class ReplicatedPartitions:
         with state.working() as (keeper, _):
             self._log_part_drop(keeper, name, detach, status)
         self._log.sync(state.services.queue_wait_seconds, status)
+
+    def move(self, partition_id: str, attach: Callable[[Sequence[Part]], None], status: QueryStatus) -> None:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"MOVE PARTITION from a replicated table is not supported; ATTACH PARTITION … FROM "
+            f"{self._state.definition.full_name}, then DROP PARTITION there",
+        )
 
     def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
         """Inserts under way and merges that others assign only make it look again; at last raises 384."""
