@@ -19,17 +19,20 @@ from engine.simulator.definition import TABLE
 from engine.simulator.disk import Disk, Tree, read_tree, write_tree
 from engine.simulator.steps import Crash, StepPool
 from engine.simulator.trace import Trace
+from engine.tables.replicated.shared_definition import parse_columns
 from engine.tables.replicated.table import ReplicatedTable
 from engine.world import World
 from parts.errors import PandoError
 from parts.layout import DATA_FILE, META_FILE
 from parts.meta_files import unpack
 from parts.part_name import PartName
+from sql.definitions.render import render_column
 from sql.grammar.tokens import quote_string
 
+_COLUMNS = "p UInt8, k UInt64, v String"
 _CREATE = f"""
-CREATE TABLE t (p UInt8, k UInt64, v String)
-ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{replica}}') PARTITION BY p ORDER BY k
+CREATE TABLE t ({{}})
+ENGINE = ReplicatedMergeTree('{TABLE.root}', '{{{{replica}}}}') PARTITION BY p ORDER BY k
 """
 _SYNC_SECONDS = 5
 
@@ -159,7 +162,7 @@ class Server(Node):
         partitions = [partition] * len(keys) if isinstance(partition, int) else partition
         values = ", ".join(f"({p}, {key}, 'value {key}')" for p, key in zip(partitions, keys, strict=True))
         settings = ", ".join(f"{name} = {_setting(value)}" for name, value in _settings(options).items())
-        result, _ = self.sql(f"INSERT INTO t SETTINGS {settings} VALUES {values}")
+        result, _ = self.sql(f"INSERT INTO t (p, k, v) SETTINGS {settings} VALUES {values}")
         return result.statistics.written_rows
 
     def keys(self, *, sequential: bool = False) -> list[int]:
@@ -174,7 +177,11 @@ class Server(Node):
         self.sql(f"OPTIMIZE TABLE t {what}")
 
     def create(self) -> None:
-        self.sql(_CREATE)
+        """With the columns that the table has now, which an operator looks up in ZooKeeper."""
+        keeper = self.colony.ensemble.connect()
+        found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
+        columns = ", ".join(map(render_column, found[0])) if found is not None else _COLUMNS
+        self.sql(_CREATE.format(columns))
 
     def drop(self) -> None:
         self.sql("DROP TABLE t SYNC")

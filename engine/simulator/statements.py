@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from engine.simulator.alterations import AlterationWork
 from engine.simulator.colony import Node
 from engine.simulator.definition import TABLE
 from engine.simulator.partitions import PartitionWork
@@ -32,10 +33,12 @@ class StatementWeights(Weights):
     look: float = 1
     drop_partition: float = 0.2
     detach_partition: float = 2
+    alter: float = 1
+    look_at_columns: float = 0.5
 
 
 @dataclass
-class Statements(PartitionWork):
+class Statements(AlterationWork, PartitionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
@@ -62,11 +65,6 @@ class Statements(PartitionWork):
             return super()._guarded(node, action)
         except OSError:  # of a start or a stop; a statement's is a PandoError
             return "failed"
-
-    def _idle(self) -> Server | None:
-        """One that is up and in the middle of nothing."""
-        servers = [cast(Server, node) for node in self._up() if node not in self.colony.stack]
-        return self.random.choice(servers) if servers else None
 
     def _do_check(self) -> None:
         """What was written stays as it was."""

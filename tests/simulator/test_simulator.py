@@ -53,6 +53,7 @@ KINDS = {
     "logged GET_PART", "logged MERGE_PARTS", "logged DROP_RANGE", "a replica was marked as lost",
     "a replica was cloned", "a quorum part was given up", "a former activation was stopped", "fsync failed",
     "fetch broken off", "rot", "broken parts found", "stage ok", "stage failed", "stage unknown", "rollback ok",
+    "alter ADD ok", "alter RENAME ok", "alter DROP ok", "alter CLEAR ok", "look at columns ok",
     "stage ok beside a COMMIT", "look ok", "a transaction seen", "logged REPLACE_RANGE", "commit plain: committed",
     "commit plain: committed before", "commit plain: unknown", "commit OVERWRITE: committed",
     "commit OVERWRITE PARTITIONS: committed", "commit plain: skipped: the application had committed this version",

@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from coordination.keeper import BadVersion, Keeper, KeeperConnectionLoss
+from coordination.keeper import BadVersion, Keeper, KeeperConnectionLoss, KeeperError
 from coordination.replica_activity import ALTER, require_feature
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from engine.tables.replicated.shared_definition import has_equal_columns, parse_columns, shared_definition
 from engine.tables.replicated.state import ReplicaState
-from parts.errors import ConflictError, PandoError, UnavailableError
+from parts.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError
 from sql.grammar.statements import CreateTable
 from sql.grammar.tokens import not_implemented
 
@@ -63,7 +63,7 @@ class Definitions:
                 self._may_have_changed.clear()
                 keeper.exists(state.paths.columns, self._on_news)
                 self.follow(keeper)
-        except PandoError as error:
+        except (PandoError, OSError) as error:
             logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
             return _RETRY_SECONDS
@@ -109,7 +109,7 @@ class Definitions:
             options.status.check()
             with self._state.working() as (keeper, _):
                 if self._try(keeper, change):
-                    self.follow(keeper)
+                    self._follow_own(keeper)
                     break
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
@@ -133,10 +133,22 @@ class Definitions:
             keeper.set(state.paths.columns, wanted, stat.version)
         except BadVersion:
             return False
-        except KeeperConnectionLoss:
-            keeper.sync(state.paths.columns)
-            return keeper.get(state.paths.columns)[0] == wanted  # it counts whoever made this same change
+        except KeeperConnectionLoss as lost:
+            try:
+                keeper.sync(state.paths.columns)
+                return keeper.get(state.paths.columns)[0] == wanted  # whoever made this same change
+            except KeeperError:
+                raise lost from None
         return True
+
+    def _follow_own(self, keeper: Keeper) -> None:
+        try:
+            self.follow(keeper)
+        except (PandoError, OSError) as error:
+            self._on_news("")
+            raise UnknownOutcomeError(
+                "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
+            ) from error
 
     def _wait_for_others(self, options: AlterOptions) -> None:
         state = self._state
@@ -144,7 +156,7 @@ class Definitions:
         while behind := self._behind():
             options.status.check()
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
-                raise UnavailableError(
+                raise UnknownOutcomeError(
                     "UNFINISHED",
                     f"The table is altered, but replicas {', '.join(behind)} have not followed yet; they will",
                 )
