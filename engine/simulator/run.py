@@ -28,7 +28,9 @@ class Scenario:
     settings: dict[str, object] = field(default_factory=dict)
 
 
-_LOSSES = StatementWeights(wipe=1, drop=0.5, rot=1, restart=6, end_zombies=2, truncate=0.1, detach_partition=0)
+_LOSSES = StatementWeights(
+    check=0.8, wipe=1, drop=0.5, rot=1, restart=6, end_zombies=2, truncate=0.1, detach_partition=0
+)
 SCENARIOS = (
     Scenario("everything but the loss of a disk"),
     Scenario("one disk a round is lost", _LOSSES, (2, 2, "auto")),

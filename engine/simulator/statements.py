@@ -32,7 +32,7 @@ class StatementWeights(Weights):
     rollback: float = 0.2
     look: float = 1
     drop_partition: float = 0.2
-    detach_partition: float = 2
+    detach_partition: float = 0.6
     alter: float = 1
     look_at_columns: float = 0.5
 
