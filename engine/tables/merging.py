@@ -23,9 +23,11 @@ def merge_to_temporary(
     is_cancelled: Callable[[], bool] | None = None,
 ) -> Path:
     """The directory of the merged part, not yet in the store. Raises ``CorruptionError``, ``CancelledError``."""
+    definition = table.definition
+    sources = [source.under(definition.description.schema) for source in sources]  # an ALTER may have come since
     merge = RunningMerge(
-        database=table.definition.database,
-        table=table.definition.name,
+        database=definition.database,
+        table=definition.name,
         result=str(result),
         sources=tuple(str(source.name) for source in sources),
         started=table.services.clock(),
@@ -41,14 +43,13 @@ def merge_to_temporary(
     running.append(merge)
     try:
         names = tuple(source.name for source in sources)
-        definition = table.definition
         path = definition.data_path
         order = MergeOrder(definition.database, definition.create, path, names, directory, deduplicate, deduplicate_by)
         stop = is_cancelled or table.is_cancelled
         if table.services.merge_elsewhere is not None:
             table.services.merge_elsewhere(order, stop, on_progress)
         else:
-            carry_out(order, sources, table.description, stop, on_progress)
+            carry_out(order, sources, definition.description, stop, on_progress)
         table.services.failpoint("merge.after_temporary_part")
     except BaseException:
         table.store.drop_temporary(directory)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions
 from parts.errors import PandoError
+from parts.part_name import merged_name
 from sql.definitions.defaults import complete_block
 from tests.engine.conftest import Local
 from tests.workers.server import WorkerServer
@@ -44,6 +46,20 @@ def test_an_insert_whose_rows_do_not_convert_any_more(local: Local) -> None:
         sink.commit()
     assert local.run("SELECT * FROM t") == [(1, 10)]
     assert [path.name for path in (local.path / "data/default/t").glob("*_*")] == ["all_1_1_0"]
+
+
+def test_a_merge_whose_sources_were_found_before(local: Local) -> None:
+    """Of a column that was dropped nothing goes into another of its name."""
+    local.run("CREATE TABLE t (k UInt32, a UInt8) ENGINE = MergeTree ORDER BY k")
+    for k in (1, 2):
+        local.run(f"INSERT INTO t VALUES ({k}, 7)")
+    table = local.engine.catalog.table("default", "t")
+    with table.snapshot() as snapshot:
+        local.run("ALTER TABLE t DROP COLUMN a")
+        local.run("ALTER TABLE t ADD COLUMN a UInt8 DEFAULT 9")
+        name = merged_name([part.name for part in snapshot.parts])
+        table.store.commit(table.store.add_preactive(merge_to_temporary(table, snapshot.parts, name), name))
+    assert local.run("SELECT * FROM t ORDER BY k") == [(1, 9), (2, 9)]
 
 
 def test_a_query_that_began_before(local: Local) -> None:
