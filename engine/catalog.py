@@ -309,13 +309,15 @@ class Catalog:
     def define(self, database: str, create: CreateTable) -> TableDefinition:
         return self.make_definition(database, create)
 
-    def redefine(self, table: Table, create: CreateTable) -> bool:
+    def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
         """For a table that is being started, too. Waits for no other statement: one that drops the table waits for who
         asks."""
         if not self._ddl.acquire(timeout=_DDL_WAIT_SECONDS):
             return False
         try:
-            self._redefine(table, self.make_definition(table.definition.database, create))
+            create = change(table.definition)
+            if create is not None:
+                self._redefine(table, self.make_definition(table.definition.database, create))
         finally:
             self._ddl.release()
         return True

@@ -31,7 +31,7 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     def change(old: TableDefinition) -> CreateTable:
         return altered(old.create, old.description, changes)
 
-    are_local = [isinstance(change, LOCAL_CHANGES) for change in changes]
+    are_local = [isinstance(command, LOCAL_CHANGES) for command in changes]
     if table.replication is None or all(are_local):
         catalog.alter_table(database, statement.table.table, change)
     elif any(are_local):

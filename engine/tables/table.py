@@ -48,8 +48,9 @@ class TableHome(Protocol):
     def define(self, database: str, create: CreateTable) -> TableDefinition:
         """Raises what contradicts itself in the statement."""
 
-    def redefine(self, table: Table, create: CreateTable) -> bool:
-        """Gives the table another definition, on disk too; ``False``: not now, another statement changes tables."""
+    def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
+        """Gives the table what ``change`` makes of its definition of the moment, unless that is ``None``, on disk too;
+        ``False``: not now, another statement changes tables."""
 
 
 class Table(ABC):

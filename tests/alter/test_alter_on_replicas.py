@@ -160,6 +160,30 @@ def test_the_watch_of_a_new_session(make_servers: MakeServers) -> None:
     assert "`w` String" in defined(two)
 
 
+def test_what_was_read_first_does_not_come_last(make_servers: MakeServers) -> None:
+    """Between a thread's look at ZooKeeper and its turn others change the definition, here and for all."""
+    one, two = make_servers().servers
+    one.sql(ALTER)
+    definitions = two.table.definitions
+    redefine = definitions._redefine
+    done: list[object] = []
+
+    def late(change: object) -> bool:
+        if not done:
+            done.append(change)
+            one.sql("ALTER TABLE t ADD COLUMN d UInt8")
+            two.sql("ALTER TABLE t MODIFY SETTING parts_to_throw_insert = 77")
+            definitions.take_over(two.keeper)
+        return redefine(change)  # type: ignore[arg-type]
+
+    definitions._redefine = late  # type: ignore[method-assign]
+    definitions.take_over(two.keeper)
+    assert done
+    assert defined(two) == defined(one)
+    assert "`d` UInt8" in defined(two)
+    assert "parts_to_throw_insert = 77" in str(two.sql("SHOW CREATE TABLE t")[1])
+
+
 def test_two_at_once(make_servers: MakeServers) -> None:
     servers = make_servers()
     one, two = servers.servers

@@ -39,11 +39,10 @@ class Definitions:
         self,
         state: ReplicaState,
         define: Callable[[CreateTable], TableDefinition],
-        redefine: Callable[[CreateTable], bool],
+        redefine: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
         on_change: Callable[[], None],
     ) -> None:
-        """``redefine`` gives the table another definition, on disk too; ``False``: not now, because of another DDL
-        statement. ``on_change`` is called when it has one."""
+        """``redefine``: see :meth:`engine.tables.table.TableHome.redefine`. ``on_change`` is called after it."""
         self._state = state
         self._define = define
         self._redefine = redefine
@@ -90,7 +89,13 @@ class Definitions:
         columns, history = found
         if history.version <= self._version or (is_new and not has_equal_columns(columns, state.description)):
             return
-        if not self._redefine(replace(state.definition.create, columns=columns, history=history)):
+
+        def change(now: TableDefinition) -> CreateTable | None:
+            if history.version <= now.description.metadata_version:
+                return None  # another thread has taken this over, or a later one
+            return replace(now.create, columns=columns, history=history)
+
+        if not self._redefine(change):
             raise UnavailableError("TIMEOUT_EXCEEDED", "Another statement changes the tables of this server; later")
         logger.info("table %s has version %s of its definition", state.definition.full_name, history.version)
         self._on_change()

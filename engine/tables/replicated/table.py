@@ -73,7 +73,7 @@ class ReplicatedTable(Table):
         self.definitions = Definitions(
             state,
             lambda create: self.home.define(definition.database, create),
-            lambda create: self.home.redefine(self, create),
+            lambda change: self.home.redefine(self, change),
             self.wake_execution,
         )
         self._transactions = ReplicatedTransactions(
