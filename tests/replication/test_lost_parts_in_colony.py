@@ -37,6 +37,33 @@ def lose_merged_part(colony: Colony, *sleepers: Node) -> None:
     one.start()
 
 
+def test_merges_that_stand_on_a_lost_part_are_given_up_one_after_the_other(make_colony: MakeColony) -> None:
+    """The one would make what the other lacks, and the other covers what the one lacks: neither is there."""
+    colony = make_colony(3)
+    one, two, three = colony
+    for key in range(2):
+        one.insert(1, [key])
+    one.optimize()
+    colony.settle()
+    two.is_frozen = three.is_frozen = True
+    one.insert(1, [2])
+    one.optimize()
+    assert list(one.parts()) == ["1_0_2_2"]
+    one.crash()
+    one.wipe()
+    one.force_restore_all = True
+    colony.end_zombies()
+    two.is_frozen = three.is_frozen = False
+    two.insert(1, [3])
+    for _ in range(2):  # the first takes over what is in the log
+        two.call(merge_newest)
+    assert "1_0_3_3" in [str(item.entry.new_part) for item in two.table.queue.entries()]
+    one.start()
+    colony.settle(300)
+    assert [node.keys() for node in colony] == [[0, 1, 3]] * 3
+    colony.check_equal()
+
+
 def merge_newest(table: ReplicatedTable) -> None:
     """The last two parts of the partition."""
     with table.state.working() as (keeper, _):

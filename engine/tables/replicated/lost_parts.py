@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _View:
-    """Parts on the lists of all replicas, the other products of all queues, and the merges that make the part."""
+    """Parts on the lists of all replicas, what all queues bring otherwise than by merges, and all merges to come."""
 
     listed: frozenset[PartName]
-    queued: frozenset[PartName]
+    fetched: frozenset[PartName]
     merges: tuple[LogEntry, ...]
     is_in_transaction: bool = False
     """Some replica has still to carry out the transaction that brings it (see ``lost_transactions``)."""
@@ -48,8 +48,14 @@ class _View:
     def is_lost(self, part: PartName) -> bool:
         if self.is_in_transaction or _is_covered(part, self.listed):
             return False
-        there = self.listed | self.queued
-        return not any(all(_is_covered(source, there) for source in merge.source_parts) for merge in self.merges)
+        there = {*self.listed, *self.fetched} - {part}
+        makeable = {merge.new_part: merge.source_parts for merge in self.merges if merge.new_part is not None}
+        # Merge by merge: of two, one may make what the other needs, and cover what it needs itself.
+        while made := [
+            new for new, sources in makeable.items() if new not in there and all(_is_covered(s, there) for s in sources)
+        ]:
+            there.update(made)
+        return part not in there
 
 
 class LostParts:
@@ -83,10 +89,10 @@ class LostParts:
         queued = _entries(keeper, [paths.replica(name).queue for name in replicas])
         listings = keeper.children_many([paths.replica(name).parts for name in replicas])
         listed = (PartName.try_parse(name) for names in listings for name in names or ())
-        products = frozenset(part for entry in queued for part in entry.made)
-        merges = tuple(entry for entry in (*logged, *queued) if entry.new_part == part and entry.source_parts)
+        fetched = frozenset(part for entry in queued if not entry.source_parts for part in entry.made)
+        merges = tuple(entry for entry in (*logged, *queued) if entry.source_parts)
         is_in_transaction = any(part in entry.made for entry in (*logged, *queued) if entry.transaction)
-        return _View(frozenset(filter(None, listed)), products - {part}, merges, is_in_transaction)
+        return _View(frozenset(filter(None, listed)), fetched, merges, is_in_transaction)
 
     def _remove(self, keeper: Keeper, name: str, part: PartName, view: _View, log_version: int) -> bool:
         state = self._state
