@@ -41,7 +41,7 @@ from coordination.keeper import (
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.packets import MAX_BYTES, op_bytes
 from coordination.paths import TablePaths, sequence_number
-from coordination.quorum import QuorumStatus, forget_confirmed_ops, pending_parts
+from coordination.quorum import QuorumStatus, forget_confirmed_ops, is_of_transaction, pending_parts
 from coordination.quorum_failure import marking_ops
 from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
@@ -179,7 +179,12 @@ def _fit(groups: Sequence[list[Op]], limit_bytes: int) -> tuple[list[Op], bool]:
 
 
 def _pending(keeper: Keeper, table: TablePaths, gone: PartName) -> list[tuple[QuorumStatus, Stat, str]]:
-    return [found for found in pending_parts(keeper, table) if gone.covers(PartName.parse(found[0].part))]
+    """Of single parts: a transaction's are told by ``forget_confirmed_ops``."""
+    return [
+        (status, stat, path)
+        for status, stat, path in pending_parts(keeper, table)
+        if gone.covers(PartName.parse(status.part)) and not is_of_transaction(table, status, path)
+    ]
 
 
 def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:

@@ -2,7 +2,8 @@
 
 While a part waits it has a status node: ``quorum/status`` (one at a time in the table) or ``quorum/parallel/<part>``.
 The INSERT's commit creates it with the inserter as first holder; every fetcher adds itself in the multi that commits
-its fetched part; the last one removes the node (and, not parallel, sets ``quorum/last_part`` atomically).
+its fetched part; the last one removes the node (and, not parallel, sets ``quorum/last_part`` atomically). The parts of
+a transaction wait together, under ``quorum/parallel/<transaction>``: a replica adds itself when it has them all.
 
 **A missing node does not mean success**: a peer that found no living holder removes it too, and leaves
 ``quorum/failed_parts/<part>`` (``quorum_failure``). The waiter is ``quorum_wait``, the reader ``sequential_reads``.
@@ -34,6 +35,12 @@ class QuorumStatus:
     replicas: tuple[str, ...]
     owner: str
     block_id: str = ""
+    others: tuple[str, ...] = ()
+    """The parts that wait with ``part``, of one transaction."""
+
+    @property
+    def parts(self) -> tuple[PartName, ...]:
+        return tuple(map(PartName.parse, (self.part, *self.others)))
 
     @property
     def is_met(self) -> bool:
@@ -50,6 +57,7 @@ class QuorumStatus:
             "replicas": list(self.replicas),
             "owner": self.owner,
             "block_id": self.block_id,
+            **({"others": self.others} if self.others else {}),
         }
         return json.dumps(document, separators=(",", ":")).encode()
 
@@ -57,7 +65,8 @@ class QuorumStatus:
     def parse(cls, data: bytes) -> QuorumStatus:
         try:
             d = json.loads(data)
-            return cls(d["part"], d["required"], tuple(d["replicas"]), d["owner"], d.get("block_id", ""))
+            others = tuple(d.get("others", ()))
+            return cls(d["part"], d["required"], tuple(d["replicas"]), d["owner"], d.get("block_id", ""), others)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptionError(f"Cannot read quorum status {data[:200]!r}", name="CORRUPTED_DATA") from error
 
@@ -154,13 +163,18 @@ def holder_ops(keeper: Keeper, table: TablePaths, part: PartName, replica: str, 
     found = read_status(keeper, path)
     if found is None or found[0].part != str(part) or replica in found[0].replicas:
         return []
-    status, stat = found
-    if is_parallel:
-        return _progress_ops(path, status.with_replica(replica), stat.version)
+    return _holder_ops(keeper, table, path, *found, replica)
+
+
+def _holder_ops(
+    keeper: Keeper, table: TablePaths, path: str, status: QuorumStatus, stat: Stat, replica: str
+) -> list[Op]:
+    more = status.with_replica(replica)
+    ops = _progress_ops(path, more, stat.version)
+    if path != table.quorum_status:
+        return ops
     last, last_stat = keeper.get(table.quorum_last_part)
-    return _progress_ops(path, status.with_replica(replica), stat.version) + _last_part_ops(
-        table, status.with_replica(replica), part, last, last_stat.version
-    )
+    return ops + _last_part_ops(table, more, PartName.parse(status.part), last, last_stat.version)
 
 
 def _progress_ops(path: str, status: QuorumStatus, version: int) -> list[Op]:
@@ -194,7 +208,9 @@ def fetch_entries(
     quorum is left out. Read the list of parts before calling this.
     """
     pending = {
-        status.part: (status.required, path != table.quorum_status) for status, _, path in pending_parts(keeper, table)
+        status.part: (status.required, path != table.quorum_status)
+        for status, _, path in pending_parts(keeper, table)
+        if not is_of_transaction(table, status, path)  # these are confirmed when all of them are here
     }
     failed = set(failed_parts(keeper, table))
     entries = []
@@ -218,11 +234,30 @@ def fetch_entries(
 
 
 def forget_confirmed_ops(keeper: Keeper, table: TablePaths, *gone: PartName) -> list[Op]:
-    """For the multi that drops ``gone``: sequential reads must not wait for a confirmed part that they cover."""
+    """For the multi that drops ``gone``: neither sequential reads must wait for a confirmed part that they cover, nor
+    the other parts of a transaction."""
     data, stat = keeper.get(table.quorum_last_part)
     last = parse_last_parts(data)
     left = {partition: part for partition, part in last.items() if not _is_covered(PartName.parse(part), gone)}
-    return [] if left == last else [SetData(table.quorum_last_part, format_last_parts(left), stat.version)]
+    ops: list[Op] = []
+    if left != last:
+        ops.append(SetData(table.quorum_last_part, format_last_parts(left), stat.version))
+    for status, stat, path in pending_parts(keeper, table):
+        if is_of_transaction(table, status, path):
+            ops += _without(status, stat, path, gone)
+    return ops
+
+
+def is_of_transaction(table: TablePaths, status: QuorumStatus, path: str) -> bool:
+    return path not in (table.quorum_status, table.quorum_parallel_part(status.part))
+
+
+def _without(status: QuorumStatus, stat: Stat, path: str, gone: Iterable[PartName]) -> list[Op]:
+    parts = [str(part) for part in status.parts if not _is_covered(part, gone)]
+    if not parts:
+        return [Delete(path, stat.version)]
+    left = replace(status, part=parts[0], others=tuple(parts[1:]))
+    return [] if left == status else [SetData(path, left.to_bytes(), stat.version)]
 
 
 def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:
@@ -236,32 +271,32 @@ def failed_parts(keeper: Keeper, table: TablePaths) -> list[str]:
 def unconfirmed_parts(keeper: Keeper, table: TablePaths) -> frozenset[PartName]:
     """Parts that wait for a quorum, failed theirs, or were lost (``lost_parts``): not to be merged, nor shown to
     sequential reads."""
-    names = [status.part for status, _, _ in pending_parts(keeper, table)]
+    pending = [part for status, _, _ in pending_parts(keeper, table) for part in status.parts]
     # Failures are read second: a part moves from pending to failed in one multi, never back.
-    return frozenset(PartName.parse(name) for name in (*names, *failed_parts(keeper, table)))
+    return frozenset((*pending, *map(PartName.parse, failed_parts(keeper, table))))
 
 
 def confirm_own_parts(keeper: Keeper, replica: ReplicaPaths, own_parts: Iterable[str]) -> int:
-    """After a restart: adds this replica to the status of every pending part that it holds. Returns how many."""
+    """Adds this replica to the status of every pending part that it holds, and of transactions of which it holds all.
+    After a restart, and when a transaction was carried out. Returns how many."""
     own = set(own_parts)
     added = 0
     for status, _, path in pending_parts(keeper, replica.table):
-        if status.part in own and replica.name not in status.replicas:
-            part = PartName.parse(status.part)
-            is_parallel = path != replica.table.quorum_status
-            added += _confirm(keeper, replica, part, is_parallel=is_parallel)
+        if own.issuperset(map(str, status.parts)) and replica.name not in status.replicas:
+            added += _confirm(keeper, replica, path)
     return added
 
 
-def _confirm(keeper: Keeper, replica: ReplicaPaths, part: PartName, *, is_parallel: bool) -> bool:
+def _confirm(keeper: Keeper, replica: ReplicaPaths, path: str) -> bool:
     for _ in range(_ATTEMPTS):
-        ops = holder_ops(keeper, replica.table, part, replica.name, is_parallel=is_parallel)
-        if not ops:
+        found = read_status(keeper, path)
+        if found is None or replica.name in found[0].replicas:
             return False
+        ops = _holder_ops(keeper, replica.table, path, *found, replica.name)
         try:
             keeper.multi(ops)
             return True
         except MultiFailed as error:
             if not isinstance(error.cause, BadVersion | NoNode):
                 raise
-    raise ConflictError("KEEPER_EXCEPTION", f"Could not confirm part {part}: others keep changing its quorum; retry")
+    raise ConflictError("KEEPER_EXCEPTION", f"Could not confirm {path}: others keep changing its quorum; retry")

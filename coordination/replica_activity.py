@@ -38,7 +38,9 @@ PARTS = "parts"
 """The feature: DROP_PART keeps its place before later merges, ATTACH_PART takes from ``detached/``."""
 ALTER = "alter"
 """The feature: the columns in ZooKeeper may have a history, which parts are read by."""
-FEATURES = (EXCHANGE, PARTS, ALTER)
+EXCHANGE_QUORUM = "exchange quorum"
+"""The feature: the parts of a transaction may wait for a quorum together."""
+FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

@@ -3,8 +3,9 @@
 1. the transaction, and what was staged in it; those of the attempts that count
 2. a block number for every partition that loses its rows: what has a number below it goes (as in ``drop_range``)
 3. block numbers for the parts, as many as each partition gets under one lock
-4. multi{log REPLACE_RANGE; the transaction := committed, and no INSERT into it since 1; delete the locks; the drop's
-   operations; the application's version; check that the replicas that hold the parts are active}
+4. multi{log REPLACE_RANGE; with a quorum the status of the parts; the transaction := committed, and no INSERT into
+   it since 1; delete the locks; the drop's operations; the application's version; check that the replicas that hold
+   the parts are active}
 
 Every replica carries the entry out as one step (``engine.tables.replicated.exchange``). Whoever is interrupted finds
 the state of the transaction: it alone says whether the commit was made, and a repeat of a commit that was made is
@@ -37,7 +38,8 @@ from coordination.keeper import (
 from coordination.log_entry import EntryType, LogEntry, StagedPart
 from coordination.packets import MAX_REQUEST_BYTES, op_bytes, require_fitting
 from coordination.paths import ReplicaPaths
-from coordination.replica_activity import EXCHANGE, require_feature
+from coordination.quorum import QuorumStatus
+from coordination.replica_activity import EXCHANGE, EXCHANGE_QUORUM, require_feature
 from coordination.transactions import (
     StagedRecord,
     State,
@@ -125,8 +127,10 @@ def commit_transaction(
     last_block: LastBlock,
     clock: Callable[[], float],
     left_behind: Callable[[], None],
+    quorum: int = 0,
 ) -> CommitOutcome:
     """Decides the transaction. ``first_number``: above every block number that this replica has in a partition;
+    ``quorum``: replicas that must have the parts before sequential reads show them, below 2 for none;
     ``left_behind`` is called when a block number may be left that nobody uses, as one may after a ``KeeperError``.
 
     Raises 649 (INVALID_TRANSACTION), 48 for a replica of an older version, 242 when a replica that holds staged parts
@@ -134,10 +138,12 @@ def commit_transaction(
     repeated after each of them.
     """
     require_feature(keeper, replica.table, EXCHANGE, "A transaction")
+    if quorum >= 2:
+        require_feature(keeper, replica.table, EXCHANGE_QUORUM, "COMMIT TRANSACTION with insert_quorum")
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
-            outcome = _Attempt(keeper, replica, request, first_number, last_block, clock).run()
+            outcome = _Attempt(keeper, replica, request, first_number, last_block, clock, quorum).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
             left_behind()
@@ -165,6 +171,7 @@ class _Attempt:
         first_number: Callable[[str], int],
         last_block: LastBlock,
         clock: Callable[[], float],
+        quorum: int,
     ) -> None:
         self._keeper = keeper
         self._replica = replica
@@ -173,6 +180,7 @@ class _Attempt:
         self._first_number = first_number
         self._last_block = last_block
         self._clock = clock
+        self._quorum = quorum
         self._locks: list[BlockLock] = []
 
     def run(self) -> CommitOutcome | None:
@@ -212,6 +220,10 @@ class _Attempt:
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
         ]
+        if self._quorum >= 2 and parts:
+            first, *others = (str(part.part) for part in parts)
+            status = QuorumStatus(first, self._quorum, (), self._replica.name, others=tuple(others))
+            ops.append(Create(table.quorum_parallel_part(transaction.name), status.to_bytes()))
         if application is not None:
             assert request.version is not None
             ops.append(application.claim(request.version, rows))
@@ -302,6 +314,8 @@ class _Attempt:
             drop_ranges=drop.ranges if drop is not None else (),
             replace_parts=tuple(parts),
             transaction=transaction.name,
+            quorum=self._quorum,
+            quorum_parallel=self._quorum >= 2,
             has_leftovers=drop is not None,
         )
         logged = Create(self._table.log_prefix, entry.to_bytes(), sequential=True)

@@ -29,6 +29,7 @@ from coordination.part_record import PartRecord
 from coordination.part_set import PartSet
 from coordination.queue_io import drop_entries, own_parts, remove_parts
 from coordination.queue_rules import Action
+from coordination.quorum import confirm_own_parts
 from coordination.replica_activity import addresses
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.lost_transactions import Loss, LostTransactions
@@ -240,6 +241,8 @@ class Exchanges:
             _create_missing(keeper, packet)
         for name in sorted(here - made.keys()):
             self._tell_of_cover(keeper, name)
+        if entry.quorum >= 2:
+            confirm_own_parts(keeper, state.replica, map(str, here))
 
     def _tell_of_cover(self, keeper: Keeper, name: PartName) -> None:
         """Of a merged part that came instead: its content is what the other replicas have under the name."""

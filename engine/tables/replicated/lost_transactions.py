@@ -20,6 +20,7 @@ from coordination.keeper import Delete, Keeper, MultiFailed, Op, SetData
 from coordination.log_entry import LogEntry, StagedPart
 from coordination.part_set import PartSet
 from coordination.queue_rules import Action
+from coordination.quorum import forget_confirmed_ops
 from coordination.replica_activity import active_replicas, registered_replicas
 from coordination.transactions import State, content, is_awaited, read
 from engine.tables.replicated.state import TRIES_BEFORE_LOST, ReplicaState
@@ -113,7 +114,9 @@ class LostTransactions:
             *ops,
             SetData(state.paths.lost_part_count, str(int(count or b"0") + 1).encode(), stat.version),
         ]
-        for part in sorted(entry.made if loss.is_whole else loss.parts):
+        lost = sorted(entry.made if loss.is_whole else loss.parts)
+        all_ops += forget_confirmed_ops(keeper, state.paths, *lost)
+        for part in lost:
             all_ops += loss_ops(keeper, state.paths, part)
         if found is not None and found.state is State.COMMITTED:
             told = content(found.id, State.COMMITTED, reason=reason, rows=found.rows)

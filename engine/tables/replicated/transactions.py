@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from coordination.drop_range import LastBlock
 from coordination.keeper import Keeper, RequestTooLarge
-from coordination.quorum import plan_quorum
+from coordination.quorum import confirm_own_parts, plan_quorum
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Verdict, commit_transaction
 from coordination.transactions import (
     StagedRecord,
@@ -102,6 +102,7 @@ class ReplicatedTransactions:
                 last_block=self._last_block(keeper),
                 clock=state.services.clock,
                 left_behind=state.restart,
+                quorum=plan.required if plan is not None else 0,
             )
             state.services.failpoint("transaction.after_commit")
             if outcome.verdict is Verdict.SKIPPED:
@@ -114,7 +115,7 @@ class ReplicatedTransactions:
         self._wake_execution()
         needed = plan.required if plan is not None else 0
         deadline = state.services.monotonic() + options.timeout_seconds
-        while state.queue.is_queued(name) or (needed > 1 and count_done(keeper, state.paths, name) < needed):
+        while state.queue.is_queued(name) or (needed > 1 and self._is_waiting(keeper, name, needed)):
             options.status.check()
             if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                 where = f"{needed} replicas" if needed else "this replica"
@@ -125,6 +126,11 @@ class ReplicatedTransactions:
                 )
             state.sleep(_POLL_SECONDS)
         return outcome
+
+    def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:
+        """For the quorum of the COMMIT that was made, and for the one that is asked for now."""
+        paths = self._state.paths
+        return keeper.exists(paths.quorum_parallel_part(name)) is not None or count_done(keeper, paths, name) < needed
 
     def rollback(self, transaction_id: str) -> None:
         state, name = self._state, name_of(transaction_id)
@@ -185,6 +191,7 @@ class ReplicatedTransactions:
     def clean_up(self, keeper: Keeper) -> None:
         """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers."""
         state = self._state
+        confirm_own_parts(keeper, state.replica, [str(part.name) for part in state.store.active()])  # of a clone's, say
         clean_transactions(keeper, state.paths, state.services.clock())
         for name in state.store.staged.transactions():
             found = read(keeper, state.paths, name)
