@@ -40,7 +40,9 @@ ALTER = "alter"
 """The feature: the columns in ZooKeeper may have a history, which parts are read by."""
 EXCHANGE_QUORUM = "exchange quorum"
 """The feature: the parts of a transaction may wait for a quorum together."""
-FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM)
+INDEXES = "indexes"
+"""The feature: beside the columns in ZooKeeper there may be skip indexes."""
+FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

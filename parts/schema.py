@@ -156,6 +156,22 @@ def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
     )
 
 
+@dataclass(frozen=True)
+class SkipIndex:
+    """What is kept of every ``granularity`` granules, so that a query may pass them over (``parts.skip_indexes``).
+
+    ``kind`` and ``arguments`` say what that is; ``type_text`` is how the user wrote them.
+    """
+
+    name: str
+    key: Key
+    kind: str
+    arguments: tuple[float, ...]
+    granularity: int
+    expression: str
+    type_text: str
+
+
 @dataclass(frozen=True, slots=True)
 class PartSettings:
     """The settings that shape parts; tables have more. Names and defaults are ClickHouse's
@@ -194,3 +210,4 @@ class TableDescription:
     settings: PartSettings = PartSettings()
     merge_mode: MergeMode = ORDINARY
     metadata_version: int = 0
+    indexes: tuple[SkipIndex, ...] = ()

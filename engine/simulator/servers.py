@@ -180,7 +180,7 @@ class Server(Node):
         """With the columns that the table has now, which an operator looks up in ZooKeeper."""
         keeper = self.colony.ensemble.connect()
         found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
-        columns = ", ".join(map(render_column, found[0])) if found is not None else _COLUMNS
+        columns = ", ".join(map(render_column, found.columns)) if found is not None else _COLUMNS
         self.sql(_CREATE.format(columns))
 
     def drop(self) -> None:

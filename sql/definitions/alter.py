@@ -16,10 +16,12 @@ from parts.schema_history import SchemaHistory
 from parts.types import parse_type
 from sql.grammar.alterations import (
     AddColumn,
+    AddIndex,
     ColumnPlace,
     CommentColumn,
     DefinitionChange,
     DropColumn,
+    DropIndex,
     ModifyColumn,
     ModifyComment,
     ModifySettings,
@@ -75,6 +77,10 @@ class _Draft:
             case CommentColumn(name, comment, if_exists):
                 if self._is_there(name, if_exists, "comment"):
                     self._replace(replace(self._column(name), comment=comment))
+            case AddIndex():
+                self._add_index(change)
+            case DropIndex(name, if_exists):
+                self._drop_index(name, if_exists)
             case ModifyComment(comment):
                 self.create = replace(self.create, comment=comment)
             case ModifySettings(settings):
@@ -153,7 +159,13 @@ class _Draft:
         if new in self._names:
             raise UserError("DUPLICATE_COLUMN", f"Cannot rename to `{new}`: column with this name already exists")
         self._refuse_key(old, "RENAME")
-        self.create = replace(self.create, columns=tuple(_renamed(column, old, new) for column in self.create.columns))
+        self.create = replace(
+            self.create,
+            columns=tuple(_renamed(column, old, new) for column in self.create.columns),
+            indexes=tuple(
+                replace(index, expression=_with_renamed(index.expression, old, new)) for index in self.create.indexes
+            ),
+        )
         self._history(lambda history: history.renaming(old, new))
 
     def _modify(self, change: ModifyColumn) -> None:
@@ -208,6 +220,39 @@ class _Draft:
                     f"Trying to ALTER {verb} column `{name}`, which is used by the {what} of the table; only a new "
                     "table can have another",
                 )
+
+    # Indexes
+
+    def _add_index(self, change: AddIndex) -> None:
+        names = [index.name for index in self.create.indexes]
+        name = change.index.name
+        if name in names:
+            if change.if_not_exists:
+                return
+            raise UserError("ILLEGAL_COLUMN", f"Cannot add index {name}: index with this name already exists")
+        position = len(names)
+        if change.place is not None:
+            position = 0
+            if change.place.after is not None:
+                position = self._index_position(change.place.after, "insert after") + 1
+        indexes = self.create.indexes
+        self.create = replace(self.create, indexes=(*indexes[:position], change.index, *indexes[position:]))
+
+    def _drop_index(self, name: str, if_exists: bool) -> None:
+        if if_exists and all(index.name != name for index in self.create.indexes):
+            return
+        position = self._index_position(name, "drop")
+        indexes = self.create.indexes
+        self.create = replace(self.create, indexes=(*indexes[:position], *indexes[position + 1 :]))
+
+    def _index_position(self, name: str, purpose: str) -> int:
+        names = [index.name for index in self.create.indexes]
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise UserError(
+                "BAD_ARGUMENTS", f"Wrong index name. Cannot find index `{name}` to {purpose}; the indexes are: {known}"
+            )
+        return names.index(name)
 
     def _history(self, change: Callable[[SchemaHistory], SchemaHistory]) -> None:
         self.create = replace(self.create, history=change(self.create.history))

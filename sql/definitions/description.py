@@ -32,6 +32,7 @@ from parts.types import (
 )
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
+from sql.definitions.indexes import build_indexes
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.plain_clauses import ColumnClause
@@ -78,6 +79,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         settings=settings,
         merge_mode=mode_of_engine(engine.name, mode_arguments(engine), schema),
         metadata_version=create.history.version,
+        indexes=build_indexes(create.indexes, schema),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from parts.errors import UserError
 from parts.types import parse_type
 from sql.grammar.create import render_settings
-from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.plain_clauses import ColumnClause, IndexClause
 from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
 
@@ -18,8 +18,8 @@ def render_create(create: CreateTable) -> str:
     exists = "IF NOT EXISTS " if create.if_not_exists else ""
     lines = [f"{'ATTACH' if create.attach else 'CREATE'} TABLE {exists}{render_table(create.table)}"]
     if create.columns:
-        columns = ",\n".join(f"    {render_column(column)}" for column in create.columns)
-        lines += ["(", columns, ")"]
+        elements = [*map(render_column, create.columns), *map(render_index, create.indexes)]
+        lines += ["(", ",\n".join(f"    {element}" for element in elements), ")"]
     if create.as_table is not None:
         lines.append(f"AS {render_table(create.as_table)}")
     if create.engine is not None:
@@ -69,6 +69,17 @@ def render_column(column: ColumnClause) -> str:
     if column.codec:
         pieces.append(f"CODEC({column.codec})")
     return " ".join(pieces)
+
+
+def render_index(index: IndexClause) -> str:
+    return (
+        f"INDEX {identifier_if_needed(index.name)} {index.expression} TYPE {render_index_type(index)} "
+        f"GRANULARITY {index.granularity}"
+    )
+
+
+def render_index_type(index: IndexClause) -> str:
+    return f"{index.type}({', '.join(index.arguments)})" if index.arguments else index.type
 
 
 def _canonical_type(text: str) -> str:

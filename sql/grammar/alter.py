@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 from sql.grammar.alterations import (
     AddColumn,
+    AddIndex,
     AlterCommand,
     AttachPartition,
     ColumnPlace,
     CommentColumn,
     DropColumn,
     DropDetached,
+    DropIndex,
     DropPartition,
     Freeze,
     ModifyColumn,
@@ -25,6 +27,7 @@ from sql.grammar.alterations import (
 )
 from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
+from sql.grammar.indexes import index_clause
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import AlterTable, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
@@ -114,6 +117,23 @@ def _comment_column(stream: TokenStream) -> AlterCommand:
     exists = if_exists(stream)
     name = column_name(stream)
     return CommentColumn(name, stream.string("comment"), exists)
+
+
+# Indexes --------------------------------------------------------------------------------------------------------------
+
+
+def _add_index(stream: TokenStream) -> AlterCommand:
+    exists = if_not_exists(stream)
+    index = index_clause(stream)
+    if stream.accept("FIRST"):
+        return AddIndex(index, ColumnPlace(None), exists)
+    after = ColumnPlace(stream.identifier("index name")) if stream.accept("AFTER") else None
+    return AddIndex(index, after, exists)
+
+
+def _drop_index(stream: TokenStream) -> AlterCommand:
+    exists = if_exists(stream)
+    return DropIndex(stream.identifier("index name"), exists)
 
 
 # The table ------------------------------------------------------------------------------------------------------------
@@ -219,6 +239,8 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "MODIFY COLUMN": _modify_column,
     "ALTER COLUMN": _modify_column,
     "COMMENT COLUMN": _comment_column,
+    "ADD INDEX": _add_index,
+    "DROP INDEX": _drop_index,
     "MODIFY COMMENT": _modify_comment,
     "MODIFY SETTING": _modify_setting,
     "RESET SETTING": _reset_setting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sql.grammar.plain_clauses import ColumnClause, SettingLiteral, TableRef
+from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,21 @@ class ModifyColumn:
 class CommentColumn:
     name: str
     comment: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddIndex:
+    """``place``: as of columns, among the indexes."""
+
+    index: IndexClause
+    place: ColumnPlace | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    name: str
     if_exists: bool = False
 
 
@@ -128,6 +143,7 @@ class Unfreeze:
 
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
-DefinitionChange = ColumnChange | ModifyComment | ModifySettings | ResetSettings
+IndexChange = AddIndex | DropIndex
+DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
 AlterCommand = DefinitionChange | PartitionCommand

@@ -15,11 +15,12 @@ from sql.grammar.clauses import (
 )
 from sql.grammar.columns import column_clause
 from sql.grammar.commands import refuse_other_objects
-from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
+from sql.grammar.indexes import index_clause
+from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral
 from sql.grammar.statements import AttachTable, CreateDatabase, CreateTable, EngineClause, Statement, TableRef
 from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
 
-_ELEMENTS_REFUSED = ("INDEX", "PROJECTION", "CONSTRAINT", "FOREIGN")
+_ELEMENTS_REFUSED = ("PROJECTION", "CONSTRAINT", "FOREIGN")
 _KEY_CLAUSES = {
     ("PARTITION", "BY"): "partition_by",
     ("ORDER", "BY"): "order_by",
@@ -84,15 +85,13 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
     refuse_on_cluster(stream)
     if attach and (stream.at_end() or stream.at("FORMAT")):
         return AttachTable(table, exists)
-    columns: tuple[ColumnClause, ...] = ()
-    inline_primary_key = ""
-    if stream.at("(") and not _is_query(stream):
-        columns, inline_primary_key = _columns(stream)
+    elements = _elements(stream) if stream.at("(") and not _is_query(stream) else _Elements()
     clauses = _clauses(stream)
-    if inline_primary_key:
+    if elements.primary_key:
         if "primary_key" in clauses.keys:
             raise UserError("BAD_ARGUMENTS", "PRIMARY KEY is given twice, among the columns and after the engine")
-        clauses.keys["primary_key"] = inline_primary_key
+        clauses.keys["primary_key"] = elements.primary_key
+    columns = tuple(elements.columns)
     if not columns and clauses.as_table is None and not clauses.as_select:
         stream.fail("(", "AS")
     keys = clauses.keys
@@ -111,6 +110,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         order_by=keys.get("order_by", ""),
         primary_key=keys.get("primary_key", ""),
         sample_by=keys.get("sample_by", ""),
+        indexes=tuple(elements.indexes),
     )
 
 
@@ -118,16 +118,22 @@ def _is_query(stream: TokenStream) -> bool:
     return stream.at("(", "SELECT") or stream.at("(", "WITH")
 
 
-# Columns --------------------------------------------------------------------------------------------------------------
+# Columns and what stands among them -----------------------------------------------------------------------------------
 
 
 _COLUMN_ELEMENTS = 2
 """The column and its type, in ClickHouse's tree."""
 
 
-def _columns(stream: TokenStream) -> tuple[tuple[ColumnClause, ...], str]:
-    columns: list[ColumnClause] = []
-    primary_key = ""
+@dataclass(slots=True)
+class _Elements:
+    columns: list[ColumnClause] = field(default_factory=list)
+    indexes: list[IndexClause] = field(default_factory=list)
+    primary_key: str = ""
+
+
+def _elements(stream: TokenStream) -> _Elements:
+    elements = _Elements()
     stream.expect("(")
     while True:
         token = stream.peek()
@@ -135,20 +141,25 @@ def _columns(stream: TokenStream) -> tuple[tuple[ColumnClause, ...], str]:
             raise not_implemented(f"{token.upper} in CREATE TABLE")
         if stream.at("PRIMARY", "KEY"):
             stream.accept("PRIMARY", "KEY")
-            primary_key = _expression(stream, inside_columns=True)
+            elements.primary_key = _expression(stream, inside_columns=True)
+        elif stream.at("INDEX") and not _names_type(stream.peek(1)):
+            stream.next()
+            elements.indexes.append(index_clause(stream))
         else:
             stream.guard.count(_COLUMN_ELEMENTS)
-            columns.append(column_clause(stream))
+            elements.columns.append(column_clause(stream))
         if stream.accept(")"):
-            return tuple(columns), primary_key
+            return elements
         if not stream.accept(","):
             stream.fail(",", ")")
         if stream.accept(")"):  # a trailing comma
-            return tuple(columns), primary_key
+            return elements
 
 
 def _names_type(token: Token) -> bool:
     """``index String`` is a column, ``INDEX i (a, b) TYPE …`` is not."""
+    if token.kind != "word":
+        return False
     try:
         parse_type(token.text)
     except UserError as error:

@@ -28,3 +28,14 @@ class ColumnClause:
     codec: str = ""
     comment: str = ""
     is_not_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexClause:
+    """``INDEX name expression TYPE type(arguments) GRANULARITY granularity``; the type as it was written."""
+
+    name: str
+    expression: str
+    type: str
+    arguments: tuple[str, ...] = ()
+    granularity: int = 1

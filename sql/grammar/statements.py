@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from parts.schema_history import UNCHANGED, SchemaHistory
 from sql.grammar.alterations import AlterCommand
-from sql.grammar.plain_clauses import ColumnClause, SettingLiteral, TableRef
+from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class CreateTable:
     as_select: str = ""
     is_empty: bool = False
     """The query of ``as_select`` gives the columns alone."""
+    indexes: tuple[IndexClause, ...] = ()
     history: SchemaHistory = UNCHANGED
     """What ALTER has done to the columns so far; no text of a statement says it."""
 

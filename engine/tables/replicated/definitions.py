@@ -13,13 +13,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from coordination.keeper import BadVersion, Keeper, KeeperConnectionLoss, KeeperError
-from coordination.replica_activity import ALTER, require_feature
+from coordination.replica_activity import ALTER, INDEXES, require_feature
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
-from engine.tables.replicated.shared_definition import has_equal_columns, parse_columns, shared_definition
+from engine.tables.replicated.shared_definition import parse_columns, shared_definition
 from engine.tables.replicated.state import ReplicaState
 from parts.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError
 from sql.grammar.statements import CreateTable
@@ -86,18 +85,18 @@ class Definitions:
         found = parse_columns(answer[0].decode()) if answer is not None else None
         if found is None:
             return
-        columns, history = found
-        if history.version <= self._version or (is_new and not has_equal_columns(columns, state.description)):
+        version = found.history.version
+        if version <= self._version or (is_new and not found.equals(state.description)):
             return
 
         def change(now: TableDefinition) -> CreateTable | None:
-            if history.version <= now.description.metadata_version:
+            if version <= now.description.metadata_version:
                 return None  # another thread has taken this over, or a later one
-            return replace(now.create, columns=columns, history=history)
+            return found.over(now.create)
 
         if not self._redefine(change):
             raise UnavailableError("TIMEOUT_EXCEEDED", "Another statement changes the tables of this server; later")
-        logger.info("table %s has version %s of its definition", state.definition.full_name, history.version)
+        logger.info("table %s has version %s of its definition", state.definition.full_name, version)
         self._on_change()
 
     @property
@@ -133,6 +132,8 @@ class Definitions:
             return False  # another was made in between
         new = self._define(change(old))
         _refuse_other_types(old, new)
+        if old.description.indexes or new.description.indexes:
+            require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
         wanted = shared_definition(new.description).columns.encode()
         try:
             keeper.set(state.paths.columns, wanted, stat.version)

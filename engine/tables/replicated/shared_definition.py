@@ -1,19 +1,25 @@
 """The part of a table's definition that all replicas must agree on, as the texts kept in ZooKeeper.
 
-The columns of a table that was never altered are a line each, for people. Once it was, the first line is the history
-of the columns (``parts.schema_history``) as JSON, and each column a JSON list: name, type, kind and text of the
-default, codec, comment. Every replica makes its definition of these.
+The columns of a table that was never altered are a line each, for people, and its skip indexes. Once it was, the first
+line is the history of the columns (``parts.schema_history``) as JSON, with the text of each index in its ``indexes``,
+and each column a JSON list: name, type, kind and text of the default, codec, comment. Every replica makes its own
+definition of these.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 
 from coordination.table_nodes import SharedDefinition
-from parts.errors import CorruptionError
-from parts.schema import Column, TableDescription, TableSchema
+from parts.errors import CorruptionError, UserError
+from parts.schema import Column, SkipIndex, TableDescription
 from parts.schema_history import SchemaHistory
-from sql.grammar.plain_clauses import ColumnClause
+from sql.definitions.render import render_index_type
+from sql.grammar.indexes import index_clause
+from sql.grammar.plain_clauses import ColumnClause, IndexClause
+from sql.grammar.statements import CreateTable
+from sql.grammar.tokens import TokenStream, identifier_if_needed
 
 METADATA_VERSION = 1
 
@@ -31,17 +37,37 @@ def shared_definition(description: TableDescription) -> SharedDefinition:
     }
     if description.settings.enable_block_number_column:
         metadata["enable_block_number_column"] = True
-    return SharedDefinition(json.dumps(metadata, sort_keys=True), _columns_text(description.schema))
+    return SharedDefinition(json.dumps(metadata, sort_keys=True), _columns_text(description))
 
 
-def _columns_text(schema: TableSchema) -> str:
+@dataclass(frozen=True, slots=True)
+class AlteredColumns:
+    """What ALTER has made of a table, as ZooKeeper has it."""
+
+    columns: tuple[ColumnClause, ...]
+    indexes: tuple[IndexClause, ...]
+    history: SchemaHistory
+
+    def over(self, create: CreateTable) -> CreateTable:
+        return replace(create, columns=self.columns, indexes=self.indexes, history=self.history)
+
+    def equals(self, description: TableDescription) -> bool:
+        """Whether somebody who writes the table down anew wrote this."""
+        columns = [*map(_column_line, self.columns)] == [*map(_column_line, description.schema.columns)]
+        return columns and [*map(_index_text, self.indexes)] == [*map(_index_text, description.indexes)]
+
+
+def _columns_text(description: TableDescription) -> str:
+    schema = description.schema
+    indexes = [*map(_index_text, description.indexes)]
     if not schema.history.version:
-        return "\n".join(_column_line(column) for column in schema.columns)
+        return "\n".join([*map(_column_line, schema.columns), *(f"INDEX {text}" for text in indexes)])
     columns = [
         [column.name, column.type.name, column.default_kind, column.default_expression, column.codec, column.comment]
         for column in schema.columns
     ]
-    return "\n".join(json.dumps(line, sort_keys=True) for line in (schema.history.to_json(), *columns))
+    history = schema.history.to_json() | ({"indexes": indexes} if indexes else {})
+    return "\n".join(json.dumps(line, sort_keys=True) for line in (history, *columns))
 
 
 def _column_line(column: Column | ColumnClause) -> str:
@@ -50,8 +76,14 @@ def _column_line(column: Column | ColumnClause) -> str:
     return f"{json.dumps(column.name)} {column.type}{default}{codec}"
 
 
-def parse_columns(text: str) -> tuple[tuple[ColumnClause, ...], SchemaHistory] | None:
-    """The columns of a table that was altered; ``None`` for one that was not. Raises ``CorruptionError``."""
+def _index_text(index: SkipIndex | IndexClause) -> str:
+    type_ = index.type_text if isinstance(index, SkipIndex) else render_index_type(index)
+    name = identifier_if_needed(index.name)
+    return f"{name} {index.expression} TYPE {type_} GRANULARITY {index.granularity}"
+
+
+def parse_columns(text: str) -> AlteredColumns | None:
+    """Those of a table that was altered; ``None`` for one that was not. Raises ``CorruptionError``."""
     if not text.startswith("{"):
         return None
     try:
@@ -60,13 +92,9 @@ def parse_columns(text: str) -> tuple[tuple[ColumnClause, ...], SchemaHistory] |
             ColumnClause(name, type_, kind, expression, codec, comment)
             for name, type_, kind, expression, codec, comment in columns
         ]
-        return tuple(clauses), SchemaHistory.from_json(history)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        indexes = tuple(index_clause(TokenStream(index)) for index in history.get("indexes", ()))
+        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history))
+    except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
         raise CorruptionError(
             f"Cannot read the columns {text[:200]!r} in ZooKeeper: {error}", name="CORRUPTED_DATA"
         ) from error
-
-
-def has_equal_columns(columns: tuple[ColumnClause, ...], description: TableDescription) -> bool:
-    """Whether somebody who writes the table down anew wrote these columns."""
-    return [*map(_column_line, columns)] == [*map(_column_line, description.schema.columns)]

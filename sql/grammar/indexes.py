@@ -1,0 +1,34 @@
+"""Skip indexes as CREATE TABLE and ALTER TABLE write them."""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from sql.grammar.plain_clauses import IndexClause
+from sql.grammar.tokens import TokenStream
+
+_ELEMENTS = 3
+"""The index, its expression and its type, in ClickHouse's tree."""
+
+
+def index_clause(stream: TokenStream) -> IndexClause:
+    """What follows INDEX."""
+    stream.guard.count(_ELEMENTS)
+    name = stream.identifier("index name")
+    expression = stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
+    stream.expect("TYPE")
+    type_ = stream.identifier("index type")
+    arguments: list[str] = []
+    if stream.accept("("):
+        while not stream.accept(")"):
+            if arguments and not stream.accept(","):
+                stream.fail(",", ")")
+            arguments.append(stream.slice_until(lambda inner: inner.at(","), "index argument"))
+    granularity = 1
+    if stream.accept("GRANULARITY"):
+        token = stream.peek()
+        if token.kind != "number" or not token.text.isdecimal():
+            stream.fail("unsigned integer")
+        granularity = int(stream.next().text)
+        if not granularity:
+            raise UserError("BAD_ARGUMENTS", f"Index GRANULARITY must be a positive integer (index {name})")
+    return IndexClause(name, expression, type_, tuple(arguments), granularity)

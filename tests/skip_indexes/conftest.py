@@ -1,0 +1,45 @@
+"""An engine in this process, as in ``tests/engine``, and ClickHouse beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chdb.session import Session
+
+from tests.engine.conftest import Local, local
+
+__all__ = ["Local", "Oracle", "local", "oracle"]
+
+
+class Oracle:
+    """ClickHouse, with a database for itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._session = Session(str(path))
+        self.run("CREATE DATABASE IF NOT EXISTS d ENGINE = Atomic")
+        self.run("USE d")
+
+    def run(self, sql: str) -> str:
+        result = self._session.query(sql, "TSVRaw")
+        return result.bytes().decode() if result else ""
+
+    def error(self, sql: str) -> int:
+        """Its code; 0 if there is none."""
+        try:
+            self.run(sql)
+        except RuntimeError as error:
+            return int(re.findall(r"Code: (\d+)", str(error))[0])
+        return 0
+
+    def end(self) -> None:
+        self._session.close()
+
+
+@pytest.fixture
+def oracle(tmp_path: Path) -> Iterator[Oracle]:
+    running = Oracle(tmp_path / "clickhouse")
+    yield running
+    running.end()
