@@ -1,13 +1,7 @@
 """Databases and tables, and their definitions on disk.
 
-Layout under the server's ``path``::
-
-    metadata/<database>.sql           CREATE DATABASE
-    metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
-    data/<database>/<table>/          the parts
-
-Names are percent-encoded (``parts.safe_names``). A crash or a power cut leaves every table with its old or its new
-definition (``engine.table_files``). DDL statements run one at a time (``_ddl``); look-ups never wait for them.
+Where they lie, and that a crash or a power cut leaves every table with its old or its new definition, is the matter of
+``engine.table_files``. DDL statements run one at a time (``_ddl``); look-ups never wait for them.
 Source: ClickHouse's Ordinary database.
 """
 
@@ -20,13 +14,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import unquote
 
 from engine.system_names import SYSTEM_NAMES
 from engine.table_files import (
     TableMove,
+    TablePlaces,
     definition_text,
-    finish_move,
+    holds_data,
     parse_definition,
     remove_durably,
     write_durably,
@@ -35,7 +29,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
-from parts.safe_names import check_file_name, file_stem, former_file_stem
+from parts.safe_names import check_file_name
 from sql.definitions.description import build_description, merge_tree_settings, with_column_types
 from sql.definitions.engine import modernize
 from sql.grammar.statements import CreateTable, TableRef
@@ -72,9 +66,10 @@ class CatalogFollower(Protocol):
 class Catalog:
     """The databases of one server. ``system`` is not here: it has no disk."""
 
-    def __init__(self, path: Path, factory: TableFactory, default_settings: MergeTreeSettings) -> None:
-        self._metadata = path / "metadata"
-        self._data = path / "data"
+    def __init__(
+        self, path: Path, temporary_path: Path, factory: TableFactory, default_settings: MergeTreeSettings
+    ) -> None:
+        self._places = TablePlaces(path, temporary_path)
         self._factory = factory
         self.default_settings = default_settings
         self._databases: dict[str, dict[str, Table]] = {}
@@ -111,12 +106,9 @@ class Catalog:
 
     def load(self) -> None:
         """Starts every table on disk; the first start of a server makes the database ``default``."""
-        make_directories(self._metadata)
-        finish_move(self._metadata)
-        for leftover in _files(self._metadata, "**/*.tmp"):
-            leftover.unlink()
-        for file in _files(self._metadata, "*.sql"):
-            self._load_database(unquote(file.stem))
+        self._places.begin()
+        for database in self._places.databases():
+            self._load_database(database)
         if "default" not in self._databases:
             self.create_database("default", if_not_exists=True)
 
@@ -126,15 +118,11 @@ class Catalog:
 
     def names_on_disk(self) -> list[tuple[str, str]]:
         """(database, table) of every definition."""
-        databases = [unquote(file.stem) for file in _files(self._metadata, "*.sql")]
-        return [(database, name) for database in databases for name in self._names_in(database)]
-
-    def _names_in(self, database: str) -> list[str]:
-        return [unquote(file.stem) for file in _files(self._database_metadata(database), "*.sql")]
+        return [(database, name) for database in self._places.databases() for name in self._places.tables(database)]
 
     def _load_database(self, database: str) -> None:
         self._enter_database(database)
-        for name in self._names_in(database):
+        for name in self._places.tables(database):
             self._start(self.read_definition(database, name))
 
     def _make(self, definition: TableDefinition) -> Table:
@@ -173,11 +161,11 @@ class Catalog:
                     return
                 raise UserError("DATABASE_ALREADY_EXISTS", f"Database {name} already exists")
             check_file_name("database", name)
-            file = _file(self._metadata, name)
+            file = self._places.database(name)
             if file.exists():  # it was detached
                 self._load_database(name)
                 return
-            make_directories(self._database_metadata(name))
+            make_directories(self._places.definitions(name))
             write_durably(file, f"CREATE DATABASE {quote_identifier(name)}\n")
             self._enter_database(name)
 
@@ -188,8 +176,8 @@ class Catalog:
             for table in list(self._database(name).values()):
                 self.drop_table(name, table.definition.name, detach=detach)
             if not detach:
-                directory = self._database_metadata(name)
-                remove_durably(_file(self._metadata, name))
+                directory = self._places.definitions(name)
+                remove_durably(self._places.database(name))
                 for leftover in directory.glob("*"):
                     leftover.unlink()
                 directory.rmdir()
@@ -208,13 +196,13 @@ class Catalog:
                     return None
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
             check_file_name("table", name)
-            file = self._table_metadata(database, name)
+            file = self._places.definition(database, name)
             if file.exists():
                 raise UserError(
                     "TABLE_ALREADY_EXISTS", f"Table {database}.{name} is detached; ATTACH TABLE or drop it first"
                 )
             definition = self.make_definition(database, create)
-            if _holds_data(definition.data_path):
+            if holds_data(definition.data_path):
                 raise UserError(
                     "TABLE_ALREADY_EXISTS",
                     f"Directory for table data {definition.data_path.name} of {database}.{name} already holds files; "
@@ -239,7 +227,7 @@ class Catalog:
                 if if_not_exists:
                     return
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} is attached already")
-            if not self._table_metadata(database, name).exists():
+            if not self._places.definition(database, name).exists():
                 raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} is not known: there is no definition of it")
             self._start(self.read_definition(database, name))
 
@@ -254,17 +242,19 @@ class Catalog:
                 table.check_can_drop()
             table.stop()
             self._leave(table)
+            if detach and not table.definition.is_durable:
+                table.drop()
             if not detach:
                 try:
                     table.drop()
-                    remove_durably(self._table_metadata(database, name))
+                    remove_durably(self._places.definition(database, name))
                 except Exception:
                     self._begin_anew(database, name)
                     raise
 
     def _begin_anew(self, database: str, name: str) -> None:
         """A table whose DROP failed is what a start of the server makes of what is left of it."""
-        if self._table_metadata(database, name).exists():
+        if self._places.definition(database, name).exists():
             try:
                 self._start(self.read_definition(database, name))
             except Exception:
@@ -275,26 +265,25 @@ class Catalog:
         with self._ddl:
             table = self.table(*old)
             check_file_name("table", new[1])
-            if new[1] in self._database(new[0]) or self._table_metadata(*new).exists():
+            if new[1] in self._database(new[0]) or self._places.definition(*new).exists():
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {new[0]}.{new[1]} already exists")
-            if _holds_data(self._data_path(*new)):
+            data_path = self._places.data(*new, table.definition.create)
+            if holds_data(data_path):
                 raise UserError(
                     "TABLE_ALREADY_EXISTS", f"Directory for table data of {new[0]}.{new[1]} already holds files"
                 )
             create = table.renamed(TableRef(new[0], new[1]))
-            definition = replace(
-                table.definition, database=new[0], name=new[1], create=create, data_path=self._data_path(*new)
-            )
+            definition = replace(table.definition, database=new[0], name=new[1], create=create, data_path=data_path)
             table.stop()
             self._leave(table)
             shutil.rmtree(definition.data_path, ignore_errors=True)  # holds no data
             TableMove(
-                self._table_metadata(*old),
-                self._table_metadata(*new),
+                self._places.definition(*old),
+                self._places.definition(*new),
                 table.definition.data_path,
                 definition.data_path,
                 definition_text(create),
-            ).carry_out(self._metadata)
+            ).carry_out(self._places.metadata)
             self._start(definition)
 
     def alter_table(self, database: str, name: str, change: Callable[[TableDefinition], CreateTable]) -> None:
@@ -323,7 +312,7 @@ class Catalog:
         return True
 
     def _redefine(self, table: Table, new: TableDefinition) -> None:
-        file = self._table_metadata(new.database, new.name)
+        file = self._places.definition(new.database, new.name)
         with table.altering(new):
             if file.exists():  # else CREATE writes it
                 write_durably(file, definition_text(new.create))
@@ -338,10 +327,10 @@ class Catalog:
         create = modernize(replace(create, table=TableRef(database, name), if_not_exists=False, attach=False))
         description = build_description(create, default_settings=self.default_settings)
         create = with_column_types(create, description.schema)
-        return TableDefinition(database, name, create, description, self._data_path(database, name))
+        return TableDefinition(database, name, create, description, self._places.data(database, name, create))
 
     def read_definition(self, database: str, name: str) -> TableDefinition:
-        file = self._table_metadata(database, name)
+        file = self._places.definition(database, name)
         try:
             statement = parse_definition(file.read_text())
             return self.make_definition(database, replace(statement, table=TableRef(database, name)))
@@ -349,41 +338,11 @@ class Catalog:
             error.message = f"{error.message} (in the table definition {file})"
             raise
 
-    def _database_metadata(self, database: str) -> Path:
-        return _directory(self._metadata, database)
-
-    def _table_metadata(self, database: str, name: str) -> Path:
-        return _file(self._database_metadata(database), name)
-
-    def _data_path(self, database: str, name: str) -> Path:
-        return _directory(_directory(self._data, database), name)
-
-
-def _file(parent: Path, name: str) -> Path:
-    former = parent / f"{former_file_stem(name)}.sql"
-    return former if "." in name and former.is_file() else parent / f"{file_stem(name)}.sql"
-
-
-def _directory(parent: Path, name: str) -> Path:
-    former = parent / former_file_stem(name)
-    return former if "." in name and name.strip(".") and former.is_dir() else parent / file_stem(name)
-
-
-def _files(directory: Path, pattern: str) -> list[Path]:
-    return sorted(file for file in directory.glob(pattern) if file.is_file())
-
-
-def _holds_data(path: Path) -> bool:
-    """False for what a CREATE leaves that failed or was cut short."""
-    if not path.exists():
-        return False
-    empty = {"replica_identity", *(["detached"] if not any(path.glob("detached/*")) else [])}
-    return any(entry.name not in empty and not entry.name.startswith("tmp_") for entry in path.iterdir())
-
 
 def read_definitions(config: Config) -> Iterator[TableDefinition]:
     """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
-    catalog = Catalog(config.path, _no_tables, merge_tree_settings(config.merge_tree, MergeTreeSettings()))
+    settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+    catalog = Catalog(config.path, config.temporary_path, _no_tables, settings)
     for database, name in catalog.names_on_disk():
         yield catalog.read_definition(database, name)
 

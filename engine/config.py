@@ -216,6 +216,11 @@ class Config(_Section):
         return UserFiles(self.user_files_path or self.path / "user_files")
 
     @property
+    def temporary_path(self) -> Path:
+        """Nothing in it is kept over a start."""
+        return (self.tmp_path or self.path / "tmp").absolute()
+
+    @property
     def worker_count(self) -> int:
         """None without HTTP: nobody could ask them."""
         if self.http_port is None:

@@ -21,18 +21,24 @@ from engine.server_uuid import server_uuid
 from engine.statements import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.definition import TableDefinition
+from engine.tables.memory import MemoryTable
 from engine.tables.merge_tree import MergeTreeTable
+from engine.tables.null import NullTable
 from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.small_table import SmallTable
 from engine.tables.table import Table
 from engine.world import World
 from parts.disk import make_directories
 from parts.memory import use_returning_allocator
 from sql.definitions.description import merge_tree_settings
+from sql.definitions.small_engines import LOG_ENGINES
 from sql.run import database
 from sql.run.executor import QueryEngine
 from sql.settings.table_settings import MergeTreeSettings
 
 logger = logging.getLogger(__name__)
+
+_KINDS = {"Memory": MemoryTable, "Null": NullTable, **dict.fromkeys(LOG_ENGINES, SmallTable)}
 
 
 class Engine(StatementRunner):
@@ -48,7 +54,7 @@ class Engine(StatementRunner):
         }
         self.query_engine = QueryEngine()
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
-        self.catalog = Catalog(self.path, self._make_table, settings)
+        self.catalog = Catalog(self.path, config.temporary_path, self._make_table, settings)
         self.processes_elsewhere: Callable[[], Iterable[Process]] = tuple
         """The statements that run in other processes of this server."""
         self.worker_rows: Callable[[], list[Row]] = list
@@ -94,7 +100,7 @@ class Engine(StatementRunner):
     def _make_table(self, definition: TableDefinition) -> Table:
         if definition.is_replicated:
             return ReplicatedTable(definition, self.services, self.replication)
-        return MergeTreeTable(definition, self.services)
+        return _KINDS.get(definition.engine_name, MergeTreeTable)(definition, self.services)
 
     # -- what there is ------------------------------------------------------------------------------------------
 
@@ -122,21 +128,17 @@ class Engine(StatementRunner):
 
 def spill_directory(config: Config, owner: str = "") -> Path:
     """Where queries put what does not fit into memory; ``owner`` is one of several processes."""
-    directory = _temporary(config) / f"spill{owner and '-'}{owner}"
+    directory = config.temporary_path / f"spill{owner and '-'}{owner}"
     make_directories(directory)
     return directory
 
 
 def remove_spills(config: Config, owner: str = "*") -> None:
     """What processes left that were killed: of one, or of all."""
-    for directory in _temporary(config).glob(f"spill-{owner}"):
+    for directory in config.temporary_path.glob(f"spill-{owner}"):
         shutil.rmtree(directory, ignore_errors=True)
     if owner == "*":
-        shutil.rmtree(_temporary(config) / "spill", ignore_errors=True)
-
-
-def _temporary(config: Config) -> Path:
-    return (config.tmp_path or config.path / "tmp").absolute()
+        shutil.rmtree(config.temporary_path / "spill", ignore_errors=True)
 
 
 def local_engine_path() -> tempfile.TemporaryDirectory[str]:

@@ -1,4 +1,16 @@
-"""Definitions of tables on disk: written whole, moved whole.
+"""Definitions of tables on disk: where they lie, written whole, moved whole.
+
+Layout under the server's ``path``::
+
+    metadata/<database>.sql           CREATE DATABASE
+    metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
+    data/<database>/<table>/          the parts
+
+and under its temporary directory, emptied at a start::
+
+    memory/<database>/<table>/        the parts of tables whose rows are gone with the server
+
+Names are percent-encoded (``parts.safe_names``).
 
 Every function here is durable when it returns. A rename touches two definitions and a directory, which no file system
 does at once: it is first written down in ``metadata/rename_in_progress``, and a start that finds this file finishes
@@ -11,18 +23,81 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from parts.disk import make_directories, sync, sync_directory
 from parts.errors import UserError
+from parts.safe_names import file_stem, former_file_stem
 from parts.schema_history import SchemaHistory
 from sql.definitions.render import render_create
+from sql.definitions.small_engines import is_passing
 from sql.grammar.parser import parse_statements
 from sql.grammar.statements import CreateTable
 
 _JOURNAL = "rename_in_progress"
 _HISTORY = "-- schema_history "
+
+
+class TablePlaces:
+    """Where databases and tables are."""
+
+    def __init__(self, path: Path, temporary_path: Path) -> None:
+        self.metadata = path / "metadata"
+        self._data = path / "data"
+        self._memory = temporary_path / "memory"
+
+    def begin(self) -> None:
+        """At the start of a server: removes what it must not find, and finishes what was begun."""
+        make_directories(self.metadata)
+        shutil.rmtree(self._memory, ignore_errors=True)
+        _finish_move(self.metadata)
+        for leftover in _files(self.metadata, "**/*.tmp"):
+            leftover.unlink()
+
+    def databases(self) -> list[str]:
+        return [unquote(file.stem) for file in _files(self.metadata, "*.sql")]
+
+    def tables(self, database: str) -> list[str]:
+        """Those that have definitions."""
+        return [unquote(file.stem) for file in _files(self.definitions(database), "*.sql")]
+
+    def database(self, name: str) -> Path:
+        return _file(self.metadata, name)
+
+    def definitions(self, database: str) -> Path:
+        return _directory(self.metadata, database)
+
+    def definition(self, database: str, name: str) -> Path:
+        return _file(self.definitions(database), name)
+
+    def data(self, database: str, name: str, create: CreateTable) -> Path:
+        root = self._memory if is_passing(create) else self._data
+        return _directory(_directory(root, database), name)
+
+
+def _file(parent: Path, name: str) -> Path:
+    former = parent / f"{former_file_stem(name)}.sql"
+    return former if "." in name and former.is_file() else parent / f"{file_stem(name)}.sql"
+
+
+def _directory(parent: Path, name: str) -> Path:
+    former = parent / former_file_stem(name)
+    return former if "." in name and name.strip(".") and former.is_dir() else parent / file_stem(name)
+
+
+def _files(directory: Path, pattern: str) -> list[Path]:
+    return sorted(file for file in directory.glob(pattern) if file.is_file())
+
+
+def holds_data(path: Path) -> bool:
+    """False for what a CREATE leaves that failed or was cut short."""
+    if not path.exists():
+        return False
+    empty = {"replica_identity", *(["detached"] if not any(path.glob("detached/*")) else [])}
+    return any(entry.name not in empty and not entry.name.startswith("tmp_") for entry in path.iterdir())
 
 
 def definition_text(create: CreateTable) -> str:
@@ -91,8 +166,8 @@ class TableMove:
         remove_durably(metadata / _JOURNAL)
 
 
-def finish_move(metadata: Path) -> None:
-    """At the start of a server: carries out the rename that was cut short, if there is one."""
+def _finish_move(metadata: Path) -> None:
+    """Carries out the rename that was cut short, if there is one."""
     try:
         content = json.loads((metadata / _JOURNAL).read_text())
     except FileNotFoundError:

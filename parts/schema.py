@@ -199,7 +199,8 @@ class TableDescription:
 
     ``primary_key`` is a prefix of ``sorting_key``. ``sampling_key`` is one of its expressions, or empty.
     ``metadata_version`` counts the changes of the definition; parts keep the one they were written under, and
-    ``schema.history`` tells how to read those of earlier ones.
+    ``schema.history`` tells how to read those of earlier ones. ``has_parts``: whether they are anybody's matter; of a
+    table that only keeps rows they are not.
     """
 
     schema: TableSchema
@@ -211,3 +212,4 @@ class TableDescription:
     merge_mode: MergeMode = ORDINARY
     metadata_version: int = 0
     indexes: tuple[SkipIndex, ...] = ()
+    has_parts: bool = True

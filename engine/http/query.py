@@ -56,7 +56,7 @@ class QueryEndpoint:
         self._limit = engine.config.max_concurrent_queries
         self._placed: set[Exchange] = set()
         self._asides: set[asyncio.Task[None]] = set()
-        directory = (engine.config.tmp_path or engine.config.path / "tmp").absolute() / "answers"
+        directory = engine.config.temporary_path / "answers"
         make_directories(directory)
         self._space = SpillSpace(directory, engine.config.max_temporary_data_on_disk_size)
         self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="query")

@@ -25,6 +25,7 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     if on_partitions and changes:
         raise not_implemented("ALTER TABLE with commands on columns and on partitions together")
     if on_partitions:
+        table.require("partitioning")
         check_alter_sync(table, context)
         return carry_out(table, on_partitions, context)
 

@@ -31,6 +31,7 @@ def check_table(statement: CheckTable, context: Context) -> QueryResult:
     """One row a part (``part_path``, ``is_passed``, ``message``), each as soon as it is known; or one row in all with
     ``check_query_single_value_result``. Raises 232 for an unknown part, 233 for a wrong name."""
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
+    table.require("check")
     snapshot = table.snapshot()
     try:
         parts = _chosen(snapshot, statement, table, context)

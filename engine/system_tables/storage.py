@@ -13,6 +13,8 @@ from parts.store import PartState
 def _parts(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
+        if not definition.description.has_parts:
+            continue
         for part, state in sorted(table.store.all_parts(), key=lambda item: item[0].name):
             yield (
                 ", ".join(map(str, part.partition)) if len(part.partition) == 1 else str(part.partition),

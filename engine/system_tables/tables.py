@@ -40,14 +40,14 @@ def _tables(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
         description = definition.description
-        active = table.store.active()
+        active, has_parts = table.store.active(), description.has_parts
         yield (
             definition.database,
             definition.name,
             _NO_UUID,
             definition.engine_name,
             0,
-            [str(definition.data_path)],
+            [str(definition.data_path)] if definition.is_durable else [],
             [],
             [],
             render_create(definition.create),
@@ -61,9 +61,9 @@ def _tables(server: Server) -> Iterator[Row]:
             sum(part.rows for part in active),
             sum(part.bytes_on_disk for part in active),
             sum(part.data_uncompressed_bytes for part in active),
-            len(table.store.all_parts()),
-            len(active),
-            sum(part.marks for part in active),
+            len(table.store.all_parts()) if has_parts else None,
+            len(active) if has_parts else None,
+            sum(part.marks for part in active) if has_parts else None,
             definition.create.comment,
             1,
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from parts.schema import TableDescription
 from sql.definitions.engine import is_replicated
+from sql.definitions.small_engines import is_passing
 from sql.grammar.statements import CreateTable
 from sql.settings.table_settings import MergeTreeSettings
 
@@ -37,6 +38,15 @@ class TableDefinition:
     def engine_name(self) -> str:
         assert self.create.engine is not None
         return self.create.engine.name
+
+    @property
+    def keeps_rows(self) -> bool:
+        return self.engine_name != "Null"
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether rows outlive the server."""
+        return not is_passing(self.create)
 
     @property
     def is_replicated(self) -> bool:

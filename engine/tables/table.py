@@ -79,6 +79,9 @@ class Table(ABC):
     def create(self) -> None:  # noqa: B027  (most tables have nothing to do)
         """What CREATE TABLE does beyond :meth:`start`, before it."""
 
+    def require(self, ability: str) -> None:  # noqa: B027  (tables of parts have all)
+        """Raises 48 for ``partitioning``, ``mutations`` or ``check``, if tables of this kind do not have it."""
+
     @abstractmethod
     def allow(self, action: str, allowed: bool) -> None:
         """SYSTEM STOP/START ``action``: ``merges`` or ``fetches``."""

@@ -19,6 +19,7 @@ from engine.catalog import Catalog
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.null import NullInsert
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.services import TableServices
@@ -210,6 +211,8 @@ class MirrorTable(Table):
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         """What forbids the INSERT is found by the replica process, at its commit; most of it here, before any work."""
+        if not self.definition.keeps_rows:
+            return NullInsert(self, options)
         self.check_part_count()
         return _Insert(self, options)
 
@@ -278,6 +281,7 @@ class MirrorCatalog(Catalog):
     def __init__(
         self,
         path: Path,
+        temporary_path: Path,
         settings: dict[str, object],
         services: TableServices,
         worker: int,
@@ -285,7 +289,7 @@ class MirrorCatalog(Catalog):
         published: Published,
         requests: Requests,
     ) -> None:
-        super().__init__(path, self._make, merge_tree_settings(settings, MergeTreeSettings()))
+        super().__init__(path, temporary_path, self._make, merge_tree_settings(settings, MergeTreeSettings()))
         self._services = services
         self._requests = requests
         self._by_uid: dict[int, MirrorTable] = {}

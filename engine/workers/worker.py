@@ -99,7 +99,14 @@ class WorkerServer(StatementRunner):
         self.query_engine = QueryEngine()
         published = Published(common.page, common.publication)
         self.mirror = self.catalog = MirrorCatalog(
-            self.path, common.config.merge_tree, self.services, number, common.page, published, replica
+            self.path,
+            common.config.temporary_path,
+            common.config.merge_tree,
+            self.services,
+            number,
+            common.page,
+            published,
+            replica,
         )
 
     @cached_property

@@ -118,7 +118,10 @@ class FromClause:
         number = self.query.next_number()
         virtual: tuple[str, ...] = ()
         if isinstance(relation, PartsRelation):
-            schema, virtual = relation.description.schema, VIRTUAL_COLUMNS
+            schema, has_parts = relation.description.schema, relation.description.has_parts
+            virtual = VIRTUAL_COLUMNS if has_parts else ()
+            if node.final and not has_parts:
+                raise UserError("ILLEGAL_FINAL", f"Table {node.table} doesn't support FINAL")
         else:
             schema = relation.schema
         columns = {
@@ -140,6 +143,12 @@ class FromClause:
         if node.sample is not None:
             self._sample(node, scan, node.sample, node.sample_offset or Fraction(0))
         return scan.table
+
+    def check_prewhere(self) -> None:
+        for source in self.scope.sources:
+            relation = source.relation
+            if isinstance(relation, PartsRelation) and not relation.description.has_parts:
+                raise UserError("ILLEGAL_PREWHERE", f"Table {source.table} does not support PREWHERE")
 
     def _sample(self, node: NamedTable, scan: Scan, share: Fraction, offset: Fraction) -> None:
         """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range; all of it if k is 0 or 1."""

@@ -109,6 +109,8 @@ class SelectCompiler:
 
     def _where(self, source: FromClause) -> list[Fragment]:
         filters = [term for node in (self.select.prewhere, self.select.where) for term in conjuncts(node)]
+        if self.select.prewhere is not None:
+            source.check_prewhere()
         for scan in self.query.scans[self.first_scan :]:
             if scan.source in self.scope.sources and scan.source.prunable:
                 scan.conditions.extend((term, self.rows) for term in filters)

@@ -14,6 +14,7 @@ from parts.errors import UserError
 from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
+from sql.definitions.small_engines import check_small_alter
 from sql.grammar.alterations import (
     AddColumn,
     AddIndex,
@@ -44,6 +45,8 @@ def altered(create: CreateTable, description: TableDescription, changes: Sequenc
 
     Raises ``UserError`` 10, 15, 16, 36, 44, 48, 472, 524; what contradicts itself otherwise is found when the result is
     compiled."""
+    if not description.has_parts:
+        check_small_alter(create, changes)
     if all(isinstance(change, LOCAL_CHANGES) for change in changes):
         draft = _Draft(create, description)
     else:
@@ -84,7 +87,8 @@ class _Draft:
             case ModifyComment(comment):
                 self.create = replace(self.create, comment=comment)
             case ModifySettings(settings):
-                _check_settings(settings)
+                if self.description.has_parts:  # else they are checked when the result is compiled
+                    _check_settings(settings)
                 kept = {name: value for name, value in settings.items() if value is not None}
                 self._set_settings({**self.create.settings, **kept}, [name for name in settings if name not in kept])
             case ResetSettings(names):

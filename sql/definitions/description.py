@@ -33,6 +33,7 @@ from parts.types import (
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.definitions.indexes import build_indexes
+from sql.definitions.small_engines import SMALL_ENGINES, describe_small
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.plain_clauses import ColumnClause
@@ -68,6 +69,8 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         )
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
+    if engine.name in SMALL_ENGINES:
+        return describe_small(create, schema)
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
     sorting_key = _sorting_key(create, schema)
     return TableDescription(

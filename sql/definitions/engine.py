@@ -18,6 +18,7 @@ from functools import partial
 
 from parts.errors import UserError
 from parts.merge.modes import MODES
+from sql.definitions.small_engines import SMALL_ENGINES, check_small_engine
 from sql.grammar.statements import CreateTable, EngineClause
 from sql.grammar.tokens import identifier_if_needed, not_implemented, quote_string, unquote_identifier, unquote_string
 
@@ -28,11 +29,6 @@ _FAMILY = re.compile(
 )
 _OTHER_ENGINES = frozenset(
     {
-        "Log",
-        "TinyLog",
-        "StripeLog",
-        "Memory",
-        "Null",
         "Set",
         "Join",
         "Buffer",
@@ -84,10 +80,14 @@ def check_engine(create: CreateTable) -> EngineClause:
     if create.engine is None:
         raise UserError("ENGINE_REQUIRED", f"ENGINE is missing; the engines are: {', '.join(ENGINES)}")
     name, arguments = create.engine.name, create.engine.arguments
+    if name in SMALL_ENGINES:
+        check_small_engine(create)
+        return create.engine
     if name not in ENGINES:
+        known = ", ".join((*ENGINES, *SMALL_ENGINES))
         if _FAMILY.match(name) or name in _OTHER_ENGINES:
-            raise not_implemented(f"Engine {name} (the engines are: {', '.join(ENGINES)})")
-        raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {', '.join(ENGINES)}")
+            raise not_implemented(f"Engine {name} (the engines are: {known})")
+        raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {known}")
     if name == "MergeTree" and arguments:
         raise _wrong_arguments(name, len(arguments), "none, or (date column, [sampling,] key, index granularity)")
     if name == "ReplicatedMergeTree" and len(arguments) not in (0, 2):

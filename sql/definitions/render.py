@@ -90,4 +90,5 @@ def _canonical_type(text: str) -> str:
 
 
 def render_engine(engine: EngineClause) -> str:
-    return f"{engine.name}({', '.join(engine.arguments)})" if engine.arguments else engine.name
+    name = identifier_if_needed(engine.name)  # Null is a word of its own
+    return f"{name}({', '.join(engine.arguments)})" if engine.arguments else name

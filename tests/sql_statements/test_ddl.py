@@ -94,7 +94,7 @@ WRONG = [
     (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedMergeTree('/p') ORDER BY CounterID", 42, "ReplicatedMergeTree"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = ReplacingMergeTree ORDER BY CounterID", 48, "ReplacingMergeTree"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedSummingMergeTree ORDER BY CounterID", 48, "ReplicatedSumming"),
-    (f"CREATE TABLE t {COLUMNS} ENGINE = Memory", 48, "Memory"),
+    (f"CREATE TABLE t {COLUMNS} ENGINE = Buffer", 48, "Buffer"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = Nonsense", 56, "MergeTree, ReplicatedMergeTree"),
     (f"CREATE TABLE t {COLUMNS}", 119, "ENGINE"),
     ("CREATE TABLE t (a Nonsense) ENGINE = MergeTree ORDER BY a", 50, "Nonsense"),

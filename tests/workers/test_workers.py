@@ -46,6 +46,21 @@ def test_what_is_acknowledged_is_seen_by_every_worker(server: WorkerServer) -> N
             server.run("SELECT count() FROM seen")
 
 
+def test_small_tables_are_the_same_in_every_worker(server: WorkerServer) -> None:
+    for engine, rows in (("Memory", 20), ("Log", 20), ("Null", 0)):
+        table = f"small_{engine}"
+        server.execute(f"CREATE TABLE {table} (k UInt64) ENGINE = {engine}")
+        for k in range(10):
+            server.execute(f"INSERT INTO {table} VALUES ({k})")
+            server.execute(f"INSERT INTO {table} SELECT {k}")
+        expected = [[k // 2] for k in range(rows)]
+        assert server.everywhere(f"SELECT k FROM {table}") == {str(expected)}
+    server.execute("TRUNCATE TABLE small_Memory")
+    assert server.everywhere("SELECT count() FROM small_Memory") == {"[[0]]"}
+    server.execute("RENAME TABLE small_Log TO small_Log_2")
+    assert server.everywhere("SELECT count() FROM small_Log_2") == {"[[20]]"}
+
+
 def test_a_table_of_the_same_name_and_other_columns(server: WorkerServer) -> None:
     for number in range(5):
         server.execute(f"CREATE TABLE again (k UInt64, c{number} String) ENGINE = MergeTree ORDER BY k")

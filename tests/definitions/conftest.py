@@ -1,0 +1,59 @@
+"""Statements in ClickHouse (chdb) and here, one after another, with equal answers and error codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.output import encode
+from parts.errors import PandoError
+from sql.settings.session import DEFAULT_SETTINGS
+from tests.engine.conftest import Local, local
+from tests.sql_statements.oracle import Oracle
+
+__all__ = ["local"]
+
+_DEFAULT_SETTINGS = re.compile(rb"(\\nSETTINGS) index_granularity = 8192(?:(,)|)")
+
+
+class Both:
+    """A database in each."""
+
+    def __init__(self, oracle: Oracle, local: Local, database: str) -> None:
+        self._oracle, self._local = oracle, local
+        self.compare(f"CREATE DATABASE {database}; USE {database}")
+
+    def compare(self, script: str) -> None:
+        """The statements of the script, which semicolons end."""
+        for statement in filter(None, map(str.strip, script.split(";"))):
+            theirs, ours = self._theirs(statement), self._ours(statement)
+            assert ours == theirs, statement
+
+    def _theirs(self, statement: str) -> bytes | int:
+        try:
+            answer = self._oracle.query(statement)
+        except Exception as error:
+            return int(re.findall(r"Code: (\d+)", str(error))[0])
+        return _DEFAULT_SETTINGS.sub(lambda found: found[1] if found[2] else b"", answer)
+
+    def _ours(self, statement: str) -> bytes | int:
+        try:
+            result = self._local.engine.execute(statement, self._local.session)
+            return b"".join(encode(result, "TSV", DEFAULT_SETTINGS, self._local.engine.services.monotonic))
+        except PandoError as error:
+            return error.code
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Oracle:
+    return Oracle()
+
+
+@pytest.fixture
+def both(oracle: Oracle, local: Local, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
+    database = f"d_{tmp_path.name}".replace("-", "_")
+    yield Both(oracle, local, database)
+    oracle.query(f"DROP DATABASE IF EXISTS {database}")
