@@ -3,12 +3,15 @@
 The file is one JSON object, a newline, the XXH3-128 of the bytes before it as 32 hexadecimal digits, and a newline.
 ``version`` is the part's major version, ``minor`` its minor one (absent: 0); the rule stands in ``parts.part_files``.
 ``content_hash`` is ``parts.content_hash`` over the part's rows: the same for every codec, part name and part type.
+``digests`` (of wide parts; older ones have none) are the columns' own, of which a part that shares files with this one
+makes its content hash.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import xxhash
 
@@ -33,6 +36,8 @@ class Checksums:
     column_bytes: dict[str, tuple[int, int]]
     """Column → (stored bytes, uncompressed bytes)."""
     version: tuple[int, int] = FIRST_VERSION
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Column → the digest of ``parts.content_hash``, 32 hexadecimal digits."""
 
     def encode(self) -> bytes:
         major, minor = self.version
@@ -42,6 +47,7 @@ class Checksums:
             "content_hash": self.content_hash,
             "uncompressed_bytes": self.uncompressed_bytes,
             "columns": {name: list(sizes) for name, sizes in self.column_bytes.items()},
+            **({"digests": dict(self.digests)} if self.digests else {}),
             "files": {name: [self.files[name].size, self.files[name].hash] for name in sorted(self.files)},
         }
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
@@ -61,7 +67,8 @@ class Checksums:
             check_major(version[0], part)
             files = {name: FileChecksum(int(size), str(hash_)) for name, (size, hash_) in body["files"].items()}
             columns = {name: (int(stored), int(raw)) for name, (stored, raw) in body["columns"].items()}
-            return cls(files, str(body["content_hash"]), int(body["uncompressed_bytes"]), columns, version)
+            digests = {name: str(digest) for name, digest in body.get("digests", {}).items()}
+            return cls(files, str(body["content_hash"]), int(body["uncompressed_bytes"]), columns, version, digests)
         except (ValueError, KeyError, TypeError) as error:
             message = f"Checksums cannot be read ({error})"
             raise CorruptionError(message, part=part, file=CHECKSUMS, offset=0, name="CORRUPTED_DATA") from error

@@ -29,7 +29,7 @@ import re
 
 import xxhash
 
-MAJOR_VERSION = 3
+MAJOR_VERSION = 4
 """Parts of a newer one are refused; the rule stands in ``parts.part_files``."""
 FIRST_VERSION = (1, 0)
 DATA_FILE = "data.bin"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -38,15 +38,17 @@ from parts.part_files import (
     PARTITION_FILE,
     PRIMARY_INDEX_FILE,
     UUID_FILE,
+    PartContent,
     PartShape,
     SmallFile,
     Values,
     data_file,
     is_small,
 )
-from parts.part_metadata import python_value
+from parts.part_metadata import ColumnsFile, python_value
 from parts.part_name import PartName
 from parts.primary_index import PrimaryIndex, granule_count
+from parts.row_exists import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, TableSchema
 from parts.types import DataType
 
@@ -112,6 +114,19 @@ class OpenedPart:
             for column, array in self.minmax_arrays.items()
         }
 
+    def content(self) -> PartContent:
+        """What its small files say, for who makes a part of the same rows."""
+        return PartContent(
+            ColumnsFile(self.schema, self.granularity, self.sorting_key),
+            self.rows,
+            self.partition_arrays,
+            self._value(MINMAX_FILE),
+            self._value(PRIMARY_INDEX_FILE),
+            self._marks,
+            self.uuid,
+            self.metadata_version,
+        )
+
     @property
     def path(self) -> Path:
         return self._meta.directory
@@ -128,6 +143,23 @@ class OpenedPart:
     def _map_columns(self) -> None:
         mapping = map_columns(self.schema, self.metadata_version, self.table_schema)
         self._positions, self._converted = mapping.positions, mapping.converted
+
+    def without(self, columns: Collection[str]) -> Self:
+        """The same part as if it had not these columns: they are read as their defaults."""
+        part = copy.copy(self)
+        part._positions = {name: at for name, at in self._positions.items() if name not in columns}
+        part._converted = {name: column for name, column in self._converted.items() if name not in columns}
+        return part
+
+    @property
+    def readable(self) -> Sequence[str]:
+        """The columns that can be read from the files as they are."""
+        return [name for name in self._positions if not name.startswith(STORED)]
+
+    @cached_property
+    def has_deleted_rows(self) -> bool:
+        """Whether some of :attr:`rows` may be gone (``parts.row_exists``)."""
+        return ROW_EXISTS in self.schema
 
     @property
     def converted(self) -> Sequence[str]:
@@ -151,14 +183,14 @@ class OpenedPart:
     def column_sizes(self) -> dict[str, tuple[int, int]]:
         """Column → (bytes on disk, uncompressed bytes)."""
         sizes = self.checksums.column_bytes
-        return {name.removeprefix(STORED): sizes[self._stored_name(name)] for name in self._positions}
+        return {name.removeprefix(STORED): sizes[self.stored_name(name)] for name in self._positions}
 
     def bytes_before(self, columns: Sequence[str], granules: np.ndarray) -> np.ndarray:
         """About how many uncompressed bytes of the columns stand before each of these granules (``marks``: the end),
         as far as the part has the columns."""
         before = np.zeros(len(granules))
         for name in set(columns) & self._positions.keys():
-            stored_name = self._stored_name(name)
+            stored_name = self.stored_name(name)
             _, raw = self.checksums.column_bytes[stored_name]
             if self.part_type == "Wide" and self.marks:
                 marks = self._marks[self._positions[name]]
@@ -203,6 +235,10 @@ class OpenedPart:
             return self._converted[name]
         if name == BLOCK_NUMBER:
             return block_number_column(self.name)
+        if name == ROW_EXISTS:
+            return ROW_EXISTS_COLUMN
+        if name == PART_OFFSET:
+            return PART_OFFSET_COLUMN
         return (self.table_schema or self.schema).column(name)
 
     def _value(self, file: SmallFile[T], shape: PartShape | None = None) -> T:
@@ -215,12 +251,12 @@ class OpenedPart:
             check_bytes(data, file.name, self.checksums, self._label)
         return file.decode(data, shape or PartShape(self._label))
 
-    def _stored_name(self, column: str) -> str:
+    def stored_name(self, column: str) -> str:
         """Under which name the part has a column that it can read as it is."""
         return self.schema.columns[self._positions[column]].name
 
     def _file_of(self, column: str) -> str:
-        return self._stored_file(self._stored_name(column))
+        return self._stored_file(self.stored_name(column))
 
     def _stored_file(self, stored_name: str) -> str:
         return column_file(stored_name) if self.part_type == "Wide" else DATA_FILE

@@ -18,7 +18,7 @@ Versions
 - 1.0: the files of 1.0. 1.1: ``metadata_version``. 2.0: *packed* parts, small compact ones with ``data.bin`` inside
   ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0`` writes none of them.
   Also 2.0: frames with the methods Split and Scale (``parts.codecs``), in large merged parts. 3.0: frames of strings
-  with a dictionary (``parts.repeated_texts``).
+  with a dictionary (``parts.repeated_texts``). 4.0: a column that says which rows are left (``parts.row_exists``).
 - Fixed for ever, so that every version can tell: ``checksums`` is one JSON object with ``version`` and ends with its
   hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
 - An optional file that is not there has the meaning of its ``absent``.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import xxhash
 
+from parts import row_exists
 from parts.checksums import Checksums, FileChecksum
 from parts.column_writer import ColumnFacts
 from parts.content_hash import combine
@@ -13,22 +15,34 @@ from parts.layout import CHECKSUMS
 from parts.part_files import PartContent, encode_small_files, version_of
 
 
-def summarize(
-    content: PartContent, columns: Sequence[ColumnFacts], data: Mapping[str, FileChecksum], *, is_packed: bool
-) -> tuple[dict[str, bytes], Checksums]:
-    """Name → bytes of all small files, ``checksums`` the last of them, and the checksums. ``data`` are those of the
-    large files."""
+@dataclass(frozen=True)
+class WrittenColumns:
+    """What is known when all rows are written: ``facts`` of each column, ``sums`` of the large files."""
+
+    content: PartContent
+    facts: Sequence[ColumnFacts]
+    sums: Mapping[str, FileChecksum]
+
+
+def summarize(written: WrittenColumns, *, is_packed: bool, is_wide: bool = False) -> tuple[dict[str, bytes], Checksums]:
+    """Name → bytes of all small files, ``checksums`` the last of them, and the checksums."""
+    content, columns = written.content, written.facts
     meta = encode_small_files(content)
-    files = {**data, **{name: checksum_of(small) for name, small in meta.items()}}
+    files = {**written.sums, **{name: checksum_of(small) for name, small in meta.items()}}
     checksums = Checksums(
         files,
         combine([column.field for column in columns], [column.digest for column in columns], content.rows),
         sum(column.uncompressed_bytes for column in columns),
         {column.field.name: (column.stored_bytes, column.uncompressed_bytes) for column in columns},
-        max([version_of(files, is_packed=is_packed), *(column.version for column in columns)]),
+        max([version_of(files, is_packed=is_packed), *map(_version, columns)]),
+        {column.field.name: column.digest.hex() for column in columns} if is_wide else {},
     )
     meta[CHECKSUMS] = checksums.encode()
     return meta, checksums
+
+
+def _version(column: ColumnFacts) -> tuple[int, int]:
+    return row_exists.VERSION if column.field.name == row_exists.ROW_EXISTS else column.version
 
 
 def checksum_of(data: bytes) -> FileChecksum:

@@ -8,6 +8,7 @@ Invariants
 - A :class:`Part` may be used by many threads at once.
 - No row is returned whose frame's checksum was not compared: wrong bytes raise ``CorruptionError`` with part, file,
   offset.
+- No row is returned that a lightweight DELETE took, unless it is asked for (``with_deleted``).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from parts.primary_index import MarkRange, PrimaryIndex, normalize_ranges
 from parts.read_ahead import RowTest, decode_ahead
 from parts.read_plan import RowRange, plan_batches, rows_of
 from parts.repeated_texts import plain
+from parts.row_exists import PART_OFFSET, ROW_EXISTS, live_rows
 from parts.schema import TableSchema
 
 __all__ = ["MarkRange", "Part", "PrimaryIndex", "RowRange", "open_part"]
@@ -71,6 +73,7 @@ class Part(OpenedPart):
         max_threads: int = 0,
         with_dictionaries: bool = False,
         test: RowTest | None = None,
+        with_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Batches of ``columns`` in that order, rows in order; ``ranges`` are granules (all by default).
 
@@ -87,6 +90,7 @@ class Part(OpenedPart):
             max_threads=max_threads,
             with_dictionaries=with_dictionaries,
             test=test,
+            with_deleted=with_deleted,
         )
 
     def read_rows(
@@ -99,19 +103,36 @@ class Part(OpenedPart):
         is_short: bool = False,
         with_dictionaries: bool = False,
         test: RowTest | None = None,
+        with_deleted: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """As :meth:`read`, for rows: ``ranges`` are in order, disjoint and inside the part. With ``is_short`` decimals
         come as ``parts.short_decimals`` says. ``with_dictionaries`` strings come as their frames hold them
         (``parts.repeated_texts``), and batches are cut where such a frame ends, which saves a copy. Rows that fail the
         ``test`` of some of the columns may be left out."""
+        if self.has_deleted_rows and not with_deleted:
+            yield from _live(
+                self.read_rows(
+                    [*columns, ROW_EXISTS],
+                    ranges,
+                    max_batch_rows=max_batch_rows,
+                    max_threads=max_threads,
+                    is_short=is_short,
+                    with_dictionaries=with_dictionaries,
+                    test=test,
+                    with_deleted=True,
+                )
+            )
+            return
         wanted = [self._column(name) for name in columns]
-        absent = AbsentColumns(columns, self._positions, self._column)
+        known = {*self._positions, PART_OFFSET}
+        absent = AbsentColumns(columns, known, self._column)
         stored = list(absent.to_read)
-        marks = [self._marks[self._positions[name]] for name in stored]
-        sizes = [self.checksums.column_bytes[self._stored_name(name)][1] // max(self.rows, 1) for name in stored]
+        in_files = [name for name in stored if name in self._positions]
+        marks = [self._marks[self._positions[name]] for name in in_files]
+        sizes = [self.checksums.column_bytes[self.stored_name(name)][1] // max(self.rows, 1) for name in in_files]
         batches = plan_batches(ranges, self.granularity, marks, max_batch_rows, max(sizes, default=0))
         schema = TableSchema(tuple(wanted)).arrow
-        if not all(name in self._positions for name in columns):  # defaults read all rows in storage types
+        if not known.issuperset(columns):  # defaults read all rows in storage types
             is_short, with_dictionaries, test = False, False, None
         read_column = partial(self._read_column, is_short=is_short, with_dictionaries=with_dictionaries)
         read_batch = partial(_read_batch, read_column, test=test)
@@ -139,8 +160,9 @@ class Part(OpenedPart):
             pass
 
     def read_few(self, columns: Sequence[str], chosen: RowRange) -> list[pa.Array] | None:
-        """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column."""
-        if not all(name in self._positions for name in columns):
+        """The rows of the columns, decoded at once by the caller's thread. ``None``: the part lacks a column, or may
+        lack rows."""
+        if self.has_deleted_rows or not all(name in self._positions for name in columns):
             return None
         return [self._few_of(self._positions[name], chosen) for name in columns]
 
@@ -194,6 +216,9 @@ class Part(OpenedPart):
     def _read_column(
         self, name: str, chosen: RowRange, is_short: bool = False, with_dictionaries: bool = False
     ) -> pa.Array | pa.ChunkedArray:
+        if name not in self._positions:
+            assert name == PART_OFFSET, name
+            return pa.array(np.arange(chosen.begin, chosen.end, dtype=np.uint64))
         return self._read_position(self._positions[name], chosen, is_short, with_dictionaries)
 
     def _read_position(
@@ -240,6 +265,22 @@ class Part(OpenedPart):
             next_row = min(chosen.end, (granule + end) * self.granularity)
             yield int(offsets[begin]), first, next_row - row
             row = next_row
+
+
+def _live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that are there, of batches whose last column says so, without it."""
+    for batch in batches:
+        mask = live_rows(batch.column(batch.num_columns - 1))
+        names = batch.schema.names[:-1]
+        if not names:
+            rows = batch.num_rows if mask is None else mask.true_count
+            yield from _empty_batches(rows, max(rows, 1))
+            continue
+        batch = batch.select(names)
+        if mask is not None:
+            batch = batch.filter(mask)
+        if batch.num_rows:
+            yield batch
 
 
 ReadColumn = Callable[[str, RowRange], pa.Array | pa.ChunkedArray]

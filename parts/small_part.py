@@ -23,7 +23,7 @@ from parts.marks import ColumnMarks
 from parts.meta_files import pack
 from parts.part_files import PartContent
 from parts.part_metadata import ColumnsFile, MinMax
-from parts.part_summary import checksum_of, summarize
+from parts.part_summary import WrittenColumns, checksum_of, summarize
 from parts.schema import Key, TableDescription
 from parts.types import DataType
 from parts.value_file import plain_array, plain_type
@@ -73,7 +73,7 @@ def encode_small_part(
         part_uuid=part_uuid,
         metadata_version=description.metadata_version,
     )
-    meta, checksums = summarize(content, facts, {DATA_FILE: checksum_of(data)}, is_packed=True)
+    meta, checksums = summarize(WrittenColumns(content, facts, {DATA_FILE: checksum_of(data)}), is_packed=True)
     meta[DATA_FILE] = data
     return pack(meta), checksums
 

@@ -34,7 +34,7 @@ from parts.layout import DATA_FILE, META_FILE, column_file
 from parts.meta_files import pack
 from parts.part_files import PartContent
 from parts.part_metadata import ColumnsFile, MinMax
-from parts.part_summary import checksum_of, summarize
+from parts.part_summary import WrittenColumns, checksum_of, summarize
 from parts.partition import partition_id
 from parts.pool import map_parallel
 from parts.repeated_texts import joined, text_bytes
@@ -189,13 +189,22 @@ class PartWriter:
 
     def finish(self) -> WrittenPart:
         """Writes what is left and all metadata; everything is fsynced."""
+        return self.finish_with(self.finish_columns())
+
+    def finish_columns(self) -> WrittenColumns:
+        """Writes what is left of the columns."""
         while self._pending_rows:
             self._flush(is_last=True)
         sums = {file.path.name: file.checksum for file in self._opened}
         if self._packed is not None:
             sums = {DATA_FILE: checksum_of(self._packed.content)}
         facts = [writer.facts() for writer in self._columns]
-        meta, checksums = summarize(self._content(), facts, sums, is_packed=self._packed is not None)
+        return WrittenColumns(self._content(), facts, sums)
+
+    def finish_with(self, columns: WrittenColumns) -> WrittenPart:
+        """Writes all metadata; everything is fsynced. ``columns`` may be more than this wrote: whose files others
+        linked into the directory."""
+        meta, checksums = summarize(columns, is_packed=self._packed is not None, is_wide=self._is_wide)
         if self._packed is not None:
             meta[DATA_FILE] = self._packed.content
         packed = pack(meta) if not self._is_wide else b""

@@ -9,7 +9,7 @@ from engine.session import QueryResult
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from sql.definitions.alter import LOCAL_CHANGES, altered
-from sql.grammar.alterations import DefinitionChange, PartitionCommand
+from sql.grammar.alterations import DefinitionChange, MutationCommand, PartitionCommand
 from sql.grammar.statements import AlterTable, CreateTable
 from sql.grammar.tokens import not_implemented
 
@@ -20,6 +20,8 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     refuse_system(database)
     catalog = context.server.catalog
     table = catalog.table(database, statement.table.table)
+    if any(isinstance(command, MutationCommand) for command in statement.commands):
+        raise not_implemented("ALTER TABLE … UPDATE, DELETE, MATERIALIZE COLUMN and APPLY DELETED MASK")
     on_partitions = [command for command in statement.commands if isinstance(command, PartitionCommand)]
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
     if on_partitions and changes:

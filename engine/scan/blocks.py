@@ -63,13 +63,14 @@ def rows_by_block(part: Part) -> tuple[np.ndarray, np.ndarray]:
     Kept as long as the part is open: a backlog is cut at many places.
     """
     name = part.name
-    if name.min_block == name.max_block:
+    if name.min_block == name.max_block and not part.has_deleted_rows:
         return np.array([name.min_block]), np.array([part.rows])
     _require_numbers(part)
     with _lock:
         known = _counts.get(part)
     if known is None:
         found = [np.unique(batch.column(0).to_numpy(), return_counts=True) for batch in part.read([BLOCK_NUMBER])]
+        found = found or [(np.empty(0, np.uint64), np.empty(0, np.int64))]
         numbers, place = np.unique(np.concatenate([numbers for numbers, _ in found]), return_inverse=True)
         rows = np.bincount(place, np.concatenate([counts for _, counts in found])).astype(np.int64)
         known = numbers.astype(np.int64), rows

@@ -100,7 +100,7 @@ def scan_batches(
     names = [column.name for column in columns]
     read = [*names, *(name for name in keep.columns if name not in names)] if keep else names
     schema = pa.schema([pa.field(c.name, scan_type(c.type), c.type.is_nullable) for c in columns])
-    if keep is None and blocks is None:
+    if keep is None and blocks is None and not any(part.has_deleted_rows for part, _ in pieces):
         pieces, behind = _behind(pieces, behind)
     none = pa.RecordBatch.from_pylist([], schema=schema)
     held: list[pa.RecordBatch] = []

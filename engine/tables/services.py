@@ -15,6 +15,7 @@ from engine.background import BackgroundPool
 from parts.merge import MergeProgress
 from parts.part_name import PartName
 from sql.grammar.statements import CreateTable
+from sql.run.mutated_rows import Step
 
 
 @dataclass
@@ -29,6 +30,7 @@ class RunningMerge:
     total_rows: int
     progress: float = 0.0
     rows_written: int = 0
+    is_mutation: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,32 @@ class MergeOrder:
     deduplicate_by: tuple[str, ...] = ()
 
 
-MergeElsewhere = Callable[[MergeOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]
-"""Carries out a merge in another process, asks now and then whether it is cancelled, and tells its progress."""
+@dataclass(frozen=True)
+class TableRead:
+    """A table that a subquery of a mutation reads: its parts are held while it does."""
+
+    database: str
+    create: CreateTable
+    data_path: Path
+    parts: tuple[PartName, ...]
+
+
+@dataclass(frozen=True)
+class MutationOrder:
+    """What is to be made of one part, as :class:`MergeOrder`."""
+
+    database: str
+    create: CreateTable
+    data_path: Path
+    source: PartName
+    steps: tuple[Step, ...]
+    reads: tuple[TableRead, ...]
+    directory: Path
+
+
+MergeElsewhere = Callable[[MergeOrder | MutationOrder, Callable[[], bool], Callable[[MergeProgress], None]], None]
+"""Carries out a merge or a mutation in another process, asks now and then whether it is cancelled, and tells its
+progress."""
 
 
 class Slots:

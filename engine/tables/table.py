@@ -48,6 +48,9 @@ class TableHome(Protocol):
     def define(self, database: str, create: CreateTable) -> TableDefinition:
         """Raises what contradicts itself in the statement."""
 
+    def find(self, database: str, name: str) -> Table | None:
+        """Raises ``UserError`` 81 (UNKNOWN_DATABASE)."""
+
     def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
         """Gives the table what ``change`` makes of its definition of the moment, unless that is ``None``, on disk too;
         ``False``: not now, another statement changes tables."""

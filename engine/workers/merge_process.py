@@ -20,14 +20,14 @@ from engine.catalog import Catalog
 from engine.config import Config
 from engine.tables.definition import TableDefinition
 from engine.tables.merging import carry_out
-from engine.tables.services import MergeOrder
+from engine.tables.mutating import mutate, open_parts
+from engine.tables.services import MergeOrder, MutationOrder, TableRead
 from engine.tables.table import Table
 from engine.workers.channel import Channel
 from engine.workers.nursery import Nursery, name_process
 from parts.errors import CancelledError, PandoError, UnavailableError, resource_error
 from parts.memory import release_memory, use_returning_allocator
 from parts.merge import MergeProgress
-from parts.reader import open_part
 from sql.definitions.description import merge_tree_settings
 from sql.settings.table_settings import MergeTreeSettings
 
@@ -49,7 +49,10 @@ class MergeProcesses:
         self._is_ending = False
 
     def merge(
-        self, order: MergeOrder, is_cancelled: Callable[[], bool], on_progress: Callable[[MergeProgress], None]
+        self,
+        order: MergeOrder | MutationOrder,
+        is_cancelled: Callable[[], bool],
+        on_progress: Callable[[MergeProgress], None],
     ) -> None:
         """Raises what the merge raised, and 210 when its process ended."""
         while not self._free.acquire(timeout=_LOOK_SECONDS):
@@ -90,7 +93,7 @@ class MergeProcesses:
     def _run(
         self,
         channel: Channel,
-        order: MergeOrder,
+        order: MergeOrder | MutationOrder,
         is_cancelled: Callable[[], bool],
         on_progress: Callable[[MergeProgress], None],
     ) -> PandoError | None:
@@ -129,7 +132,7 @@ def run_merges(config: Config, end: socket.socket) -> None:
             release_memory()
 
 
-def _error_of(channel: Channel, order: MergeOrder, tables: _Tables) -> PandoError | None:
+def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tables) -> PandoError | None:
     told = time.monotonic()
 
     def on_progress(progress: MergeProgress) -> None:
@@ -143,10 +146,11 @@ def _error_of(channel: Channel, order: MergeOrder, tables: _Tables) -> PandoErro
         return bool(select.select([channel.socket.fileno()], [], [], 0)[0])
 
     try:
-        definition = tables.definition(order)
-        schema = definition.description.schema
-        sources = [open_part(order.data_path / str(name), name=name, table_schema=schema) for name in order.sources]
-        carry_out(order, sources, definition.description, is_cancelled, on_progress)
+        if isinstance(order, MutationOrder):
+            mutate(order, tables.definition, is_cancelled)
+        else:
+            definition = tables.definition(order)
+            carry_out(order, open_parts(definition, order.sources), definition.description, is_cancelled, on_progress)
     except PandoError as error:
         return error
     except (OSError, MemoryError) as problem:
@@ -165,7 +169,7 @@ class _Tables:
         self._catalog = Catalog(config.path.absolute(), config.temporary_path, _no_table, settings)
         self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
 
-    def definition(self, order: MergeOrder) -> TableDefinition:
+    def definition(self, order: MergeOrder | MutationOrder | TableRead) -> TableDefinition:
         key = (order.data_path, repr(order.create))
         if key not in self._known:
             self._known[key] = self._catalog.make_definition(order.database, order.create)

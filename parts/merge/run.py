@@ -230,6 +230,8 @@ class _MergeRun:
     def _reduced(self, item: Slice, turn: int) -> pa.Table:
         tables = self._read(item, turn)
         table = joined(tables)
+        if not table.num_rows:  # a lightweight DELETE took them all
+            return table
         table = plain_columns(table, self._computed_from)
         if len(tables) > 1:
             if self._with_dictionaries:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from parts.primary_index import MarkRange
 from parts.reader import Part
 from parts.repeated_texts import joined
+from parts.row_exists import ROW_EXISTS, live_rows
 
 KEPT_BYTES = 256 * 1024 * 1024
 CHUNK_ROWS = 131_072
@@ -37,7 +38,7 @@ class SourceRows:
         with_dictionaries: bool = False,
     ) -> None:
         self._source = source
-        self._columns = columns
+        self._columns = [*columns, ROW_EXISTS] if source.has_deleted_rows else list(columns)
         self._with_dictionaries = with_dictionaries
         row_bytes = source.data_uncompressed_bytes // max(source.rows, 1) + 1
         granules = min(chunk_rows, KEPT_BYTES // sources // row_bytes) // source.granularity
@@ -46,7 +47,15 @@ class SourceRows:
         self._kept_from = 0
 
     def read(self, begin: int, end: int) -> pa.Table:
-        """Rows ``begin`` to ``end - 1``: at least one."""
+        """Rows ``begin`` to ``end - 1``: at least one position, of which rows may be gone."""
+        table = self._read(begin, end)
+        if not self._source.has_deleted_rows:
+            return table
+        mask = live_rows(table.column(ROW_EXISTS).combine_chunks())
+        table = table.drop_columns([ROW_EXISTS])
+        return table if mask is None else table.filter(mask)
+
+    def _read(self, begin: int, end: int) -> pa.Table:
         kept, self._kept = self._kept, None
         tables: list[pa.Table] = []
         position = begin
@@ -68,6 +77,11 @@ class SourceRows:
     def _decoded(self, begin: int, end: int) -> pa.Table:
         granularity = self._source.granularity
         first, last = begin // granularity, -(-end // granularity)
-        read = self._source.read(self._columns, [MarkRange(first, last)], with_dictionaries=self._with_dictionaries)
+        read = self._source.read(
+            self._columns,
+            [MarkRange(first, last)],
+            with_dictionaries=self._with_dictionaries,
+            with_deleted=True,
+        )
         table = joined([pa.Table.from_batches([batch]) for batch in read])
         return table.slice(begin - first * granularity, end - begin)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from parts.errors import UserError
 from parts.reader import Part
+from parts.row_exists import ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column
 from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, strip_nullable
 from sql.compile.compiled_query import CompiledQuery, Scan
@@ -37,6 +38,13 @@ from sql.typing.typed import STRING, UINT64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_VIRTUAL_TYPES: dict[str, DataType] = {
+    **dict.fromkeys(NAME_COLUMNS, LowCardinalityType(STRING)),
+    ROW_EXISTS: ROW_EXISTS_COLUMN.type,
+}
+"""Of the others it is UInt64."""
 
 
 class FromClause:
@@ -132,7 +140,7 @@ class FromClause:
             for column in schema.columns
         }  # fmt: skip
         for name in virtual:
-            type_ = LowCardinalityType(STRING) if name in NAME_COLUMNS else UINT64
+            type_ = _VIRTUAL_TYPES.get(name, UINT64)
             columns.setdefault(
                 name, SourceColumn(name, type_, column_sql(number, name), Column(name, type_), hidden=True)
             )

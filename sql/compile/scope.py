@@ -13,6 +13,7 @@ from typing import Protocol
 
 from parts.block_number import BLOCK_NUMBER
 from parts.errors import UserError
+from parts.row_exists import PART_OFFSET, ROW_EXISTS
 from parts.schema import Column as TableColumn
 from parts.schema import TableSchema
 from parts.types import DataType, make_nullable
@@ -25,7 +26,7 @@ from sql.typing.typed import Typed, quoted
 
 NAME_COLUMNS = ("_part", "_partition_id")
 """What the name of a part says."""
-VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER)
+VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER, PART_OFFSET, ROW_EXISTS)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from sql.grammar.alterations import (
     AddIndex,
     AlterCommand,
     AttachPartition,
+    ClearColumnData,
     ColumnPlace,
     CommentColumn,
     DropColumn,
@@ -28,6 +29,7 @@ from sql.grammar.alterations import (
 from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
 from sql.grammar.indexes import index_clause
+from sql.grammar.mutations import in_partition, mutation_command
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import AlterTable, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
@@ -58,6 +60,9 @@ def _command(stream: TokenStream) -> AlterCommand:
     for words, parse in _COMMANDS.items():
         if stream.accept(*words.split()):
             return parse(stream)
+    mutation = mutation_command(stream)
+    if mutation is not None:
+        return mutation
     if stream.peek().kind == "word":
         raise not_implemented(f"ALTER TABLE … {stream.peek().upper} {stream.peek(1).upper}".rstrip())
     return stream.fail(*_COMMANDS)
@@ -85,9 +90,8 @@ def _drop_column(stream: TokenStream) -> AlterCommand:
 def _clear_column(stream: TokenStream) -> AlterCommand:
     exists = if_exists(stream)
     name = column_name(stream)
-    if stream.at("IN", "PARTITION"):
-        raise not_implemented("CLEAR COLUMN … IN PARTITION")
-    return DropColumn(name, exists, clear=True)
+    partition = in_partition(stream)
+    return DropColumn(name, exists, clear=True) if partition is None else ClearColumnData(name, partition, exists)
 
 
 def _rename_column(stream: TokenStream) -> AlterCommand:

@@ -142,8 +142,47 @@ class Unfreeze:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateRows:
+    """UPDATE: (column, expression) of each assignment, as written. Of the column ``_row_exists`` it is what a
+    lightweight DELETE does (``parts.row_exists``). ``partition``, here and below: those rows alone."""
+
+    assignments: tuple[tuple[str, str], ...]
+    condition: str
+    partition: PartitionRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRows:
+    condition: str
+    partition: PartitionRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializeColumn:
+    name: str
+    partition: PartitionRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClearColumnData:
+    """CLEAR COLUMN in the parts; of a whole table it is a change of the definition (:class:`DropColumn`)."""
+
+    name: str
+    partition: PartitionRef | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyDeletedMask:
+    """Rows that a lightweight DELETE took leave the parts."""
+
+    partition: PartitionRef | None = None
+
+
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 IndexChange = AddIndex | DropIndex
 DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
-AlterCommand = DefinitionChange | PartitionCommand
+MutationCommand = UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask
+AlterCommand = DefinitionChange | PartitionCommand | MutationCommand

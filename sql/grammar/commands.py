@@ -18,6 +18,7 @@ from sql.grammar.statements import (
     DropTable,
     ExistsDatabase,
     ExistsTable,
+    KillMutation,
     KillQuery,
     OptimizeTable,
     RenameTables,
@@ -273,6 +274,8 @@ def _drop_replica(stream: TokenStream) -> Statement:
 
 def kill(stream: TokenStream) -> Statement:
     stream.next()
+    if stream.accept("MUTATION"):
+        return _kill_mutation(stream)
     if not stream.at("QUERY"):
         raise not_implemented(f"KILL {stream.peek().upper}")
     stream.next()
@@ -287,3 +290,18 @@ def kill(stream: TokenStream) -> Statement:
     if not stream.accept("SYNC"):
         stream.accept("ASYNC")
     return KillQuery(query_id)
+
+
+def _kill_mutation(stream: TokenStream) -> Statement:
+    refuse_on_cluster(stream)
+    stream.expect("WHERE")
+    condition = stream.slice_until(_kill_ends, "condition")
+    is_test = stream.accept("TEST")
+    if not is_test and not stream.accept("SYNC"):
+        stream.accept("ASYNC")
+    return KillMutation(condition, is_test)
+
+
+def _kill_ends(stream: TokenStream) -> bool:
+    token = stream.peek()
+    return token.kind == "word" and token.upper in ("SYNC", "ASYNC", "TEST", "FORMAT", "SETTINGS")

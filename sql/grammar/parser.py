@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
-from sql.grammar import alter, commands, create, insert, show, transactions
+from sql.grammar import alter, commands, create, insert, mutations, show, transactions
 from sql.grammar.clauses import output_clauses, query_slice, setting_list
 from sql.grammar.limits import Guard
 from sql.grammar.statements import DescribeQuery, Explain, Insert, ParsedStatement, SelectQuery, Statement
@@ -21,8 +21,6 @@ from sql.grammar.tokens import TokenStream, not_implemented
 MAX_STATEMENTS = 100_000
 _UNSUPPORTED = frozenset(
     {
-        "DELETE",
-        "UPDATE",
         "GRANT",
         "REVOKE",
         "EXCHANGE",
@@ -165,6 +163,8 @@ _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
     "USE": commands.use,
     "SET": commands.set_settings,
     "ALTER": alter.alter,
+    "DELETE": mutations.delete_from,
+    "UPDATE": mutations.update,
     "OPTIMIZE": commands.optimize,
     "CHECK": commands.check,
     "SYSTEM": commands.system,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from parts.schema_history import UNCHANGED, SchemaHistory
-from sql.grammar.alterations import AlterCommand
+from sql.grammar.alterations import AlterCommand, UpdateRows
 from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral, TableRef
 
 
@@ -88,6 +88,15 @@ class AlterTable:
 
     table: TableRef
     commands: tuple[AlterCommand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MutateTable:
+    """``DELETE FROM`` (``is_delete``) and ``UPDATE … SET``."""
+
+    table: TableRef
+    command: UpdateRows
+    is_delete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +278,20 @@ class KillQuery:
     query_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class KillMutation:
+    """Of those in ``system.mutations`` for which the condition holds; ``is_test`` only says which."""
+
+    condition: str
+    is_test: bool = False
+
+
 Statement = (
     CreateTable | CreateDatabase | DropDatabase | DropTable | AttachTable | RenameTables | TruncateTable
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
     | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | SelectQuery | Explain
     | KillQuery | DropReplica | CheckTable | CommitTransaction | RollbackTransaction | AlterTable
+    | MutateTable | KillMutation
 )  # fmt: skip
 
 

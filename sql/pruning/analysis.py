@@ -131,6 +131,8 @@ class Analysis:
         return kept
 
     def _with_filter(self, pruned: PrunedPart) -> PrunedPart:
+        if pruned.part.has_deleted_rows:  # who reads it leaves out more than what does not match
+            return PrunedPart(pruned.part, pruned.ranges, pruned.uncertain, False, self.row_filter, self.row_test)
         if id(pruned.part) in self._certain:
             return PrunedPart(pruned.part, pruned.ranges, uncertain=(), is_whole=True)
         is_whole = "PrimaryKey" in self.whole

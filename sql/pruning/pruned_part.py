@@ -61,7 +61,7 @@ class RowFilter:
         if few is not None:
             yield few
         else:
-            yield from (batch.columns for batch in part.read_rows(self.names, [chosen]))
+            yield from (batch.columns for batch in part.read_rows(self.names, [chosen], with_deleted=True))
 
     def matching(self, part: Part, ranges: Sequence[MarkRange]) -> tuple[np.ndarray, bool]:
         """Numbers of the rows of the granules for which the condition can be true, and whether it is for all these."""
@@ -112,7 +112,7 @@ class PrunedPart:
     """A part and the granules to read of it (``None``: all).
 
     In ``uncertain`` of them (``None``: in all) the condition on the key may be false for some row; in the others it
-    holds for every row. ``is_whole``: that condition is the query's whole WHERE.
+    holds for every row. ``is_whole``: that condition is the query's whole WHERE, and the part has lost no row.
     """
 
     part: Part

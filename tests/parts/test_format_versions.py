@@ -111,10 +111,10 @@ def test_a_newer_major_version_is_refused_by_name(description: TableDescription,
     packed = directory / META_FILE
     meta = unpack(packed.read_bytes(), NAME) if packed.exists() else {}
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
-    checksums = replace(known, version=(4, 0)).encode()
+    checksums = replace(known, version=(5, 0)).encode()
     (packed if meta else directory / CHECKSUMS).write_bytes(pack({**meta, CHECKSUMS: checksums}) if meta else checksums)
     before = {file.name: file.read_bytes() for file in directory.iterdir()}
-    with pytest.raises(UserError, match=f"Part {NAME} is of format version 4; .* up to 3.*newer one") as caught:
+    with pytest.raises(UserError, match=f"Part {NAME} is of format version 5; .* up to 4.*newer one") as caught:
         store.load()
     assert (caught.value.code, caught.value.name) == (287, "UNKNOWN_FORMAT_VERSION")
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before, "neither moved nor changed"
@@ -125,9 +125,9 @@ def test_a_newer_envelope_is_refused_by_name(tmp_path: pathlib.Path) -> None:
     description = description_of([("k", "Int64"), ("s", "String")], ("k",))
     write_part(tmp_path / NAME, block_of(description, ROWS), description, ())
     packed = tmp_path / NAME / META_FILE
-    body = packed.read_bytes()[:-16].replace(b"PANDOMT1", b"PANDOMT4", 1)
+    body = packed.read_bytes()[:-16].replace(b"PANDOMT1", b"PANDOMT5", 1)
     packed.write_bytes(body + xxhash.xxh3_128_digest(body))
-    with pytest.raises(PandoError, match=f"Part {NAME} is of format version 4") as caught:
+    with pytest.raises(PandoError, match=f"Part {NAME} is of format version 5") as caught:
         open_part(tmp_path / NAME)
     assert caught.value.code == 287
 

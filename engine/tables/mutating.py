@@ -1,0 +1,179 @@
+"""Mutates one part into a temporary one, and shows it in ``system.merges`` meanwhile.
+
+Expressions of users are evaluated here, so where merges have processes of their own this is done there too: the order
+says all that the other process must know, and the parts that subqueries read are held by this one meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from engine.tables.definition import TableDefinition
+from engine.tables.services import MutationOrder, RunningMerge, TableRead
+from engine.tables.table_data import TableData
+from parts.errors import CancelledError, CorruptionError, UserError
+from parts.part_name import PartName
+from parts.part_states import Snapshot
+from parts.reader import Part, open_part
+from parts.schema import TableDescription
+from sql.definitions.mutations import Mutation
+from sql.relation import PartsRelation, PartsSnapshot, StreamedRelation
+from sql.run.executor import QueryEngine
+from sql.run.mutated_rows import MutationRun
+
+
+class ReadTable(Protocol):
+    """A table that a subquery may read."""
+
+    definition: TableDefinition
+
+    def snapshot(self) -> PartsSnapshot: ...
+
+
+FindTable = Callable[[str, str], ReadTable | None]
+"""By database and name. Raises 81 (UNKNOWN_DATABASE)."""
+
+
+def mutate_to_temporary(
+    table: TableData,
+    source: Part,
+    mutations: Sequence[Mutation],
+    result: PartName,
+    find_table: FindTable,
+    *,
+    is_cancelled: Callable[[], bool] | None = None,
+) -> Path:
+    """The directory of a part with the rows of ``source`` as all of the mutations, in order, leave them: not yet in the
+    store. ``source`` is held by the caller. Raises ``CorruptionError``, ``CancelledError``, and ``UserError`` for what
+    an expression makes of a row; then nothing is left.
+    """
+    definition = table.definition
+    merge = RunningMerge(
+        database=definition.database,
+        table=definition.name,
+        result=str(result),
+        sources=(str(source.name),),
+        started=table.services.clock(),
+        total_rows=source.rows,
+        is_mutation=True,
+    )
+    running = table.services.merges
+    directory = table.store.create_temporary("tmp_mut_")
+    running.append(merge)
+    try:
+        with ExitStack() as held:
+            names = {name for mutation in mutations for name in mutation.tables}
+            read = [(other.definition, held.enter_context(_held(other))) for other in _tables(names, find_table)]
+            order = MutationOrder(
+                definition.database,
+                definition.create,
+                definition.data_path,
+                source.name,
+                tuple(step for mutation in mutations for step in mutation.steps(source.name.partition_id)),
+                tuple(_table_read(other, parts) for other, parts in read),
+                directory,
+            )
+            stop = is_cancelled or table.is_cancelled
+            if table.services.merge_elsewhere is not None:
+                table.services.merge_elsewhere(order, stop, lambda _: None)
+            else:
+                others = {(d.database, d.name): HeldTable(d.description, parts) for d, parts in read}
+                _carry_out(order, source, definition, HeldTables(others), stop)
+        table.services.failpoint("mutation.after_temporary_part")
+    except BaseException:
+        table.store.drop_temporary(directory)
+        raise
+    finally:
+        running.remove(merge)
+    return directory
+
+
+def mutate(
+    order: MutationOrder,
+    definition_of: Callable[[MutationOrder | TableRead], TableDefinition],
+    is_cancelled: Callable[[], bool],
+) -> None:
+    """As the order says, in a process that has no tables."""
+    definition = definition_of(order)
+    (source,) = open_parts(definition, [order.source])
+    read = {}
+    for item in order.reads:
+        other = definition_of(item)
+        read[other.database, other.name] = HeldTable(other.description, open_parts(other, item.parts))
+    _carry_out(order, source, definition, HeldTables(read), is_cancelled)
+
+
+def open_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
+    schema = definition.description.schema
+    return [open_part(definition.data_path / str(name), name=name, table_schema=schema) for name in names]
+
+
+def _carry_out(
+    order: MutationOrder,
+    source: Part,
+    definition: TableDefinition,
+    others: HeldTables,
+    is_cancelled: Callable[[], bool],
+) -> None:
+    def check() -> None:
+        if is_cancelled():
+            raise CancelledError("Mutation was cancelled")
+
+    run = MutationRun(QueryEngine(), definition.description, definition.name, others, check)
+    run.apply(source, order.steps, order.directory)
+
+
+def _tables(names: Iterable[tuple[str, str]], find_table: FindTable) -> Iterator[ReadTable]:
+    for database, name in sorted(names):
+        table = find_table(database, name)
+        if table is not None:  # else it is a name of WITH, or unknown, which the query says
+            yield table
+
+
+@contextmanager
+def _held(table: ReadTable) -> Iterator[Sequence[Part]]:
+    snapshot = table.snapshot()
+    try:
+        yield snapshot.parts
+    finally:
+        snapshot.release()
+
+
+def _table_read(definition: TableDefinition, parts: Sequence[Part]) -> TableRead:
+    names = tuple(part.name for part in parts)
+    return TableRead(definition.database, definition.create, definition.data_path, names)
+
+
+@dataclass(frozen=True)
+class HeldTable:
+    """Implements ``sql.relation.PartsRelation`` with parts that somebody holds."""
+
+    description: TableDescription
+    parts: Sequence[Part]
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        return Snapshot([part.under(self.description.schema) for part in self.parts], lambda _: None)
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        """The mutation fails with it."""
+
+
+@dataclass(frozen=True)
+class HeldTables:
+    """Implements ``sql.relation.RelationCatalog``."""
+
+    tables: Mapping[tuple[str, str], HeldTable]
+
+    def relation(self, database: str | None, table: str) -> PartsRelation:
+        assert database is not None
+        found = self.tables.get((database, table))
+        if found is None:
+            raise UserError("UNKNOWN_TABLE", f"Table {database}.{table} does not exist, or a mutation cannot read it")
+        return found
+
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        raise UserError("NOT_IMPLEMENTED", f"A mutation does not read the file {path!r}")

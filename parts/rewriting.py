@@ -1,0 +1,185 @@
+"""Making a part of another one: the same rows with other values in some columns, or some of the rows.
+
+What does not change is not copied: :func:`clone_part` links all files, :func:`rewrite_columns` those of the columns of
+a wide part that stay as they are. A compact part is written anew, its columns are in one file. The result is a
+temporary part in ``directory`` (new and empty), fsynced, of the description's schema version. Its content hash depends
+on the rows alone, as everywhere; of a linked column the digest is in the checksums of the source.
+
+All functions take the source as the description's schema sees it (``Part.under``). On any error ``directory`` is
+removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from parts.block_number import BLOCK_NUMBER, block_number_column
+from parts.column_writer import ColumnFacts
+from parts.content_hash import ColumnHasher
+from parts.disk import link_files
+from parts.layout import column_file
+from parts.merge.run import DENSE_BYTES
+from parts.part_metadata import ColumnsFile
+from parts.part_summary import WrittenColumns
+from parts.reader import Part, RowRange
+from parts.row_exists import ROW_EXISTS_COLUMN
+from parts.schema import Column, Key, TableDescription, TableSchema
+from parts.writer import PartWriter, WrittenPart
+
+_NO_KEY = Key((), (), (), lambda _: [])
+
+
+def clone_part(source: Part, directory: Path, description: TableDescription) -> None:
+    """The same part under another name."""
+    link_files(source.path, directory, should_sync=description.settings.fsync_part_directory)
+
+
+def rewrite_columns(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    names: Collection[str],
+    blocks: Iterator[pa.Table],
+    gone: Collection[str] = (),
+) -> WrittenPart:
+    """All rows of the source; ``blocks`` have them, in their order, with the columns ``names`` alone. The other columns
+    are the source's, but for those ``gone``, which the result lacks."""
+    columns = _columns(source, description.schema, names, gone)
+    if source.part_type == "Wide":
+        return _rewrite_wide(source, directory, description, columns, {*names, *source.converted}, blocks)
+    with _writing(_writer(source, directory, description, columns)) as writer:
+        for block in _completed(source, columns, blocks):
+            writer.append(block)
+        return writer.finish()
+
+
+def write_rows(source: Part, directory: Path, description: TableDescription, blocks: Iterator[pa.Table]) -> WrittenPart:
+    """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`; none is marked as gone."""
+    with _writing(_writer(source, directory, description, columns_of_rows(source, description.schema))) as writer:
+        for block in blocks:
+            writer.append(block)
+        return writer.finish()
+
+
+def columns_of_rows(source: Part, schema: TableSchema) -> list[Column]:
+    """What a part of some rows of the source has: the table's columns, and the numbers of blocks if it has them."""
+    numbers = [block_number_column()] if BLOCK_NUMBER in source.schema else []
+    return [*schema.stored.columns, *numbers]
+
+
+def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Collection[str]) -> list[Column]:
+    there = {*source.readable, *source.converted, *new}.difference(gone)
+    hidden = (block_number_column(), ROW_EXISTS_COLUMN)
+    return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
+
+
+def _writer(source: Part, directory: Path, description: TableDescription, columns: Sequence[Column]) -> PartWriter:
+    settings = replace(description.settings, index_granularity=source.granularity)
+    return PartWriter(
+        directory,
+        replace(description, schema=TableSchema(tuple(columns)), settings=settings),
+        [array[0] for _, _, array in source.partition_arrays],
+        expected_bytes=source.data_uncompressed_bytes,
+        expected_rows=source.rows,
+        is_dense=_is_dense(source),
+        with_dictionaries=True,
+    )
+
+
+def _is_dense(source: Part) -> bool:
+    return source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_BYTES
+
+
+def _completed(source: Part, columns: Sequence[Column], blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The blocks with all columns: what they lack comes from the same rows of the source."""
+    begin = 0
+    for block in blocks:
+        end = begin + block.num_rows
+        others = [column.name for column in columns if column.name not in block.column_names]
+        if others:
+            read = source.read_rows(others, [RowRange(begin, end)], max_batch_rows=block.num_rows, with_deleted=True)
+            for name, values in zip(others, pa.Table.from_batches(read).itercolumns(), strict=True):
+                block = block.append_column(name, values)
+        begin = end
+        yield block
+
+
+@contextmanager
+def _writing(writer: PartWriter) -> Iterator[PartWriter]:
+    try:
+        yield writer
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _rewrite_wide(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    columns: Sequence[Column],
+    written: Collection[str],
+    blocks: Iterator[pa.Table],
+) -> WrittenPart:
+    """``written`` are the columns that get files of their own."""
+    own = [column for column in columns if column.name in written]
+    settings = replace(description.settings, index_granularity=source.granularity)
+    own_description = replace(
+        description, schema=TableSchema(tuple(own)), sorting_key=_NO_KEY, partition_key=_NO_KEY, settings=settings
+    )
+    writer = PartWriter(directory, own_description, [], is_dense=_is_dense(source), with_dictionaries=True)
+    with _writing(writer):
+        if own:
+            for block in _completed(source, own, blocks):
+                writer.append(block)
+        new = writer.finish_columns()
+        return writer.finish_with(_with_links(source, directory, description, columns, own, new))
+
+
+def _with_links(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    columns: Sequence[Column],
+    own: Sequence[Column],
+    new: WrittenColumns,
+) -> WrittenColumns:
+    """Links the files of the other columns, and tells of all."""
+    old = source.content()
+    schema = TableSchema(tuple(columns))
+    places = {column.name: place for place, column in enumerate(own)}
+    facts, marks, sums = [], [], dict(new.sums)
+    for column, field in zip(columns, schema.arrow, strict=True):
+        if column.name in places:
+            facts.append(new.facts[places[column.name]])
+            marks.append(new.content.marks[places[column.name]])
+            continue
+        stored = source.stored_name(column.name)
+        os.link(source.path / column_file(stored), directory / column_file(column.name))
+        sums[column_file(column.name)] = source.checksums.files[column_file(stored)]
+        facts.append(_facts_of(source, stored, column.name, field))
+        marks.append(old.marks[source.schema.names.index(stored)])
+    content = replace(
+        old,
+        columns=ColumnsFile(schema, source.granularity, source.sorting_key),
+        marks=marks,
+        metadata_version=description.metadata_version,
+    )
+    return WrittenColumns(content, facts, sums)
+
+
+def _facts_of(source: Part, stored: str, name: str, field: pa.Field) -> ColumnFacts:
+    digest = source.checksums.digests.get(stored)
+    if digest is None:  # it was written before checksums had digests
+        hasher = ColumnHasher(field)
+        for batch in source.read([name], with_deleted=True):
+            hasher.update(batch.column(0))
+        digest = hasher.digest().hex()
+    sizes = source.checksums.column_bytes[stored]
+    return ColumnFacts(field, *sizes, bytes.fromhex(digest), source.checksums.version)

@@ -1,0 +1,180 @@
+"""Mutations: what changes rows that are there, in ALTER TABLE and in the statements DELETE FROM and UPDATE.
+
+:func:`mutation_text` writes commands as they are kept beside the parts, and :func:`parse_mutations` reads that again.
+Source: ClickHouse documentation, "ALTER TABLE … UPDATE | DELETE", "Lightweight DELETE", "Lightweight UPDATE".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from parts.errors import UserError
+from parts.row_exists import ROW_EXISTS
+from sql.grammar.alterations import (
+    ApplyDeletedMask,
+    ClearColumnData,
+    DeleteRows,
+    MaterializeColumn,
+    MutationCommand,
+    PartitionRef,
+    UpdateRows,
+)
+from sql.grammar.clauses import if_exists, refuse_on_cluster, table_ref
+from sql.grammar.columns import column_name
+from sql.grammar.queries import parse_expression
+from sql.grammar.statements import MutateTable
+from sql.grammar.tokens import TokenStream, identifier_if_needed, quote_string
+
+_ENDS = ("SETTINGS", "FORMAT", "INTO")
+
+
+def mutation_command(stream: TokenStream) -> MutationCommand | None:
+    """``None`` where no mutation stands."""
+    for words, parse in _COMMANDS.items():
+        if stream.accept(*words.split()):
+            return parse(stream)
+    return None
+
+
+def delete_from(stream: TokenStream) -> MutateTable:
+    """``DELETE FROM t [IN PARTITION p] WHERE condition``."""
+    stream.next()
+    stream.expect("FROM")
+    table = table_ref(stream)
+    refuse_on_cluster(stream)
+    partition = in_partition(stream)
+    return MutateTable(table, UpdateRows(((ROW_EXISTS, "0"),), _condition(stream), partition), is_delete=True)
+
+
+def update(stream: TokenStream) -> MutateTable:
+    """``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
+    stream.next()
+    table = table_ref(stream)
+    refuse_on_cluster(stream)
+    stream.expect("SET")
+    return MutateTable(table, _update(stream))
+
+
+def parse_mutations(text: str) -> tuple[MutationCommand, ...]:
+    """Commands as :func:`mutation_text` wrote them. Raises ``UserError`` 62."""
+    stream = TokenStream(text)
+    found = []
+    while True:
+        command = mutation_command(stream)
+        if command is None:
+            stream.fail(*_COMMANDS)
+        found.append(command)
+        if stream.at_end():
+            return tuple(found)
+        stream.expect(",")
+
+
+def mutation_text(commands: Sequence[MutationCommand]) -> str:
+    """The commands as ALTER TABLE has them, with expressions as they were written."""
+    return ", ".join(map(_text, commands))
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def _delete(stream: TokenStream) -> MutationCommand:
+    partition = in_partition(stream)
+    return DeleteRows(_condition(stream), partition)
+
+
+def _update(stream: TokenStream) -> UpdateRows:
+    assignments: list[tuple[str, str]] = []
+    while True:
+        name = column_name(stream)
+        stream.expect("=")
+        if name in dict(assignments):
+            raise UserError(
+                "MULTIPLE_ASSIGNMENTS_TO_COLUMN", f"Multiple assignments in the single statement to column `{name}`"
+            )
+        assignments.append((name, _expression(stream, _assignment_ends)))
+        if not stream.accept(","):
+            break
+    partition = in_partition(stream)
+    return UpdateRows(tuple(assignments), _condition(stream), partition)
+
+
+def _materialize_column(stream: TokenStream) -> MutationCommand:
+    return MaterializeColumn(column_name(stream), in_partition(stream))
+
+
+def _clear_column(stream: TokenStream) -> MutationCommand:
+    exists = if_exists(stream)
+    return ClearColumnData(column_name(stream), in_partition(stream), exists)
+
+
+def _apply_deleted_mask(stream: TokenStream) -> MutationCommand:
+    return ApplyDeletedMask(in_partition(stream))
+
+
+_COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
+    "UPDATE": _update,
+    "DELETE": _delete,
+    "MATERIALIZE COLUMN": _materialize_column,
+    "CLEAR COLUMN": _clear_column,
+    "APPLY DELETED MASK": _apply_deleted_mask,
+}
+
+
+def in_partition(stream: TokenStream) -> PartitionRef | None:
+    """``[IN PARTITION p]``."""
+    if not stream.accept("IN", "PARTITION"):
+        return None
+    if stream.at("ID") and stream.peek(1).kind == "string":
+        stream.next()
+        return PartitionRef(id=stream.string("partition id"))
+    return PartitionRef(value=stream.slice_until(_partition_ends, "partition value"))
+
+
+def _condition(stream: TokenStream) -> str:
+    stream.expect("WHERE")
+    return _expression(stream, _command_ends)
+
+
+def _expression(stream: TokenStream, ends: Callable[[TokenStream], bool]) -> str:
+    text = stream.slice_until(ends)
+    parse_expression(text)
+    return text
+
+
+def _command_ends(stream: TokenStream) -> bool:
+    token = stream.peek()
+    return token.text == "," or (token.kind == "word" and token.upper in _ENDS)
+
+
+def _partition_ends(stream: TokenStream) -> bool:
+    return _command_ends(stream) or stream.at("WHERE")
+
+
+def _assignment_ends(stream: TokenStream) -> bool:
+    return _partition_ends(stream) or stream.at("IN", "PARTITION")
+
+
+# Writing --------------------------------------------------------------------------------------------------------------
+
+
+def _text(command: MutationCommand) -> str:
+    where = _partition_text(command.partition)
+    match command:
+        case UpdateRows(assignments, condition, _):
+            pairs = ", ".join(f"{identifier_if_needed(name)} = {value}" for name, value in assignments)
+            return f"UPDATE {pairs}{where} WHERE {condition}"
+        case DeleteRows(condition, _):
+            return f"DELETE{where} WHERE {condition}"
+        case MaterializeColumn(name, _):
+            return f"MATERIALIZE COLUMN {identifier_if_needed(name)}{where}"
+        case ClearColumnData(name, _):
+            return f"CLEAR COLUMN {identifier_if_needed(name)}{where}"
+        case ApplyDeletedMask(_):
+            return f"APPLY DELETED MASK{where}"
+
+
+def _partition_text(partition: PartitionRef | None) -> str:
+    if partition is None:
+        return ""
+    value = f"ID {quote_string(partition.id)}" if partition.id is not None else partition.value
+    return f" IN PARTITION {value}"

@@ -1,0 +1,319 @@
+"""What a mutation's commands do to one part: from the part to a temporary one with the rows as they are to be.
+
+One command follows the other. The rows that it changes are found by a query over the part alone, in the order of the
+part, which gives the number of each row and, for UPDATE, its new values:
+
+    SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
+
+so conditions are pruned, and subqueries run, as in any SELECT. What the query does not name stays as it is
+(``parts.rewriting``), and a part in which it finds no row is linked whole. The memory is that of a window of rows.
+
+The result depends on the rows of the part, the commands and the definition alone, as far as the expressions do:
+``sql.definitions.mutations`` tells which do not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from parts.errors import CorruptionError, UserError
+from parts.part_states import Snapshot
+from parts.reader import Part, RowRange, open_part
+from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
+from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN, live_rows
+from parts.schema import Column, TableDescription
+from sql.grammar.alterations import (
+    ApplyDeletedMask,
+    ClearColumnData,
+    DeleteRows,
+    MaterializeColumn,
+    MutationCommand,
+    UpdateRows,
+)
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import Subquery, walk
+from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
+from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, StreamedRelation
+from sql.run.executor import QueryEngine
+from sql.settings.session import settings_of
+
+_PART = "\0part"
+"""The name of the part in the queries; no user can give it."""
+_WINDOW_ROWS = 262_144
+_WINDOW_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command with the database of tables that it names without one, and the time zone of times without one."""
+
+    command: MutationCommand
+    database: str
+    timezone: str
+
+
+@dataclass(frozen=True)
+class MutationRun:
+    """What parts of a table are mutated with. ``table`` is what expressions may call the table; ``others`` finds the
+    tables that subqueries read. ``check`` raises when it is to end."""
+
+    engine: QueryEngine
+    description: TableDescription
+    table: str
+    others: RelationCatalog
+    check: Callable[[], None] = lambda: None
+
+    def apply(self, source: Part, steps: Sequence[Step], directory: Path) -> None:
+        """Makes the part in ``directory``, which is there and empty. What is left there after an error is the
+        caller's."""
+        part = source.under(self.description.schema)
+        made: Path | None = None
+        try:
+            for number, step in enumerate(self._with_materialized(steps)):
+                self.check()
+                place = directory.with_name(f"{directory.name}.{number}")
+                place.mkdir()
+                if not self._carry_out(part, step, place):
+                    place.rmdir()
+                    continue
+                if made is not None:
+                    shutil.rmtree(made)
+                made = place
+                part = open_part(place, name=source.name, table_schema=self.description.schema)
+            if made is None:
+                clone_part(source, directory, self.description)
+            else:
+                os.rename(made, directory)
+        except BaseException:
+            for left in directory.parent.glob(f"{directory.name}.*"):
+                shutil.rmtree(left, ignore_errors=True)
+            raise
+
+    def _with_materialized(self, steps: Sequence[Step]) -> Iterator[Step]:
+        """With the MATERIALIZED columns whose expressions read what an UPDATE changes."""
+        for step in steps:
+            yield step
+            if isinstance(step.command, UpdateRows):
+                names = {name for name, _ in step.command.assignments}
+                for column in self.description.schema.columns:
+                    if column.default_kind == "MATERIALIZED" and column.default and names & set(column.default.columns):
+                        yield replace(step, command=MaterializeColumn(column.name))
+
+    def _carry_out(self, part: Part, step: Step, place: Path) -> bool:
+        """``False``: the command changes nothing in the part."""
+        match step.command:
+            case UpdateRows(assignments):
+                return self._update(part, [name for name, _ in assignments], self._found(part, step), place)
+            case DeleteRows():
+                return self._delete(part, self._found(part, step), place)
+            case ApplyDeletedMask():
+                if not part.has_deleted_rows:
+                    return False
+                names = [column.name for column in columns_of_rows(part, self.description.schema)]
+                write_rows(part, place, self.description, self._tables(part.read(names)))
+                return True
+            case MaterializeColumn(name) | ClearColumnData(name):
+                return self._renew(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
+
+    def _update(self, part: Part, names: Sequence[str], found: FoundRows, place: Path) -> bool:
+        if not found.has_more():
+            return False
+        rewrite_columns(part, place, self.description, names, _updated(part, names, found, self.check))
+        return True
+
+    def _delete(self, part: Part, found: FoundRows, place: Path) -> bool:
+        if not found.has_more():
+            return False
+        names = [column.name for column in columns_of_rows(part, self.description.schema)]
+        write_rows(part, place, self.description, _without(part, names, found, self.check))
+        return True
+
+    def _renew(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
+        """Writes the column's default for every row; where it is to be cleared the part is left without it."""
+        column = self.description.schema.column(name)
+        is_there = name in (*part.readable, *part.converted)
+        if not column.is_stored or ((column.default_kind == "DEFAULT" or is_cleared) and is_there is not is_cleared):
+            return False
+        bare = part.without([name])
+        if is_cleared and {*bare.readable, *bare.converted} & set(self.description.schema.names):
+            rewrite_columns(
+                part, place, self.description, (), self._tables(part.read([], with_deleted=True)), gone=[name]
+            )
+        else:
+            blocks = self._tables(bare.read([name], with_deleted=True))
+            rewrite_columns(part, place, self.description, [name], blocks)
+        return True
+
+    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for batch in batches:
+            self.check()
+            yield pa.Table.from_batches([batch])
+
+    def _found(self, part: Part, step: Step) -> FoundRows:
+        result = self.engine.select(
+            changes_query(self.description, self.table, step.command),
+            catalog=_WithPart(self.others, _OnePart(part, self.description), step.database),
+            settings=settings_of({}, step.timezone),
+            database=step.database,
+            constants={"currentDatabase": step.database, "timezone": step.timezone},
+        )
+        return FoundRows(result.batches)
+
+
+def changes_query(description: TableDescription, table: str, command: MutationCommand) -> str:
+    """The number and the new values of each row that an UPDATE or a DELETE changes."""
+    assert isinstance(command, UpdateRows | DeleteRows), command
+    values = [PART_OFFSET]
+    texts = [command.condition]
+    for name, expression in command.assignments if isinstance(command, UpdateRows) else ():
+        type_ = updated_column(description, name).type
+        values.append(f"CAST({_whole(expression)}, {quote_string(type_.name)})")
+        texts.append(expression)
+    query = (
+        f"SELECT {', '.join(values)} FROM {quote_identifier(_PART)} AS {identifier_if_needed(table)} "
+        f"WHERE {_whole(command.condition)}"
+    )
+    if any(isinstance(node, Subquery) for text in texts for node in walk(parse_expression(text))):
+        query += f" ORDER BY {PART_OFFSET}"  # a join may mix what it reads
+    return query
+
+
+def updated_column(description: TableDescription, name: str) -> Column:
+    return ROW_EXISTS_COLUMN if name == ROW_EXISTS else description.schema.column(name)
+
+
+def _whole(expression: str) -> str:
+    """In brackets, behind a comment that it may end with."""
+    return f"({expression}\n)"
+
+
+class FoundRows:
+    """Numbers of rows in their order, and new values of each, taken window by window."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._held: list[pa.Table] = []
+        self._last = -1
+
+    def has_more(self) -> bool:
+        while not self._held:
+            batch = next(self._batches, None)
+            if batch is None:
+                return False
+            if batch.num_rows:
+                self._hold(batch)
+        return True
+
+    def until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
+        """The rows before ``end`` that were not taken yet: their numbers and columns of values."""
+        taken: list[pa.Table] = []
+        while self.has_more():
+            table = self._held.pop()
+            count = int(np.searchsorted(table.column(0).to_numpy(), end))
+            if count:
+                taken.append(table.slice(0, count))
+            if count < table.num_rows:
+                self._held.append(table.slice(count))
+                break
+        if not taken:
+            return np.empty(0, np.int64), []
+        whole = pa.concat_tables(taken)
+        return whole.column(0).to_numpy().astype(np.int64), whole.columns[1:]
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        numbers = batch.column(0).to_numpy().astype(np.int64)
+        if numbers[0] <= self._last or (np.diff(numbers) <= 0).any():
+            raise UserError(
+                "BAD_ARGUMENTS", "An expression of a mutation must have one value for each row, in its place"
+            )
+        self._last = int(numbers[-1])
+        names = [str(place) for place in range(batch.num_columns)]
+        self._held.append(pa.Table.from_arrays([pa.chunked_array([column]) for column in batch.columns], names))
+
+
+def _windows(part: Part, names: Sequence[str], check: Callable[[], None]) -> Iterator[RowRange]:
+    sizes = part.column_sizes()
+    row_bytes = sum(sizes[name][1] for name in names if name in sizes) // max(part.rows, 1)
+    step = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // max(row_bytes, 1)))
+    for begin in range(0, part.rows, step):
+        check()
+        yield RowRange(begin, min(begin + step, part.rows))
+
+
+def _updated(part: Part, names: Sequence[str], found: FoundRows, check: Callable[[], None]) -> Iterator[pa.Table]:
+    """All rows of the columns, with the values found."""
+    for window in _windows(part, names, check):
+        numbers, values = found.until(window.end)
+        if len(numbers) < window.rows:
+            read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
+            old = pa.Table.from_batches(read).columns
+            places = numbers - window.begin
+            values = [_patched(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
+        yield pa.Table.from_arrays(values, list(names))
+
+
+def _patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """``new`` at the places, ``old`` elsewhere."""
+    chosen = np.arange(len(old))
+    chosen[places] = len(old) + np.arange(len(places))
+    both = pa.chunked_array([*old.chunks, *new.chunks], old.type)
+    if pa.types.is_dictionary(both.type):
+        both = both.unify_dictionaries()
+    return pa.chunked_array([pa.concat_arrays(both.chunks).take(pa.array(chosen))])
+
+
+def _without(part: Part, names: Sequence[str], found: FoundRows, check: Callable[[], None]) -> Iterator[pa.Table]:
+    """The rows that are there and were not found."""
+    read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
+    for window in _windows(part, names, check):
+        numbers, _ = found.until(window.end)
+        if len(numbers) == window.rows:
+            continue
+        read = part.read_rows(read_names, [window], max_batch_rows=window.rows, with_deleted=True)
+        table = pa.Table.from_batches(read)
+        keep = np.ones(window.rows, bool)
+        if part.has_deleted_rows:
+            mask = live_rows(table.column(len(names)).combine_chunks())
+            keep = keep if mask is None else mask.to_numpy(zero_copy_only=False).copy()
+            table = table.select(list(names))
+        keep[numbers - window.begin] = False
+        yield table if keep.all() else table.filter(pa.array(keep))
+
+
+# What the queries read ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _OnePart:
+    """Implements ``sql.relation.PartsRelation``."""
+
+    part: Part
+    description: TableDescription
+
+    def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot:
+        return Snapshot([self.part], lambda _: None)
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        """Who mutates the part gets the error."""
+
+
+@dataclass(frozen=True)
+class _WithPart:
+    """Implements ``sql.relation.RelationCatalog``."""
+
+    others: RelationCatalog
+    part: _OnePart
+    database: str
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+        return self.part if table == _PART else self.others.relation(database or self.database, table)
+
+    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
+        return self.others.files(path, format, structure)
