@@ -101,13 +101,13 @@ class MergePredicate:
             previous = part
         return runs
 
-    def whole_partition(self, partition_id: str, *, final: bool, deduplicate: bool = False) -> list[PartName]:
-        """OPTIMIZE … FINAL: all parts of the partition. Empty when there is nothing to do.
+    def whole_partition(self, partition_id: str, rewrites: Callable[[PartName], bool]) -> list[PartName]:
+        """OPTIMIZE … FINAL: all parts of the partition; of a single one ``rewrites`` tells. Empty for nothing to do.
 
         Raises ``ConflictError`` 388 (CANNOT_ASSIGN_OPTIMIZE) with the reason when some may not be merged now; retry.
         """
         parts = self.current.parts(partition_id)
-        if not parts or (len(parts) == 1 and not deduplicate and (not final or parts[0].level > 0)):
+        if not parts or (len(parts) == 1 and not rewrites(parts[0])):
             return []
         reasons = [self.why_not_single(part) for part in parts]
         reasons += [self.why_not_pair(left, right) for left, right in itertools.pairwise(parts)]

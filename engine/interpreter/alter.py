@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.context import Context
 from engine.interpreter.partition_commands import carry_out
-from engine.interpreter.refusals import check_alter_sync, refuse_system
+from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.session import QueryResult
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
@@ -28,8 +28,9 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
         raise not_implemented("ALTER TABLE with commands on columns and on partitions together")
     if on_partitions:
         table.require("partitioning")
-        check_alter_sync(table, context)
-        return carry_out(table, on_partitions, context)
+        result = carry_out(table, on_partitions, context)
+        wait_for_replicas(table, context)
+        return result
 
     def change(old: TableDefinition) -> CreateTable:
         return altered(old.create, old.description, changes)

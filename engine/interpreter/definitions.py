@@ -8,7 +8,7 @@ from engine.config import Config
 from engine.context import Context
 from engine.interpreter.inserts import insert_select
 from engine.interpreter.queries import described
-from engine.interpreter.refusals import check_alter_sync, refuse_system
+from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
@@ -105,8 +105,8 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
     if statement.if_exists and context.server.catalog.find(database, statement.table.table) is None:
         return QueryResult()
     table = context.server.catalog.table(database, statement.table.table)
-    check_alter_sync(table, context)
     table.truncate(context.status)
+    wait_for_replicas(table, context)
     return QueryResult()
 
 

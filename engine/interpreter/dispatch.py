@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from engine.context import Context
-from engine.interpreter import alter, checks, definitions, inserts, queries, shows, system_commands, transactions
+from engine.interpreter import (
+    alter,
+    checks,
+    definitions,
+    inserts,
+    optimize,
+    queries,
+    shows,
+    system_commands,
+    transactions,
+)
 from engine.session import QueryResult
 from parts.errors import UserError
 from sql.grammar import statements
@@ -34,7 +44,7 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.ExistsTable: shows.exists_table,
     statements.ExistsDatabase: shows.exists_database,
     statements.CheckTable: checks.check_table,
-    statements.OptimizeTable: system_commands.optimize,
+    statements.OptimizeTable: optimize.optimize,
     statements.SystemCommand: system_commands.system_command,
     statements.DropReplica: system_commands.drop_replica,
     statements.Insert: inserts.insert,

@@ -1,4 +1,4 @@
-"""What several statements refuse."""
+"""What several statements refuse, or wait for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ def refuse_system(database: str) -> None:
         raise UserError("READONLY", f"The database {database} is read-only")
 
 
-def check_alter_sync(table: Table, context: Context) -> None:
-    """Raises 48 (NOT_IMPLEMENTED) for a statement that would have to wait for a table's other replicas."""
-    if context.settings.alter_sync > 1 and table.definition.is_replicated:
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            f"Setting alter_sync = {context.settings.alter_sync} is not supported for replicated tables; accepted are "
-            "0 and 1. SYSTEM SYNC REPLICA on the others waits for them",
-        )
+def wait_for_replicas(table: Table, context: Context) -> None:
+    """At the end of a statement: with ``alter_sync = 2`` until the active replicas have done what is in the log.
+    Raises 341 (UNFINISHED) when it takes longer than ``receive_timeout``."""
+    if context.settings.alter_sync > 1 and table.replication is not None:
+        table.replication.wait_for_others(context.settings.receive_timeout, context.status)

@@ -1,74 +1,55 @@
-"""OPTIMIZE and SYSTEM."""
+"""SYSTEM."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from coordination.paths import TablePaths
 from coordination.table_nodes import drop_dead_replica
 from engine.context import Context
-from engine.interpreter.partition_values import partition_id
-from engine.interpreter.refusals import check_alter_sync
 from engine.session import QueryResult
-from engine.tables.options import OptimizeOptions
+from engine.tables.options import SyncMode
 from engine.tables.replica import Replica
+from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from parts.errors import UserError
-from parts.schema import TableDescription
-from sql.grammar.statements import DropReplica, OptimizeTable, SystemCommand, TableRef
+from sql.grammar.statements import DropReplica, SystemCommand, TableRef
 
-
-def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
-    table = _table(statement.table, context)
-    check_alter_sync(table, context)
-    partition = statement.partition_id
-    if statement.partition is not None:
-        partition = partition_id(table, statement.partition, context)
-    table.optimize(
-        OptimizeOptions(
-            partition_id=partition,
-            final=statement.final,
-            deduplicate=statement.deduplicate,
-            deduplicate_by=_deduplicate_by(statement.deduplicate_by, table.description),
-            throw_if_noop=context.settings.optimize_throw_if_noop,
-            status=context.status,
-        )
-    )
-    return QueryResult()
-
-
-def _deduplicate_by(names: tuple[str, ...], description: TableDescription) -> tuple[str, ...]:
-    """The columns. Raises 16 for one that is not stored, 8 if one of a key is missing: rows that differ in it lie apart
-    in the merge and are other rows to the user."""
-    for name in names:
-        description.schema.stored.column(name)
-    needed = (*description.sorting_key.columns, *description.primary_key.columns, *description.partition_key.columns)
-    missing = [name for name in needed if name not in names]
-    if names and missing:
-        raise UserError(
-            "THERE_IS_NO_COLUMN",
-            "DEDUPLICATE BY must name all columns of the table's ORDER BY, PRIMARY KEY and PARTITION BY, but "
-            f"{missing[0]!r} is missing in {', '.join(names)}",
-        )
-    return names
+_LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log"})
 
 
 def system_command(statement: SystemCommand, context: Context) -> QueryResult:
-    timeout = context.settings.receive_timeout
-    if statement.command == "SYNC REPLICA":
-        _replicated(statement.table, context).sync(timeout, context.status)
-    elif statement.command == "RESTART REPLICA":
+    command, settings = statement.command, context.settings
+    verb, _, action = command.partition(" ")
+    if verb in ("STOP", "START"):
+        tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
+        for table in tables:
+            table.allow(Stoppable(action), verb == "START")
+    elif command == "SYNC REPLICA":
+        if statement.table is None or not (statement.may_be_missing and _is_missing(statement.table, context)):
+            mode = SyncMode[statement.argument or "DEFAULT"]
+            _replicated(statement.table, context).sync(settings.receive_timeout, context.status, mode)
+    elif command == "RESTART REPLICA":
         _replicated(statement.table, context).restart()
-    elif statement.command == "RESTART REPLICAS":
+    elif command == "RESTART REPLICAS":
         for table in context.server.catalog.tables():
             if table.replication is not None:
                 table.replication.restart()
-    elif statement.command in ("STOP MERGES", "START MERGES", "STOP FETCHES", "START FETCHES"):
-        verb, _, action = statement.command.partition(" ")
-        tables = [_table(statement.table, context)] if statement.table else context.server.catalog.tables()
-        for table in tables:
-            table.allow(action.lower(), verb == "START")
+    elif command == "WAIT LOADING PARTS":
+        if statement.table is not None:
+            _table(statement.table, context)  # its parts were loaded before it was there to be asked
+    elif command == "FLUSH LOGS":
+        _flush_logs([name for name in statement.argument.split(",") if name])
     else:
-        raise UserError("NOT_IMPLEMENTED", f"SYSTEM {statement.command} is not supported")
+        raise UserError("NOT_IMPLEMENTED", f"SYSTEM {command} is not supported")
     return QueryResult()
+
+
+def _flush_logs(names: Sequence[str]) -> None:
+    """What the server logs in tables is there at once."""
+    for name in names:
+        if name not in _LOGS:
+            raise UserError("BAD_ARGUMENTS", f"Log name {name!r} does not exist; there are: {', '.join(sorted(_LOGS))}")
 
 
 def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
@@ -97,6 +78,10 @@ def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
     for path in paths:
         drop_dead_replica(keeper, path, statement.replica)
     return QueryResult()
+
+
+def _is_missing(ref: TableRef, context: Context) -> bool:
+    return context.server.catalog.find(context.database(ref.database), ref.table) is None
 
 
 def _table(ref: TableRef, context: Context) -> Table:

@@ -235,7 +235,7 @@ class Node:
         self.replication = Replication(self.keeper, self, address, {})
         self.replication.force_restore_all = self.force_restore_all
         self.table = ReplicatedTable(definition(self.name, self.path, self.colony.settings), services, self.replication)
-        self.table.merge_steps.are_allowed = self.colony.selects_merges
+        self.table.merge_steps.are_selected = self.colony.selects_merges
         self._running: set[Task] = set()
         self.is_up = True
         with self.acting():

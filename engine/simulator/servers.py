@@ -75,7 +75,7 @@ class Server(Node):
                 raise Crash(self.name) from None
             self.crash()
             raise
-        self.table.merge_steps.are_allowed = self.colony.selects_merges
+        self.table.merge_steps.are_selected = self.colony.selects_merges
 
     def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))

@@ -27,10 +27,11 @@ from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.plain_partitions import PlainPartitions
 from engine.tables.plain_transactions import PlainTransactions
+from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
 from parts.detached import last_block_of
-from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
+from parts.errors import CancelledError, ConflictError, CorruptionError, UnavailableError, UserError
 from parts.merge.select import PartFacts, select_merge
 from parts.part_name import PartName, merged_name
 from parts.query_status import QueryStatus
@@ -102,7 +103,6 @@ class MergeTreeTable(Table):
         self._busy: set[PartName] = set()
         self._pending: set[int] = set()
         """The block numbers of INSERTs that are about to commit."""
-        self._are_merges_allowed = True
         self._recent_blocks: dict[str, PartName] = {}
         """Ids of the last blocks, and the parts they were inserted as."""
         self._transactions = PlainTransactions(self, self._forget_blocks)
@@ -165,6 +165,14 @@ class MergeTreeTable(Table):
         logger.error("table %s: %s", self.definition.full_name, error)
 
     def optimize(self, options: OptimizeOptions) -> None:
+        self.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
+        try:
+            self._optimize(options)
+        except CancelledError:
+            self.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
+            raise
+
+    def _optimize(self, options: OptimizeOptions) -> None:
         by_partition: dict[str, list[Part]] = {}
         for part in self.store.active():
             by_partition.setdefault(part.name.partition_id, []).append(part)
@@ -174,7 +182,7 @@ class MergeTreeTable(Table):
         merged = False
         for partition in wanted:
             parts = by_partition.get(partition, [])
-            if len(parts) > 1 or (parts and (options.deduplicate or (options.final and parts[0].name.level == 0))):
+            if len(parts) > 1 or (parts and options.rewrites(parts[0].name)):
                 options.status.check()
                 self._merge_whole(partition, options)
                 merged = True
@@ -198,8 +206,7 @@ class MergeTreeTable(Table):
                     break
         raise ConflictError("ABORTED", f"Parts of partition {partition} are being merged all the time; try again later")
 
-    def allow(self, action: str, allowed: bool) -> None:
-        self._are_merges_allowed = allowed or action != "merges"
+    def stopped_changed(self) -> None:
         self._merge_task.wake()
 
     @property
@@ -260,7 +267,7 @@ class MergeTreeTable(Table):
         return snapshot
 
     def _merge_step(self) -> float:
-        return 0.0 if self._are_merges_allowed and self._merge_selected() else _IDLE_SECONDS
+        return 0.0 if Stoppable.MERGES not in self.stopped and self._merge_selected() else _IDLE_SECONDS
 
     def _merge_selected(self) -> bool:
         now = self.services.clock()
@@ -308,7 +315,9 @@ class MergeTreeTable(Table):
                     result,
                     deduplicate=options.deduplicate,
                     deduplicate_by=options.deduplicate_by,
-                    is_cancelled=lambda: self.is_cancelled() or options.status.is_stopped,
+                    is_cancelled=lambda: (
+                        self.is_cancelled() or options.status.is_stopped or Stoppable.MERGES in self.stopped
+                    ),
                 )
                 self._commit_merge(directory, result, names)
         finally:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
+from parts.part_name import PartName
 from parts.query_status import QueryStatus
+
+
+class SyncMode(Enum):
+    """What SYSTEM SYNC REPLICA waits for."""
+
+    DEFAULT = "what is in the log now has been carried out"
+    STRICT = "the queue is empty"
+    LIGHTWEIGHT = "as the default, but not for merges and mutations"
+    PULL = "what is in the log is in the queue"
 
 
 @dataclass(frozen=True)
@@ -56,4 +67,12 @@ class OptimizeOptions:
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
     throw_if_noop: bool = False
+    skip_merged: bool = False
+    """``final`` leaves a partition as it is that is one merged part already."""
+    is_waited_for: bool = True
+    """Of a replicated table: until the merges have been carried out here."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)
+
+    def rewrites(self, part: PartName) -> bool:
+        """Whether a partition of this one part is merged."""
+        return self.deduplicate or (self.final and not (self.skip_merged and part.level > 0))

@@ -9,7 +9,7 @@ from coordination.keeper import Keeper
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from engine.tables.definition import TableDefinition
-from engine.tables.options import AlterOptions
+from engine.tables.options import AlterOptions, SyncMode
 from parts.query_status import QueryStatus
 from sql.grammar.statements import CreateTable
 
@@ -41,8 +41,13 @@ class Replica(Protocol):
     def problem(self) -> str | None:
         """What keeps the replica from working; ``None`` when nothing does."""
 
-    def sync(self, timeout_seconds: float, status: QueryStatus | None = None) -> None:
+    def sync(
+        self, timeout_seconds: float, status: QueryStatus | None = None, mode: SyncMode = SyncMode.DEFAULT
+    ) -> None:
         """Returns when everything in the log now has been carried out here. Raises 159, 236, 242, 999."""
+
+    def wait_for_others(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Returns when the other active replicas have carried out what is in the log now. Raises 341, 242, 999."""
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
         """Gives the table, on all replicas, the definition that ``change`` makes of its own.

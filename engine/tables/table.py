@@ -23,6 +23,7 @@ from engine.tables.partitions import TablePartitions
 from engine.tables.replica import Replica
 from engine.tables.scan_records import LocalScanRecords, ScanRecords
 from engine.tables.services import TableServices
+from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.transactions import TableTransactions
 from parts.disk import sync_directory
 from parts.errors import CorruptionError, UnavailableError, UserError
@@ -67,6 +68,7 @@ class Table(ABC):
         self.services = services
         self.store = PartStore(definition.data_path, definition.description, services.clock, services.new_uuid)
         self.is_stopping = threading.Event()
+        self.stopped = StoppedActions()
         self._scan_records = LocalScanRecords(definition.data_path / _SCANS, services.new_uuid)
         self._tasks: list[tuple[BackgroundPool, Task]] = []
 
@@ -85,9 +87,16 @@ class Table(ABC):
     def require(self, ability: str) -> None:  # noqa: B027  (tables of parts have all)
         """Raises 48 for ``partitioning``, ``mutations`` or ``check``, if tables of this kind do not have it."""
 
-    @abstractmethod
-    def allow(self, action: str, allowed: bool) -> None:
-        """SYSTEM STOP/START ``action``: ``merges`` or ``fetches``."""
+    def allow(self, action: Stoppable, allowed: bool) -> None:
+        """SYSTEM STOP/START."""
+        if allowed:
+            self.stopped.start(action)
+        else:
+            self.stopped.stop(action)
+        self.stopped_changed()
+
+    def stopped_changed(self) -> None:  # noqa: B027  (a later look does as well)
+        """Some work may go on, or may not."""
 
     def start(self) -> None:
         """Loads the parts and starts background work."""
@@ -212,6 +221,8 @@ class Table(ABC):
 
     def clean_up_step(self) -> float:
         """Deletes outdated parts that are old enough and not read by anybody."""
+        if Stoppable.CLEANUP in self.stopped:
+            return _CLEANUP_SECONDS
         self.delete_outdated(self.store.outdated_expired(self.services.clock()))
         self._scan_records.clean_up(self.services.clock())
         return _CLEANUP_SECONDS

@@ -23,6 +23,7 @@ from engine.tables.null import NullInsert
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.services import TableServices
+from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
 from engine.workers.publication import Published, Record
@@ -227,7 +228,7 @@ class MirrorTable(Table):
 
     # What follows is asked of the replica process as a whole, and never of this.
 
-    def allow(self, action: str, allowed: bool) -> None:
+    def allow(self, action: Stoppable, allowed: bool) -> None:
         raise NotImplementedError
 
     def history(self) -> BlockHistory:

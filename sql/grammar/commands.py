@@ -1,4 +1,4 @@
-"""The short statements: DROP, RENAME, SET, OPTIMIZE, SYSTEM and their like."""
+"""The short statements: DROP, RENAME, SET, CHECK and their like."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from sql.grammar.statements import (
     DescribeQuery,
     DescribeTable,
     DropDatabase,
-    DropReplica,
     DropTable,
     ExistsDatabase,
     ExistsTable,
     KillMutation,
     KillQuery,
-    OptimizeTable,
     RenameTables,
     SetSettings,
     Statement,
-    SystemCommand,
     TableRef,
     TruncateTable,
     Use,
 )
+from sql.grammar.system_statements import partition_clause
 from sql.grammar.tokens import TokenStream, not_implemented
 
 _OTHER_OBJECTS = frozenset(
@@ -54,14 +52,6 @@ _OTHER_OBJECTS = frozenset(
         "WINDOW",
     }
 )
-_TABLE_COMMANDS = (
-    "SYNC REPLICA", "RESTART REPLICA",
-    "STOP MERGES", "START MERGES", "STOP FETCHES", "START FETCHES",
-    "STOP REPLICATION QUEUES", "START REPLICATION QUEUES", "STOP REPLICATED SENDS", "START REPLICATED SENDS",
-)  # fmt: skip
-_PLAIN_COMMANDS = ("RESTART REPLICAS", "FLUSH LOGS")
-_REQUIRE_TABLE = frozenset({"SYNC REPLICA", "RESTART REPLICA"})
-_SYNC_MODES = ("STRICT", "LIGHTWEIGHT", "PULL")
 
 
 def refuse_other_objects(stream: TokenStream, verb: str) -> None:
@@ -173,24 +163,6 @@ def set_settings(stream: TokenStream) -> Statement:
             return SetSettings(settings)
 
 
-def optimize(stream: TokenStream) -> Statement:
-    stream.next()
-    stream.expect("TABLE")
-    table = table_ref(stream)
-    refuse_on_cluster(stream)
-    partition, partition_id = _partition_clause(stream)
-    if stream.at("DRY", "RUN"):
-        raise not_implemented("OPTIMIZE … DRY RUN")
-    final = stream.accept("FINAL") or stream.accept("FORCE")
-    if stream.at("CLEANUP"):
-        raise not_implemented("OPTIMIZE … CLEANUP")
-    deduplicate = stream.accept("DEDUPLICATE")
-    columns: tuple[str, ...] = ()
-    if deduplicate and stream.accept("BY"):
-        columns = _deduplicate_columns(stream)
-    return OptimizeTable(table, partition, partition_id, final, deduplicate, columns)
-
-
 def check(stream: TokenStream) -> Statement:
     stream.next()
     if stream.at("ALL", "TABLES") or stream.at("DATABASE"):
@@ -199,77 +171,7 @@ def check(stream: TokenStream) -> Statement:
     table = table_ref(stream)
     if stream.accept("PART"):
         return CheckTable(table, part=stream.string("part name"))
-    return CheckTable(table, *_partition_clause(stream))
-
-
-def _partition_clause(stream: TokenStream) -> tuple[str | None, str | None]:
-    """``PARTITION value`` as SQL text, or the id of ``PARTITION ID '…'``."""
-    if not stream.accept("PARTITION"):
-        return None, None
-    if stream.at("ID") and stream.peek(1).kind == "string":
-        stream.next()
-        return None, stream.string()
-    return stream.slice_until(_partition_ends, "partition value"), None
-
-
-def _partition_ends(stream: TokenStream) -> bool:
-    token = stream.peek()
-    return token.kind == "word" and token.upper in ("FINAL", "FORCE", "DEDUPLICATE", "CLEANUP", "SETTINGS", "FORMAT")
-
-
-def _deduplicate_columns(stream: TokenStream) -> tuple[str, ...]:
-    if stream.accept("*"):
-        if stream.at("EXCEPT") or stream.at("EXCLUDE"):
-            raise not_implemented("DEDUPLICATE BY * EXCEPT")
-        return ()
-    if stream.at("COLUMNS", "("):
-        raise not_implemented("DEDUPLICATE BY COLUMNS(…)")
-    names = [stream.identifier("column name")]
-    while stream.accept(","):
-        names.append(stream.identifier("column name"))
-    return tuple(names)
-
-
-def system(stream: TokenStream) -> Statement:
-    stream.next()
-    if stream.accept("DROP", "REPLICA"):
-        return _drop_replica(stream)
-    for command in _PLAIN_COMMANDS:
-        if stream.accept(*command.split()):
-            return SystemCommand(command)
-    for command in _TABLE_COMMANDS:
-        if not stream.accept(*command.split()):
-            continue
-        refuse_on_cluster(stream)
-        if command in _REQUIRE_TABLE:
-            if_exists(stream)
-        if command not in _REQUIRE_TABLE and (stream.at_end() or not stream.peek().is_identifier):
-            return SystemCommand(command)
-        table = table_ref(stream)
-        argument = ""
-        if command == "SYNC REPLICA" and stream.peek().kind == "word" and stream.peek().upper in _SYNC_MODES:
-            argument = stream.next().upper
-            if argument == "LIGHTWEIGHT" and stream.at("FROM"):
-                raise not_implemented("SYSTEM SYNC REPLICA … LIGHTWEIGHT FROM")
-        return SystemCommand(command, table, argument)
-    if stream.peek().kind == "word":
-        words: list[str] = []
-        while stream.peek().kind == "word" and len(words) < 3:
-            words.append(stream.next().upper)
-        raise not_implemented(f"SYSTEM {' '.join(words)}")
-    return stream.fail(*_TABLE_COMMANDS, *_PLAIN_COMMANDS)
-
-
-def _drop_replica(stream: TokenStream) -> Statement:
-    refuse_on_cluster(stream)
-    replica = stream.string("replica name")
-    if stream.accept("FROM", "TABLE"):
-        return DropReplica(replica, table=table_ref(stream))
-    if stream.accept("FROM", "DATABASE"):
-        return DropReplica(replica, database=stream.identifier("database name"))
-    if stream.accept("FROM", "ZKPATH"):
-        return DropReplica(replica, zookeeper_path=stream.string("path of the table in ZooKeeper"))
-    return DropReplica(replica)
+    return CheckTable(table, *partition_clause(stream))
 
 
 def kill(stream: TokenStream) -> Statement:

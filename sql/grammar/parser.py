@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from parts.errors import UserError
 from parts.query_status import QueryStatus
-from sql.grammar import alter, commands, create, insert, mutations, show, transactions
+from sql.grammar import alter, commands, create, insert, mutations, show, system_statements, transactions
 from sql.grammar.clauses import output_clauses, query_slice, setting_list
 from sql.grammar.limits import Guard
 from sql.grammar.statements import DescribeQuery, Explain, Insert, ParsedStatement, SelectQuery, Statement
@@ -165,9 +165,9 @@ _HANDLERS: dict[str, Callable[[TokenStream], Statement]] = {
     "ALTER": alter.alter,
     "DELETE": mutations.delete_from,
     "UPDATE": mutations.update,
-    "OPTIMIZE": commands.optimize,
+    "OPTIMIZE": system_statements.optimize,
     "CHECK": commands.check,
-    "SYSTEM": commands.system,
+    "SYSTEM": system_statements.system,
     "KILL": commands.kill,
     "COMMIT": transactions.commit,
     "ROLLBACK": transactions.rollback,

@@ -17,6 +17,15 @@ class TableRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnMatcher:
+    """Columns by name, by a regular expression (``COLUMNS('…')``) or, without either, all of them (``*``)."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnClause:
     """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
     NOT NULL."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from parts.schema_history import UNCHANGED, SchemaHistory
 from sql.grammar.alterations import AlterCommand, UpdateRows
-from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral, TableRef
+from sql.grammar.plain_clauses import ColumnClause, ColumnMatcher, IndexClause, SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,8 @@ class OptimizeTable:
     partition_id: str | None = None
     final: bool = False
     deduplicate: bool = False
-    deduplicate_by: tuple[str, ...] = ()
+    deduplicate_by: tuple[ColumnMatcher, ...] = ()
+    cleanup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +190,13 @@ class CheckTable:
 
 @dataclass(frozen=True, slots=True)
 class SystemCommand:
-    """``SYSTEM <command> [table]``: ``command`` is upper case with single spaces (``SYNC REPLICA``)."""
+    """``SYSTEM <command> [table]``: ``command`` is upper case with single spaces (``SYNC REPLICA``). ``argument``: its
+    mode, or the names of FLUSH LOGS."""
 
     command: str
     table: TableRef | None = None
     argument: str = ""
+    may_be_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

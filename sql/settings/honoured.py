@@ -93,8 +93,9 @@ class Settings:
     check_query_single_value_result: bool = _setting(
         "Bool", False, "CHECK TABLE answers with one row: whether all is well"
     )
+    optimize_skip_merged_partitions: bool = _setting("Bool", False, "OPTIMIZE FINAL leaves partitions of one part")
     optimize_throw_if_noop: bool = _setting("Bool", False, "OPTIMIZE that had nothing to do is an error (388)")
-    alter_sync: int = _setting("UInt64", 1, "2 and 3 (wait for other replicas) are refused where it would matter")
+    alter_sync: int = _setting("UInt64", 1, "ALTER, OPTIMIZE, TRUNCATE: 0 waits for nothing, 2 for all replicas")
     allow_drop_detached: bool = _setting("Bool", False, "ALTER TABLE … DROP DETACHED may delete")
     receive_timeout: float = _setting("Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits")
 

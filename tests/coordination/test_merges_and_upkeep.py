@@ -234,7 +234,7 @@ def test_optimize_of_a_partition_with_an_insert_in_flight_says_why(members: list
     members[0].insert("b")
     predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
     with pytest.raises(ConflictError, match="still being inserted") as caught:
-        predicate.whole_partition("all", final=True)
+        predicate.whole_partition("all", lambda part: True)
     assert caught.value.code == 388
 
 

@@ -15,6 +15,7 @@ from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.attaching import attachable
 from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
 from parts.query_status import QueryStatus
 from tests.replication.test_partitions_in_colony import FAULTS, code, detached_keys, drop, restart_all, settle
@@ -36,8 +37,8 @@ def scenario(colony: Colony) -> tuple[Node, Node]:
     one.insert(1, [1])
     one.insert(1, [2])
     settle(colony)
-    two.table.allow("merges", False)
-    two.table.allow("fetches", False)
+    two.table.allow(Stoppable.MERGES, False)
+    two.table.allow(Stoppable.FETCHES, False)
     one.optimize()
     one.insert(1, [3])
     two.insert(2, [4, 5])

@@ -15,6 +15,7 @@ from coordination.memory_keeper import Fault
 from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.options import OptimizeOptions
+from engine.tables.stopped import Stoppable
 from parts.detached import wanted_detached
 from parts.errors import PandoError
 from parts.part_name import PartName
@@ -50,7 +51,7 @@ def detached_keys(node: Node) -> list[int]:
 
 def settle(colony: Colony) -> None:
     for node in colony:
-        for action in ("merges", "fetches"):
+        for action in (Stoppable.MERGES, Stoppable.FETCHES):
             node.table.allow(action, True)
     colony.settle()
     colony.check_equal()
@@ -86,8 +87,8 @@ def scenario(colony: Colony) -> Node:
     two.insert(1, [3])
     two.insert(2, [4, 5])
     colony.settle()
-    two.table.allow("merges", False)
-    two.table.allow("fetches", False)
+    two.table.allow(Stoppable.MERGES, False)
+    two.table.allow(Stoppable.FETCHES, False)
     one.optimize()
     return one
 
@@ -210,7 +211,7 @@ def test_a_part_of_a_merge_or_of_another_replica_is_not_dropped(make_colony: Mak
     two.table.log_pull.pull(two.keeper)
     assert code(lambda: drop_part(two, "1_0_0_0")) == 232  # not fetched yet
     settle(colony)
-    one.table.allow("merges", False)
+    one.table.allow(Stoppable.MERGES, False)
     with contextlib.suppress(PandoError):
         one.call(lambda table: table.merge_steps._assign_optimize(one.keeper, OptimizeOptions(final=True)))
     assert code(lambda: drop_part(one, "1_0_0_0")) == 384

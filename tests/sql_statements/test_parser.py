@@ -11,7 +11,7 @@ from parts.query_status import QueryStatus
 from sql.grammar import statements as s
 from sql.grammar.limits import Guard
 from sql.grammar.parser import parse_statement, parse_statements
-from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.plain_clauses import ColumnClause, ColumnMatcher
 from sql.grammar.queries import parse_query
 from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.grammar.tokens import TokenStream, skip_space, unquote_string
@@ -62,12 +62,18 @@ STATEMENTS: list[tuple[str, s.Statement]] = [
     ("SET a = 1, b = 'x', c = -2.5, d = true, e", s.SetSettings({"a": 1, "b": "x", "c": -2.5, "d": True, "e": True})),
     ("OPTIMIZE TABLE t", s.OptimizeTable(T)),
     ("OPTIMIZE TABLE t PARTITION 202001 FINAL DEDUPLICATE BY a, b",
-     s.OptimizeTable(T, "202001", None, True, True, ("a", "b"))),
+     s.OptimizeTable(T, "202001", None, True, True, (ColumnMatcher(("a",)), ColumnMatcher(("b",))))),
+    ("OPTIMIZE TABLE t DEDUPLICATE BY * EXCEPT (a, b), COLUMNS('^c') EXCEPT cc, COLUMNS(d, e)",
+     s.OptimizeTable(T, None, None, False, True, (ColumnMatcher(excluded=("a", "b")),
+                     ColumnMatcher(pattern="^c", excluded=("cc",)), ColumnMatcher(("d", "e"))))),
     ("OPTIMIZE TABLE t PARTITION ID '2020' DEDUPLICATE", s.OptimizeTable(T, None, "2020", False, True)),
     ("OPTIMIZE TABLE t PARTITION (1, 'final') FINAL", s.OptimizeTable(T, "(1, 'final')", None, True)),
     ("SYSTEM SYNC REPLICA d.t STRICT", s.SystemCommand("SYNC REPLICA", TableRef("d", "t"), "STRICT")),
     ("system stop  merges", s.SystemCommand("STOP MERGES")),
     ("SYSTEM START REPLICATED SENDS t", s.SystemCommand("START REPLICATED SENDS", T)),
+    ("SYSTEM STOP PULLING REPLICATION LOG", s.SystemCommand("STOP PULLING REPLICATION LOG")),
+    ("SYSTEM SYNC REPLICA t IF EXISTS PULL", s.SystemCommand("SYNC REPLICA", T, "PULL", True)),
+    ("SYSTEM FLUSH LOGS part_log, query_log", s.SystemCommand("FLUSH LOGS", None, "part_log,query_log")),
     ("SYSTEM RESTART REPLICAS", s.SystemCommand("RESTART REPLICAS")),
     ("CHECK TABLE d.t", s.CheckTable(TableRef("d", "t"))),
     ("CHECK TABLE t PARTITION 202001", s.CheckTable(T, partition="202001")),

@@ -34,6 +34,7 @@ from coordination.replica_activity import addresses
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.lost_transactions import Loss, LostTransactions
 from engine.tables.replicated.state import DETACHED_PREFIX, ReplicaState, part_record
+from engine.tables.stopped import Stoppable
 from parts.detached import DETACHED, wanted_detached
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
@@ -210,13 +211,18 @@ class Exchanges:
 
     def _fetch(self, action: Action, name: PartName, staged: StagedPart, sources: list[Source]) -> tuple[Path, Source]:
         state = self._state
+        state.stopped.refuse(Stoppable.FETCHES, "Fetching of part was cancelled")
         if not sources:
             raise UnavailableError("NO_REPLICA_HAS_PART", f"No active replica has part {name} or a part covering it")
         with state.services.fetches.taking() as is_taken:
             if not is_taken:
                 raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
             directory, source = self._fetcher.fetch_from(
-                name, sources, lambda: state.is_cancelled() or state.queue.is_cancelled(action.name)
+                name,
+                sources,
+                lambda: (
+                    state.is_cancelled() or state.queue.is_cancelled(action.name) or Stoppable.FETCHES in state.stopped
+                ),
             )
         if name == staged.part and not self._is_same(directory, staged):
             state.store.drop_temporary(directory)

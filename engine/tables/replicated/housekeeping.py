@@ -10,6 +10,7 @@ from coordination.deduplication_window import DeduplicationWindow
 from coordination.keeper import Keeper
 from coordination.queue_io import remove_parts
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
 from parts.reader import Part
 
@@ -43,7 +44,7 @@ class Housekeeping:
         state = self._state
         settings = state.definition.settings
         pause = settings.cleanup_delay_period * (1 + state.services.random.random() / 3)
-        if state.activation is None:
+        if state.activation is None or Stoppable.CLEANUP in state.stopped:
             return pause
         self._logged = 0
         try:

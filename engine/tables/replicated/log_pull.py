@@ -9,11 +9,14 @@ from collections.abc import Callable
 from coordination.cleanup import read_positions
 from coordination.clone import choose_source
 from coordination.drop_range import LastBlock
+from coordination.followers import Followers
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError
 from coordination.part_set import IntersectingPartsError
 from coordination.queue_io import LogCursor, LogTrimmedError, pull_log, save_insert_times
+from engine.tables.options import SyncMode
 from engine.tables.replicated.state import ReplicaState
-from parts.errors import ConflictError, UnavailableError
+from engine.tables.stopped import Stoppable
+from parts.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from parts.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ _OWN_INSERT_SECONDS = 0.02
 """An INSERT here is soon active, and its log entry then needs no place in the queue."""
 _RETRY_SECONDS = 1.0
 _SAVE_TIMES_SECONDS = 5.0
+_FOLLOW_SECONDS = 0.05
 
 
 class LogPull:
@@ -47,7 +51,7 @@ class LogPull:
 
     def step(self) -> float:
         state = self._state
-        if state.activation is None:
+        if state.activation is None or Stoppable.PULLING in state.stopped:
             return _PULL_SECONDS
         try:
             with state.working() as (keeper, _):
@@ -86,10 +90,14 @@ class LogPull:
         """The first pull: nothing is known of the log yet."""
         with self._pull_lock:
             self._cursor = LogCursor()
-        self.pull(keeper)
+        self._pull(keeper)
 
     def pull(self, keeper: Keeper) -> None:
-        """Everything that is in the log now enters the queue."""
+        """Everything that is in the log now enters the queue. Raises 236 when that is stopped."""
+        self._state.stopped.refuse(Stoppable.PULLING, "Log pulling is cancelled")
+        self._pull(keeper)
+
+    def _pull(self, keeper: Keeper) -> None:
         state = self._state
         try:
             with self._pull_lock:
@@ -117,13 +125,39 @@ class LogPull:
 
         return find
 
-    def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
+    def wait_for_others(self, timeout_seconds: float, status: QueryStatus) -> None:
+        state = self._state
+        deadline = state.services.monotonic() + timeout_seconds
+        with state.working() as (keeper, _):
+            followers = Followers(keeper, state.replica)
+        while True:
+            with state.working() as (keeper, _):
+                behind = followers.behind(keeper)
+            if not behind:
+                return
+            status.check()
+            if state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                raise UnknownOutcomeError(
+                    "UNFINISHED", f"It is done here, but replicas {', '.join(behind)} have not followed yet; they will"
+                )
+            state.sleep(_FOLLOW_SECONDS)
+
+    def sync(self, timeout_seconds: float, status: QueryStatus, mode: SyncMode = SyncMode.DEFAULT) -> None:
         """Raises 159 (TIMEOUT_EXCEEDED) when it takes longer, and what ``status`` raises."""
         state = self._state
         with state.working() as (keeper, _):
             keeper.sync(state.paths.root)
             self.pull(keeper)
-            names = state.queue.names()
+        names = state.queue.names()
+        if mode is SyncMode.PULL:
+            return
+        if mode is SyncMode.LIGHTWEIGHT:
+            names = {item.name for item in state.queue.entries() if not item.entry.source_parts}
         self._wake_execution()
         caught_up = f"replica {state.replica.name} to catch up"
-        state.wait_for(lambda: state.queue.is_drained(names), timeout_seconds, caught_up, status)
+        state.wait_for(
+            lambda: state.queue.is_drained(state.queue.names() if mode is SyncMode.STRICT else names),
+            timeout_seconds,
+            caught_up,
+            status,
+        )

@@ -12,6 +12,7 @@ from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.stopped import Stoppable
 from parts.errors import ConflictError, PandoError, UserError
 from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
@@ -37,14 +38,14 @@ class MergeSteps:
         self._slots = slots
         self._wake_execution = wake_execution
         self.task = state.make_task("select merges", self.select_step)
-        self.are_allowed = True
+        self.are_selected = True
 
     # -- in the background --------------------------------------------------------------------------------------
 
     def select_step(self) -> float:
         state = self._state
         idle = state.definition.settings.merge_selecting_sleep_ms / 1000
-        if state.activation is None or not self.are_allowed:
+        if state.activation is None or not self.are_selected or Stoppable.MERGES in state.stopped:
             return idle
         try:
             with state.working() as (keeper, _):
@@ -136,6 +137,8 @@ class MergeSteps:
         """Returns when the merges have been carried out here."""
         state = self._state
         state.require_writable()
+        if options.is_waited_for:
+            state.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
         with state.working() as (keeper, _):
             assigned = self._assign_optimize(keeper, options)
         results = [merged_name(list(sources)) for sources in assigned] or self._under_way(options)
@@ -147,6 +150,8 @@ class MergeSteps:
                 )
             return
         self._wake_execution()
+        if not options.is_waited_for:
+            return
         state.wait_for(
             lambda: all(map(self._is_carried_out, results)),
             state.services.queue_wait_seconds,
@@ -199,7 +204,7 @@ class MergeSteps:
             return [longest[:most]] if len(longest) > 1 else []
         merges = []
         for partition in partitions:
-            sources = predicate.whole_partition(partition, final=options.final, deduplicate=options.deduplicate)
+            sources = predicate.whole_partition(partition, options.rewrites)
             if sources:
                 merges.append(list(sources))
         return merges

@@ -26,6 +26,7 @@ from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.small_fetches import MOST, SmallFetches
 from engine.tables.replicated.state import ReplicaState, part_record
+from engine.tables.stopped import Stoppable
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.merge.select import max_merge_bytes
 from parts.part_name import PartName
@@ -63,8 +64,6 @@ class QueueSteps:
         self.slots = 4
         """How many entries run at a time."""
         self.tasks = [state.make_task(f"execute queue {number}", self.execute_step) for number in range(self.slots)]
-        self.are_fetches_allowed = True
-        self.are_merges_allowed = True
 
     def wake(self) -> None:
         """One is enough: a step that finds something to do wakes the next."""
@@ -73,7 +72,7 @@ class QueueSteps:
     def execute_step(self) -> float:
         """Carries out one entry, if one may run."""
         state = self._state
-        if state.activation is None:
+        if state.activation is None or Stoppable.QUEUES in state.stopped:
             return _EXECUTE_IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
@@ -156,9 +155,13 @@ class QueueSteps:
                 result,
                 deduplicate=action.entry.deduplicate,
                 deduplicate_by=action.entry.deduplicate_by,
-                is_cancelled=lambda: state.is_cancelled() or state.queue.is_cancelled(action.name),
+                is_cancelled=lambda: self._is_cancelled(action, Stoppable.MERGES),
             )
             self._commit(keeper, action, result, directory)
+
+    def _is_cancelled(self, action: Action, kind: Stoppable) -> bool:
+        state = self._state
+        return state.is_cancelled() or kind in state.stopped or state.queue.is_cancelled(action.name)
 
     def _can_fetch(self, keeper: Keeper, entry: LogEntry) -> bool:
         try:
@@ -168,12 +171,11 @@ class QueueSteps:
 
     def _fetch(self, keeper: Keeper, action: Action, name: PartName) -> None:
         """The part itself or, if nobody has it any more, a part to come that covers it and that somebody has."""
-        state = self._state
         failure: PandoError | None = None
         for wanted, sources in self._sources(keeper, action.entry, name):
             try:
                 directory, source = self._fetcher.fetch_from(
-                    wanted, sources, lambda: state.is_cancelled() or state.queue.is_cancelled(action.name)
+                    wanted, sources, lambda: self._is_cancelled(action, Stoppable.FETCHES)
                 )
             except CancelledError:
                 raise
@@ -306,13 +308,13 @@ class QueueSteps:
         return found.bytes_on_disk if found is not None else 0
 
     def _limits(self) -> Limits:
-        settings = self._state.definition.settings
+        settings, stopped = self._state.definition.settings, self._state.stopped
         merging = self._state.queue.count_merging()
         merge_slots = self.slots - 1  # one slot is always left for fetches
         free = max(0, merge_slots - merging)
         return Limits(
-            free_merge_slots=free if self.are_merges_allowed else 0,
-            free_fetch_slots=self._state.services.fetches.free if self.are_fetches_allowed else 0,
+            free_merge_slots=0 if Stoppable.MERGES in stopped else free,
+            free_fetch_slots=0 if Stoppable.FETCHES in stopped else self._state.services.fetches.free,
             # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
             # idle pool nothing is too large.
             max_merge_bytes=sys.maxsize

@@ -17,6 +17,7 @@ from coordination.queue_rules import Action
 from engine.replication import PartTransport
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.state import ReplicaState, part_record
+from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part
@@ -66,12 +67,15 @@ class SmallFetches:
             transport: PartTransport = self._state.replication.transport
             endpoint = self._state.paths.replica(replica_name).root
             url = next(iter(sources.values())).url
-            came = transport.fetch_parts(url, endpoint, directories, self._state.is_cancelled)
+            came = transport.fetch_parts(url, endpoint, directories, self._is_cancelled)
             parts = store.add_preactive_all({name: directories.pop(name) for name in came}) if came else []
             return parts, sources
         finally:
             for directory in directories.values():
                 store.drop_temporary(directory)
+
+    def _is_cancelled(self) -> bool:
+        return self._state.is_cancelled() or Stoppable.FETCHES in self._state.stopped
 
     def _commit(
         self, keeper: Keeper, wanted: dict[PartName, Action], parts: list[Part], sources: Mapping[PartName, Source]

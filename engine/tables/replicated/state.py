@@ -25,6 +25,7 @@ from engine.background import Task
 from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.services import TableServices
+from engine.tables.stopped import StoppedActions
 from parts.errors import UnavailableError
 from parts.query_status import QueryStatus
 from parts.reader import Part
@@ -49,6 +50,7 @@ class ReplicaState:
         services: TableServices,
         store: PartStore,
         is_stopping: threading.Event,
+        stopped: StoppedActions,
         replication: Replication,
         restart: Callable[[], None],
     ) -> None:
@@ -56,6 +58,7 @@ class ReplicaState:
         self.services = services
         self.store = store
         self.is_stopping = is_stopping
+        self.stopped = stopped
         self.replication = replication
         self.restart = restart
         location = replica_location(

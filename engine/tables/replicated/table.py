@@ -21,7 +21,7 @@ from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
-from engine.tables.options import AlterOptions, InsertOptions, OptimizeOptions
+from engine.tables.options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
 from engine.tables.partitions import TablePartitions
 from engine.tables.replicated.block_history import ReplicaHistory
 from engine.tables.replicated.definitions import Definitions
@@ -43,6 +43,7 @@ from engine.tables.replicated.state import ReplicaState
 from engine.tables.replicated.transactions import ReplicatedTransactions
 from engine.tables.scan_records import ScanRecords
 from engine.tables.services import TableServices
+from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
 from parts.errors import CorruptionError, UserError
@@ -60,7 +61,9 @@ class ReplicatedTable(Table):
 
     def __init__(self, definition: TableDefinition, services: TableServices, replication: Replication) -> None:
         super().__init__(definition, services)
-        state = ReplicaState(definition, services, self.store, self.is_stopping, replication, self.restart)
+        state = ReplicaState(
+            definition, services, self.store, self.is_stopping, self.stopped, replication, self.restart
+        )
         self.state = state
         self.log_pull = LogPull(state, self.wake_execution, lambda entries: self.housekeeping.note_logged(entries))
         fetcher = Fetcher(state)
@@ -226,10 +229,12 @@ class ReplicatedTable(Table):
 
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Outdated parts too: another replica may still need them."""
+        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
         snapshot = self.store.hold([name])
         return snapshot, snapshot.parts[0].path
 
     def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
         directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
         if directory is None or not is_plain_file_name(transaction) or not directory.exists():
             return self.lend_part(name)
@@ -244,16 +249,18 @@ class ReplicatedTable(Table):
     def optimize(self, options: OptimizeOptions) -> None:
         self.merge_steps.optimize(options)
 
-    def allow(self, action: str, allowed: bool) -> None:
-        if action == "fetches":
-            self.queue_steps.are_fetches_allowed = allowed
-        else:
-            self.queue_steps.are_merges_allowed = self.merge_steps.are_allowed = allowed
+    def stopped_changed(self) -> None:
         self.wake_execution()
+        self.merge_steps.task.wake()
+        self.log_pull.task.wake()
 
-    def sync(self, timeout_seconds: float, status: QueryStatus | None = None) -> None:
-        """SYSTEM SYNC REPLICA: returns when everything in the log now has been carried out here."""
-        self.log_pull.sync(timeout_seconds, status or QueryStatus())
+    def sync(
+        self, timeout_seconds: float, status: QueryStatus | None = None, mode: SyncMode = SyncMode.DEFAULT
+    ) -> None:
+        self.log_pull.sync(timeout_seconds, status or QueryStatus(), mode)
+
+    def wait_for_others(self, timeout_seconds: float, status: QueryStatus) -> None:
+        self.log_pull.wait_for_others(timeout_seconds, status)
 
     # -- status -------------------------------------------------------------------------------------------------
 

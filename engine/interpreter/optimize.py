@@ -1,0 +1,81 @@
+"""OPTIMIZE, and which columns its DEDUPLICATE BY means."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.context import Context
+from engine.interpreter.partition_values import partition_id
+from engine.interpreter.refusals import wait_for_replicas
+from engine.session import QueryResult
+from engine.tables.options import OptimizeOptions
+from parts.errors import UserError
+from parts.schema import TableDescription, TableSchema
+from sql.grammar.plain_clauses import ColumnMatcher
+from sql.grammar.statements import OptimizeTable
+
+
+def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
+    """Raises 388, 236, and what its columns or partition raise."""
+    table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
+    if statement.cleanup:
+        raise UserError(
+            "CANNOT_ASSIGN_OPTIMIZE", "Cannot OPTIMIZE with CLEANUP table: only ReplacingMergeTree can be CLEANUP"
+        )
+    partition = statement.partition_id
+    if statement.partition is not None:
+        partition = partition_id(table, statement.partition, context)
+    table.optimize(
+        OptimizeOptions(
+            partition_id=partition,
+            final=statement.final,
+            deduplicate=statement.deduplicate,
+            deduplicate_by=deduplicate_by(statement.deduplicate_by, table.description),
+            throw_if_noop=context.settings.optimize_throw_if_noop,
+            skip_merged=context.settings.optimize_skip_merged_partitions,
+            is_waited_for=context.settings.alter_sync > 0,
+            status=context.status,
+        )
+    )
+    wait_for_replicas(table, context)
+    return QueryResult()
+
+
+def deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: TableDescription) -> tuple[str, ...]:
+    """The columns. Raises 16 for one that is not stored, 51 and 52 for none or one twice, 8 if one of a key is missing:
+    rows that differ in it lie apart in the merge and are other rows to the user."""
+    names = [name for matcher in matchers for name in _matching(matcher, description.schema)]
+    if not matchers:
+        return ()
+    if not names:
+        raise UserError("EMPTY_LIST_OF_COLUMNS_QUERIED", "Empty list of columns queried: DEDUPLICATE BY matches none")
+    for name in names:
+        description.schema.stored.column(name)
+        if names.count(name) > 1:
+            raise UserError("COLUMN_QUERIED_MORE_THAN_ONCE", f"Column {name} queried more than once")
+    needed = (*description.sorting_key.columns, *description.primary_key.columns, *description.partition_key.columns)
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise UserError(
+            "THERE_IS_NO_COLUMN",
+            "DEDUPLICATE BY expression must include all columns used in table's ORDER BY, PRIMARY KEY, or PARTITION BY "
+            f"but {missing[0]!r} is missing. Expanded DEDUPLICATE BY columns expression: {names}",
+        )
+    return tuple(names)
+
+
+def _matching(matcher: ColumnMatcher, schema: TableSchema) -> list[str]:
+    """``*`` and ``COLUMNS('…')`` mean neither MATERIALIZED nor ALIAS columns, as in a SELECT."""
+    found = list(matcher.names)
+    if not found:
+        found = [column.name for column in schema.columns if column.default_kind in ("", "DEFAULT")]
+    if matcher.pattern is not None:
+        try:
+            is_match = pc.match_substring_regex(pa.array(found, pa.string()), matcher.pattern).to_pylist()
+        except pa.ArrowInvalid as error:
+            raise UserError(
+                "CANNOT_COMPILE_REGEXP", f"Invalid regular expression {matcher.pattern!r} of COLUMNS: {error}"
+            ) from None
+        found = [name for name, matches in zip(found, is_match, strict=True) if matches]
+    return [name for name in found if name not in matcher.excluded]

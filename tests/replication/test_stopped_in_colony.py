@@ -1,0 +1,151 @@
+"""SYSTEM STOP and START, and the waits for other replicas, on real replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from coordination.transaction_commit import CommitRequest
+from engine.simulator.colony import Colony, Node
+from engine.tables.options import CommitOptions, OptimizeOptions, SyncMode
+from engine.tables.stopped import Stoppable
+from parts.errors import PandoError
+from parts.query_status import QueryStatus
+
+MakeColony = Callable[..., Colony]
+
+
+def stop(node: Node, action: Stoppable) -> None:
+    node.table.allow(action, False)
+
+
+def work(colony: Colony) -> None:
+    """Not to an end: something is stopped."""
+    for _ in range(10):
+        colony.now += 7.0
+        for node in colony:
+            if node.is_up and not node.is_frozen:
+                node.step_all()
+
+
+def start(colony: Colony, node: Node, action: Stoppable) -> None:
+    node.table.allow(action, True)
+    colony.now += 60.0
+    colony.settle()
+
+
+def code(action: Callable[[], object]) -> int:
+    try:
+        action()
+    except PandoError as error:
+        return error.code
+    return 0
+
+
+@pytest.mark.parametrize("action", [Stoppable.FETCHES, Stoppable.QUEUES, Stoppable.PULLING])
+def test_what_is_stopped_on_the_receiving_replica(make_colony: MakeColony, action: Stoppable) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stop(two, action)
+    one.insert(1, [1])
+    work(colony)
+    assert two.keys() == []
+    assert len(two.table.queue.entries()) == (0 if action is Stoppable.PULLING else 1)
+    start(colony, two, action)
+    assert two.keys() == [1]
+    colony.check_equal()
+
+
+def test_stopped_sends_are_refused_and_others_are_asked(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    stop(one, Stoppable.SENDS)
+    one.insert(1, [1])
+    work(colony)
+    assert two.keys() == three.keys() == []
+    item = two.table.queue.entries()[0]
+    assert "Transferring part to replica was cancelled" in item.last_exception
+    start(colony, one, Stoppable.SENDS)
+    assert two.keys() == three.keys() == [1]
+
+
+def test_a_transaction_waits_for_stopped_fetches(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    stop(two, Stoppable.FETCHES)
+    one.insert(1, [1], transaction="x", deduplication_token="a")
+    one.call(lambda table: table.transactions.commit(CommitRequest("x"), CommitOptions()))
+    work(colony)
+    assert two.keys() == []
+    start(colony, two, Stoppable.FETCHES)
+    assert two.keys() == [1]
+
+
+def test_stopped_merges_wait_on_one_replica_alone(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    stop(two, Stoppable.MERGES)
+    assert code(two.optimize) == 236
+    one.optimize()
+    work(colony)
+    assert len(one.parts()) == 1
+    assert len(two.parts()) == 2
+    start(colony, two, Stoppable.MERGES)
+    colony.check_equal()
+    assert len(two.parts()) == 1
+
+
+def test_syncing_in_three_ways(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    stop(two, Stoppable.MERGES)
+    one.insert(1, [2])
+    one.optimize()
+    two.call(lambda table: table.sync(10.0, mode=SyncMode.PULL))
+    assert "1_0_2_1" in [str(item.entry.new_part) for item in two.table.queue.entries()]
+    two.call(lambda table: table.sync(60.0, mode=SyncMode.LIGHTWEIGHT))
+    assert two.keys() == [0, 1, 2]
+    for mode in (SyncMode.DEFAULT, SyncMode.STRICT):
+        assert code(lambda mode=mode: two.call(lambda table: table.sync(5.0, mode=mode))) == 159  # type: ignore[misc]
+    two.table.allow(Stoppable.MERGES, True)
+    two.call(lambda table: table.sync(60.0, mode=SyncMode.STRICT))
+    colony.check_equal()
+
+
+def test_waiting_for_the_other_replicas(make_colony: MakeColony) -> None:
+    colony = make_colony(3)
+    one, two, three = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    stop(two, Stoppable.MERGES)
+    three.crash()
+    colony.end_zombies()
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True)))
+    with pytest.raises(PandoError, match="replicas r2 have not followed yet") as late:
+        one.call(lambda table: table.wait_for_others(5.0, QueryStatus()))
+    assert late.value.code == 341
+    two.table.allow(Stoppable.MERGES, True)
+    one.call(lambda table: table.wait_for_others(60.0, QueryStatus()))
+    assert len(two.parts()) == 1
+
+
+def test_an_optimize_that_nobody_waits_for_is_assigned_though_merges_are_stopped(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    stop(one, Stoppable.MERGES)
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    work(colony)
+    assert len(two.parts()) == 1
+    start(colony, one, Stoppable.MERGES)
+    colony.check_equal()
