@@ -8,7 +8,7 @@ back; an unknown version or type is refused, because a replica that skipped an e
 GET_PART       the part exists on ``source_replica``; fetch it (from any holder). ``block_id``, ``quorum``, hash.
 ATTACH_PART    as GET_PART, but a local detached part of the same content hash may be taken.
 MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``deduplicate_by``, ``merge_type``.
-MUTATE_PART    apply mutations to the one source part.
+MUTATE_PART    apply ``mutations`` to the one source part, under definition ``alter_version`` or a later one.
 DROP_RANGE     the blocks of ``new_part``'s range are gone; ``detach`` keeps them in detached/.
 DROP_PART      the one part ``new_part`` is gone; ``detach`` as above.
 REPLACE_RANGE  at once: the blocks of ``drop_ranges`` are gone, and ``replace_parts`` are there.
@@ -103,6 +103,8 @@ class LogEntry:
     metadata: str = ""
     columns: str = ""
     alter_version: int = 0
+    mutations: tuple[str, ...] = ()
+    """MUTATE_PART: the ids of the mutations that its assigner found between source and result."""
     extra: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     """Keys of a later minor format, kept as they are."""
 
@@ -183,8 +185,9 @@ def _arguments(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("source_parts", "drop_ranges"):
         if name in known:
             known[name] = tuple(_part(text) for text in known[name])
-    if "deduplicate_by" in known:
-        known["deduplicate_by"] = tuple(known["deduplicate_by"])
+    for name in ("deduplicate_by", "mutations"):
+        if name in known:
+            known[name] = tuple(known[name])
     if "replace_parts" in known:
         known["replace_parts"] = tuple(map(StagedPart.from_list, known["replace_parts"]))
     return {**known, "extra": extra}

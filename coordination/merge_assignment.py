@@ -1,5 +1,5 @@
-"""Putting merges into the log: multi{create log/log-…; set log expecting the version the predicate read}, several of
-them where ZooKeeper would not take one.
+"""Putting merges, and mutations of parts, into the log: multi{create log/log-…; set log expecting the version that the
+predicate read}, several of them where ZooKeeper would not take one.
 
 The version makes assignments of all replicas one sequence: whoever assigned a merge or a drop since the predicate was
 built wins, and the loser builds a new predicate. Plain inserts do not move it.
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from coordination.keeper import BadVersion, Create, Keeper, KeeperConnectionLoss, MultiFailed, SetData, Stat
 from coordination.log_entry import EntryType, LogEntry
+from coordination.mutation_set import Mutation, mutated_name
 from coordination.packets import op_bytes, packets, require_fitting
 from coordination.paths import TablePaths
 from parts.part_name import PartName, merged_name
@@ -42,8 +43,32 @@ def merge_entry(
     )
 
 
+def mutation_entry(
+    source: PartName,
+    mutations: Sequence[Mutation],
+    replica_name: str,
+    now: float,
+    *,
+    metadata_version: int,
+    size_bytes: int = 0,
+    rows: int = 0,
+) -> LogEntry:
+    """The entry that applies ``mutations`` (in the order of their numbers) to ``source``."""
+    return LogEntry(
+        type=EntryType.MUTATE_PART,
+        new_part=mutated_name(source, mutations),
+        create_time=now,
+        source_replica=replica_name,
+        source_parts=(source,),
+        rows=rows,
+        size_bytes=size_bytes,
+        alter_version=metadata_version,
+        mutations=tuple(mutation.mutation_id for mutation in mutations),
+    )
+
+
 def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
-    """Logs the merges. They must be disjoint, and chosen by one predicate of that ``log_version``.
+    """Logs the merges and mutations. They must be disjoint, and chosen by one predicate of that ``log_version``.
 
     ``False``: somebody else assigned meanwhile, or the answer was lost; pull, build a new predicate, choose again
     (merges that were logged after all are then among the virtual parts). Raises 290 for a merge of too many parts.

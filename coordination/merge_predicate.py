@@ -3,12 +3,13 @@
 The order of the reads is the proof (:func:`build_predicate`):
 
 1. the log's version  2. a snapshot of the virtual parts  3. parts whose quorum is pending or failed
-4. block numbers being committed  5. the log is pulled, giving the current virtual parts.
+4. block numbers being committed  5. the log is pulled, giving the current virtual parts  6. the mutations.
 
 A and B may merge only if both are in the snapshot of step 2, each is still its own virtual part after step 5, no quorum
-is open on either, and between them lies neither a number being committed (step 4) nor a virtual part (step 5). A block
-that is inserted between A and B either still had its lock at step 4, or was in the log by step 5; one that takes its
-number later gets one above B's.
+is open on either, and between them lies neither a number being committed (step 4), nor a virtual part (step 5), nor a
+mutation that one of them lacks (step 6). A block that is inserted between A and B either still had its lock at step 4,
+or was in the log by step 5; one that takes its number later gets one above B's. The same is true of the number of a
+mutation.
 
 The assignment then expects the log's version of step 1, which every merge and drop assigned since has moved.
 """
@@ -23,6 +24,7 @@ from functools import cached_property
 
 from coordination.block_numbers import committing_blocks
 from coordination.keeper import Keeper
+from coordination.mutation_set import MutationSet
 from coordination.part_set import PartSet
 from coordination.paths import TablePaths
 from coordination.queue import ReplicationQueue
@@ -40,6 +42,7 @@ class MergePredicate:
     unconfirmed: frozenset[PartName]
     committing: Mapping[str, list[int]]
     current: PartSet
+    mutations: MutationSet
 
     @cached_property
     def _given_up(self) -> list[PartName]:
@@ -66,8 +69,9 @@ class MergePredicate:
         """``None`` if the two neighbours may be merged together; each must pass :meth:`why_not_single` too."""
         if left.partition_id != right.partition_id or left.max_block >= right.min_block:
             return f"parts {left} and {right} are not neighbours"
-        if left.mutation != right.mutation:
-            return f"current mutation versions of parts {left} and {right} differ"
+        versions = self.mutations.version(left), self.mutations.version(right)
+        if versions[0] != versions[1]:
+            return f"current mutation versions of parts {left} and {right} differ: {versions[0]} and {versions[1]}"
         numbers = self.committing.get(left.partition_id, [])
         index = bisect_right(numbers, left.max_block)
         if index < len(numbers) and numbers[index] < right.min_block:
@@ -120,9 +124,14 @@ class MergePredicate:
 
 
 def build_predicate(
-    keeper: Keeper, table: TablePaths, queue: ReplicationQueue, pull: Callable[[], object]
+    keeper: Keeper,
+    table: TablePaths,
+    queue: ReplicationQueue,
+    pull: Callable[[], object],
+    load_mutations: Callable[[Keeper], MutationSet],
 ) -> MergePredicate:
-    """Reads what the decision needs, in the order that makes it right. ``pull`` brings the queue up to the log."""
+    """Reads what the decision needs, in the order that makes it right. ``pull`` brings the queue up to the log,
+    ``load_mutations`` is :meth:`coordination.mutations.KnownMutations.load`."""
     stat = keeper.exists(table.log)
     snapshot = queue.virtual_parts()
     unconfirmed = unconfirmed_parts(keeper, table)
@@ -134,4 +143,5 @@ def build_predicate(
         unconfirmed=unconfirmed,
         committing=committing,
         current=queue.virtual_parts(),
+        mutations=load_mutations(keeper),
     )

@@ -4,7 +4,7 @@
 
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
-           mutations alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
+           mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
            lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name>
            replicas/<name>/…
     replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from parts.errors import UserError
 from parts.safe_names import check_znode_path, is_znode_name
 
-_SEQUENTIAL = re.compile(r"(log|queue|block)-(\d{10})\Z")
+_SEQUENTIAL = re.compile(r"(log|queue|block|mutation)-(\d{10})\Z")
 
 
 def sequence_number(name: str) -> int:
-    """The N of ``log-N``, ``queue-N`` or ``block-N`` (a name or a whole path)."""
+    """The N of ``log-N``, ``queue-N``, ``block-N`` or ``mutation-N`` (a name or a whole path)."""
     match = _SEQUENTIAL.search(name)
     if match is None:
         raise ValueError(f"not a sequential node: {name!r}")
@@ -112,6 +112,15 @@ class TablePaths:
     @property
     def mutations(self) -> str:
         return f"{self.root}/mutations"
+
+    @property
+    def mutation_prefix(self) -> str:
+        """What a sequential create of a mutation takes."""
+        return f"{self.root}/mutations/mutation-"
+
+    def mutation(self, mutation_id: str) -> str:
+        """``mutation_id``: N as it is written in the name."""
+        return f"{self.root}/mutations/mutation-{mutation_id}"
 
     @property
     def alter_partition_version(self) -> str:

@@ -34,7 +34,6 @@ from coordination.queue_rules import (
     Rules,
     Wait,
     is_small_insert,
-    size_key,
 )
 from coordination.queue_schedule import Rank, Schedule
 from parts.part_name import PartName
@@ -105,6 +104,11 @@ class ReplicationQueue:
                 self._inserting.discard(part)
                 self._schedule.release(part)
 
+    def parts_to_come(self) -> list[PartName]:
+        """What the replica is to have, and what it makes on the way there."""
+        with self._lock:
+            return [*self._virtual, *(part for item in self._index for part in item.entry.made)]
+
     def is_inserting(self) -> bool:
         return bool(self._inserting)
 
@@ -145,7 +149,7 @@ class ReplicationQueue:
             return self._index.count(type_)
 
     def count_merging(self) -> int:
-        """How many merges run, or are fetched instead."""
+        """How many merges and mutations run, or are fetched instead."""
         with self._lock:
             return sum(bool(item.entry.source_parts) for item in self._index.executing())
 
@@ -205,6 +209,13 @@ class ReplicationQueue:
             if item is not None:
                 self._end(replace(item, must_fetch=True), 0.0)
 
+    def try_now(self, mutations: Collection[str]) -> None:
+        """Entries that failed while these mutations were there may do without them now."""
+        with self._lock:
+            for item in list(self._index):
+                if not item.is_executing and not set(mutations).isdisjoint(item.entry.mutations):
+                    self._schedule.ready(_rank(item))
+
     def merge_after_all(self, name: str) -> None:
         """The other result of the merge is gone."""
         with self._lock:
@@ -259,10 +270,8 @@ class ReplicationQueue:
             self._schedule.release(FETCH_SLOT)
         if limits.free_merge_slots > 0:
             self._schedule.release(MERGE_SLOT, limits.free_merge_slots)
-            largest = size_key(limits.max_merge_bytes)
-            for key in self._schedule.parked_on():
-                if isinstance(key, tuple) and key <= largest:
-                    self._schedule.release(key)
+        for key in filter(limits.allow, self._schedule.parked_on()):
+            self._schedule.release(key)
 
     def _start(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | None:
         """``None``: it may not run, and is parked."""

@@ -20,9 +20,15 @@ def size_key(size: int) -> tuple[str, int]:
     return ("size", size)
 
 
+def definition_key(version: int) -> tuple[str, int]:
+    """What a mutation is parked on that needs a later definition of the table."""
+    return ("definition", version)
+
+
 class ActionKind(Enum):
     FETCH = "fetch the part from a replica that has it"
     MERGE = "merge the sources"
+    MUTATE = "mutate the source"
     DROP_RANGE = "drop the parts of the range"
     REPLACE = "bring the parts that come, then exchange them for those that go"
     SKIP = "nothing to do: remove the entry"
@@ -56,6 +62,17 @@ class Limits:
     always_fetch_merged_part: bool = False
     prefer_fetch_seconds: float = 3600.0
     prefer_fetch_bytes: int = 10 * 1024**3
+    metadata_version: int = 0
+    """Of the definition that this replica has taken over."""
+
+    def allow(self, key: Hashable) -> bool:
+        """Whether what is parked on the key may be looked at."""
+        if not isinstance(key, tuple):
+            return False
+        what, least = key
+        if what == "size":
+            return self.free_merge_slots > 0 and least <= self.max_merge_bytes
+        return what == "definition" and least <= self.metadata_version
 
 
 class LocalParts(Protocol):
@@ -108,10 +125,8 @@ class Rules:
         if entry.new_part in self.inserting:
             # This replica's own INSERT may be in the log some moments before its part is active here.
             return self._wait(item, "this replica is committing it", entry.new_part)
-        if entry.type is EntryType.MERGE_PARTS and not item.must_fetch:
+        if entry.source_parts and not item.must_fetch:
             return self._judge_merge(item, local, limits)
-        if entry.type is EntryType.MUTATE_PART and not item.must_fetch:
-            return self._wait(item, "mutations are not supported", NEVER)
         return self._judge_fetch(item, limits, "")
 
     @staticmethod
@@ -211,7 +226,11 @@ class Rules:
         return None
 
     def _judge_merge(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | Wait:
+        """Of a mutation too."""
         entry = item.entry
+        if limits.metadata_version < entry.alter_version:
+            reason = f"it is of version {entry.alter_version} of the table's definition, which is not here yet"
+            return self._wait(item, reason, definition_key(entry.alter_version))
         missing = [part for part in entry.source_parts if local.covering_active(part) != part]
         if missing:
             return self._judge_fetch(item, limits, f"source part {missing[0]} is not here")
@@ -228,7 +247,8 @@ class Rules:
         if size > limits.max_merge_bytes:
             reason = f"source parts size ({size} bytes) is greater than the current maximum ({limits.max_merge_bytes})"
             return self._wait(item, reason, size_key(size), old_at)
-        return Action(ActionKind.MERGE, item.name, entry)
+        is_merge = entry.type is EntryType.MERGE_PARTS
+        return Action(ActionKind.MERGE if is_merge else ActionKind.MUTATE, item.name, entry)
 
     def _judge_fetch(self, item: QueueItem, limits: Limits, reason: str) -> Action | Wait:
         if limits.free_fetch_slots <= 0:

@@ -42,7 +42,9 @@ EXCHANGE_QUORUM = "exchange quorum"
 """The feature: the parts of a transaction may wait for a quorum together."""
 INDEXES = "indexes"
 """The feature: beside the columns in ZooKeeper there may be skip indexes."""
-FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES)
+MUTATE = "mutate"
+"""The feature: entries of type MUTATE_PART are carried out, and drops take mutated parts too."""
+FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

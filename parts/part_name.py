@@ -61,14 +61,21 @@ class PartName:
     def __lt__(self, other: PartName) -> bool:
         return self._sort_key < other._sort_key
 
+    @property
+    def data_version(self) -> int:
+        """The part shows what the mutations of numbers up to this one made of its rows. Blocks are never merged over a
+        mutation that only the first of them still lack, so one number tells of all."""
+        return self.mutation or self.min_block
+
     def covers(self, other: PartName) -> bool:
-        """True when every block of ``other`` is in this part, at no lower level and mutation (itself included)."""
+        """True when every block of ``other`` is in this part, at no lower level and mutation (itself included). A drop
+        range takes its blocks away however they were mutated."""
         return (
             self.partition_id == other.partition_id
             and self.min_block <= other.min_block
             and other.max_block <= self.max_block
             and self.level >= other.level
-            and self.mutation >= other.mutation
+            and (self.mutation >= other.mutation or self.level == MAX_LEVEL)
         )
 
     def is_disjoint(self, other: PartName) -> bool:

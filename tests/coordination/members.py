@@ -8,6 +8,8 @@ from coordination.clone import finish_clone, is_lost
 from coordination.drop_range import clear_leftovers
 from coordination.insert_commit import InsertRequest, InsertResult, InsertStatus, begin_insert
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.merge_predicate import MergePredicate, build_predicate
+from coordination.mutations import KnownMutations
 from coordination.part_commit import ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
@@ -40,6 +42,7 @@ class Member:
         self.paths: ReplicaPaths = TABLE.replica(name)
         self.outcome = create_table_or_replica(self.keeper, TABLE, name, DEFINITION)
         self.queue = ReplicationQueue(name, lambda: 100.0)
+        self.mutations = KnownMutations(TABLE)
         self.active: set[PartName] = set()
         self.start()
 
@@ -76,6 +79,9 @@ class Member:
 
     def pull(self) -> int:
         return queue_io.pull_log(self.keeper, self.paths, self.queue)
+
+    def predicate(self) -> MergePredicate:
+        return build_predicate(self.keeper, TABLE, self.queue, self.pull, self.mutations.load)
 
     def drain(self) -> list[ActionKind]:
         """Executes what can be executed; data are names only."""

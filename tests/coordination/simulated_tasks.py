@@ -10,6 +10,7 @@ from coordination.drop_range import clear_leftovers
 from coordination.keeper import KeeperConnectionLoss, KeeperError
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import build_predicate
+from coordination.mutations import KnownMutations
 from coordination.part_commit import ProducedStatus
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum_failure import fail_unreachable_part
@@ -123,7 +124,9 @@ def produce(world: World, replica: Replica, action: Action, part: PartName, rows
 def merge(world: World, replica: Replica) -> None:
     replica.busy.add("pull")
     try:
-        predicate = build_predicate(replica.keeper, TABLE, replica.queue, lambda: pull(world, replica))
+        predicate = build_predicate(
+            replica.keeper, TABLE, replica.queue, lambda: pull(world, replica), KnownMutations(TABLE).load
+        )
     finally:
         replica.busy.discard("pull")
     if any(predicate.committing.values()):

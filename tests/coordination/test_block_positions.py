@@ -13,7 +13,6 @@ from coordination.dropped_blocks import dropped_blocks
 from coordination.insert_commit import InsertRequest, InsertStatus
 from coordination.memory_keeper import MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.merge_predicate import build_predicate
 from coordination.part_set import PartSet
 from coordination.quorum import QuorumPlan
 from parts.errors import ConflictError
@@ -146,7 +145,7 @@ class World:
 
     def merge(self) -> None:
         member = self.random.choice(self.members)
-        predicate = build_predicate(member.keeper, TABLE, member.queue, member.pull)
+        predicate = member.predicate()
         runs = [run for name in "ab" for run in predicate.mergeable_runs(name) if len(run) > 1]
         if runs:
             assign_merges(

@@ -19,6 +19,7 @@ from coordination.deduplication_window import plan_block_removal
 from coordination.keeper import Stat
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.merge_predicate import MergePredicate
+from coordination.mutation_set import MutationSet
 from coordination.part_set import PartSet
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import Action, ActionKind, Limits
@@ -147,6 +148,7 @@ class MergePredicateMachine(RuleBasedStateMachine):
             frozenset(),
             {"p": read["locks"]},
             self.virtual[leader].copy(),  # type: ignore[arg-type]
+            MutationSet(),
         )
         runs = [run for run in predicate.mergeable_runs("p") if len(run) >= 2]
         if not runs or predicate.log_version != self.version:

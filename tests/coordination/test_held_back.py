@@ -17,7 +17,6 @@ from coordination.clone import finish_clone, is_lost
 from coordination.insert_commit import InsertStatus
 from coordination.keeper import MultiFailed
 from coordination.memory_keeper import Fault, MemoryEnsemble
-from coordination.merge_predicate import build_predicate
 from coordination.quorum import QuorumPlan
 from coordination.quorum_failure import fail_unreachable_part, take_back_failed_parts
 from parts.errors import PandoError
@@ -51,7 +50,7 @@ def test_block_that_is_committed_while_the_predicate_is_built(
     after = one.insert("after")
     one.pull()
     left = at_request(ensemble, one, number, lambda: two.commit(between))
-    predicate = build_predicate(one.keeper, TABLE, one.queue, one.pull)
+    predicate = one.predicate()
     ensemble.faults = None
     assert predicate.can_merge(before, after) is not None
     assert left[0] <= 0 or number > 5, "the commit comes in while the predicate is built"

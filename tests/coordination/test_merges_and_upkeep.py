@@ -14,7 +14,6 @@ from coordination.keeper import NoNode
 from coordination.log_entry import EntryType, LogEntry, StagedPart
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.queue import ReplicationQueue
@@ -27,11 +26,11 @@ from tests.coordination.real_time import clone_replica, commit_produced_part, dr
 
 def test_two_leaders_a_merge_chosen_before_a_drop_is_not_assigned_after_it(members: list[Member]) -> None:
     a, b = members[0].insert("a"), members[0].insert("b")
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     assert predicate.can_merge(a, b) is None
     drop_partition(members[1].keeper, TABLE, "r2", "all")
     assert not assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     assert predicate.can_merge(a, b) == f"part {a} was dropped"
 
 
@@ -39,13 +38,13 @@ def test_merge_does_not_reach_over_a_block_that_is_being_committed(members: list
     a = members[0].insert("a")
     request = members[1].request("between")
     b = members[0].insert("b")
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     assert "still being inserted" in (predicate.can_merge(a, b) or "")
     assert predicate.mergeable_runs("all") == [[a], [b]]
     members[1].commit(request)
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     assert predicate.mergeable_runs("all") == [[a], [b]]
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     assert "between" in (predicate.can_merge(a, b) or "")
     assert predicate.mergeable_runs("all") == [[a, request.part, b]]
 
@@ -114,7 +113,7 @@ def test_merged_content_that_differs_is_fetched_instead(members: list[Member]) -
     for member in members:
         member.pull()
         member.drain()
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     assert assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
     for member in members[:2]:
         member.pull()
@@ -232,7 +231,7 @@ def test_optimize_of_a_partition_with_an_insert_in_flight_says_why(members: list
     members[0].insert("a")
     members[1].request("flying")
     members[0].insert("b")
-    predicate = build_predicate(members[0].keeper, TABLE, members[0].queue, members[0].pull)
+    predicate = members[0].predicate()
     with pytest.raises(ConflictError, match="still being inserted") as caught:
         predicate.whole_partition("all", lambda part: True)
     assert caught.value.code == 388

@@ -13,7 +13,6 @@ from coordination.insert_commit import (
 )
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.merge_predicate import build_predicate
 from coordination.part_commit import ProducedStatus
 from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
@@ -174,14 +173,14 @@ def test_failed_quorum_part_is_not_merged_by_who_has_not_heard_of_it(members: li
     b = members[0].insert("b", plan(members[0]))
     for member in members[1:]:
         member.pull()
-    predicate = build_predicate(members[2].keeper, TABLE, members[2].queue, members[2].pull)
+    predicate = members[2].predicate()
     assert predicate.can_merge(a, b) == f"quorum for part {b} is not satisfied"
-    stale = build_predicate(members[2].keeper, TABLE, members[2].queue, members[2].pull)
+    stale = members[2].predicate()
     members[0].expire()
     entry = next(item.entry for item in members[1].queue.entries() if item.entry.new_part == b)
     assert fail_unreachable_part(members[1].keeper, members[1].paths, entry)
     clean_once(members[1].keeper, TABLE, CleanupSettings(0, 1000))
-    again = build_predicate(members[2].keeper, TABLE, members[2].queue, members[2].pull)
+    again = members[2].predicate()
     assert again.can_merge(a, b) == f"quorum for part {b} is not satisfied"
     assert not assign_merges(members[2].keeper, TABLE, stale.log_version, [merge_entry([a, b], "r3", 1.0)])
 

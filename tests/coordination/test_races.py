@@ -16,7 +16,6 @@ from coordination.keeper import Op
 from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
-from coordination.merge_predicate import build_predicate
 from coordination.queue_rules import ActionKind
 from coordination.quorum import QuorumPlan
 from coordination.replica_activity import ReplicaAddress
@@ -40,7 +39,7 @@ def before_multi(ensemble: MemoryEnsemble, member: Member, path_part: str, actio
 
 
 def merge_all(member: Member) -> PartName:
-    predicate = build_predicate(member.keeper, TABLE, member.queue, member.pull)
+    predicate = member.predicate()
     (run,) = predicate.mergeable_runs("all")
     entry = merge_entry(run, member.name, 1.0)
     assert assign_merges(member.keeper, TABLE, predicate.log_version, [entry])

@@ -87,7 +87,7 @@ class MergeSteps:
 
     def _predicate(self, keeper: Keeper) -> MergePredicate:
         state = self._state
-        return build_predicate(keeper, state.paths, state.queue, lambda: self._log.pull(keeper))
+        return build_predicate(keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load)
 
     def _local_runs(self, predicate: MergePredicate) -> list[list[PartName]]:
         """Neighbours that may be merged and are all on this disk."""

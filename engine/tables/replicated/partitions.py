@@ -73,7 +73,9 @@ class ReplicatedPartitions:
         for _ in range(_ATTEMPTS):
             status.check()
             keeper.sync(state.paths.root)
-            predicate = build_predicate(keeper, state.paths, state.queue, lambda: self._log.pull(keeper))
+            predicate = build_predicate(
+                keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load
+            )
             self._require_free(predicate, name)
             clock = state.services.clock
             if log_part_drop(

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from coordination.active_keeper import ActiveKeeper
 from coordination.insert_commit import InsertRequest
 from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError, SessionState
+from coordination.mutations import KnownMutations
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
@@ -72,6 +73,7 @@ class ReplicaState:
         self.paths = TablePaths(location.zookeeper_path)
         self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
         self.queue = ReplicationQueue(self.replica.name, clock=services.clock)
+        self.mutations = KnownMutations(self.paths)
         self.activation: Activation | None = None
         self.readonly_reason = "The table is starting"
         self.unknown_inserts: list[InsertRequest] = []

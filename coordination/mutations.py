@@ -1,0 +1,267 @@
+"""Mutations in ZooKeeper: created, known by every replica, killed, removed.
+
+A mutation takes a block number in every partition that it is about, and then makes its node in one multi that gives the
+numbers up. Between the two its locks keep merges from reaching over the numbers, so every block, on every replica, lies
+before or behind it. The multi expects the version of ``mutations`` that was read before the first number was taken,
+which every creation moves: ids and numbers grow together. It expects that of ``block_numbers`` too, so that no
+partition is left out, and that of ``columns``: the commands are true of the definition that they are carried out under.
+
+A replica that is done with a mutation says so in its ``mutation_pointer``, the id of the last of which that is true.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+
+from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
+from coordination.insert_commit import release_quietly
+from coordination.keeper import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    NoNode,
+    Op,
+    SetData,
+    Watch,
+)
+from coordination.mutation_set import Mutation, MutationSet, removable
+from coordination.packets import op_bytes, packets, require_fitting
+from coordination.paths import ReplicaPaths, TablePaths, sequence_number
+from coordination.replica_activity import MUTATE, require_feature
+from parts.errors import ConflictError, UnknownOutcomeError
+from parts.part_name import PartName
+
+_ATTEMPTS = 20
+
+
+def mutation_id(name: str) -> str:
+    """Of a node's name, or of its path."""
+    return f"{sequence_number(name):010d}"
+
+
+class KnownMutations:
+    """What a replica knows of them. From any thread."""
+
+    def __init__(self, table: TablePaths) -> None:
+        self._table = table
+        self._lock = threading.Lock()
+        self._current = MutationSet()
+
+    @property
+    def current(self) -> MutationSet:
+        return self._current
+
+    def load(self, keeper: Keeper, watch: Watch | None = None) -> MutationSet:
+        """What is there now; ``watch`` fires when one comes or goes."""
+        with self._lock:
+            ids = sorted(map(mutation_id, keeper.children(self._table.mutations, watch)))
+            known = {mutation.mutation_id: mutation for mutation in self._current.mutations}
+            unknown = [id_ for id_ in ids if id_ not in known]
+            if unknown or len(ids) < len(known):
+                answers = keeper.get_many([self._table.mutation(id_) for id_ in unknown])
+                for id_, answer in zip(unknown, answers, strict=True):
+                    if answer is not None:
+                        known[id_] = Mutation.parse(id_, answer[0])
+                self._current = MutationSet(tuple(known[id_] for id_ in ids if id_ in known))
+            return self._current
+
+
+def create_mutation(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    commands: Sequence[str],
+    partition_ids: Collection[str] | None,
+    metadata_version: int,
+    columns_version: int,
+    *,
+    first_number: Callable[[str], int],
+    clock: Callable[[], float],
+) -> Mutation | None:
+    """Makes the mutation of the rows that are there now in the partitions (``None``: in all). ``None``: the definition
+    is no more that of ``columns_version``, or others get ahead; look again.
+
+    ``first_number``: above every block number that this replica has in a partition. Raises 48 for a replica of an older
+    version, 290 for too long a text, 999; 341 when it is not known whether it was made. After a ``KeeperError`` a
+    number may be left that nobody uses.
+    """
+    require_feature(keeper, replica.table, MUTATE, "A mutation")
+    locks: list[BlockLock] = []
+    try:
+        version = keeper.get(replica.table.mutations)[1].version
+        partitions_version = keeper.get(replica.table.block_numbers)[1].version  # before the partitions themselves
+        wanted = [p for p in partitions(keeper, replica.table) if partition_ids is None or p in partition_ids]
+        _take_numbers(keeper, replica, wanted, first_number, locks)
+        mutation = Mutation(
+            "", clock(), replica.name, tuple(commands), {lock.partition_id: lock.number for lock in locks},
+            metadata_version,
+        )  # fmt: skip
+        return _create(keeper, replica.table, mutation, locks, version, partitions_version, columns_version)
+    finally:  # a multi that may still be on its way fails then
+        for lock in locks:
+            release_quietly(keeper, lock)
+
+
+def _take_numbers(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    partition_ids: Sequence[str],
+    first_number: Callable[[str], int],
+    locks: list[BlockLock],
+) -> None:
+    table, session = replica.table, keeper.session_id
+    creates: list[Op] = [
+        Create(table.block_number_prefix(p), replica.name.encode(), ephemeral=True, sequential=True)
+        for p in partition_ids
+    ]
+    paths = [path for packet in packets(creates, op_bytes) for path in keeper.multi(packet)]
+    taken = [
+        BlockLock(str(path), partition_id, sequence_number(str(path)), session)
+        for partition_id, path in zip(partition_ids, paths, strict=True)
+    ]
+    locks += taken
+    for lock in taken:
+        minimum = first_number(lock.partition_id)
+        if lock.number < minimum:  # a counter that was begun anew beside parts that are older
+            again = allocate_block(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)
+            assert isinstance(again, BlockLock)
+            locks.append(again)
+            locks.remove(lock)
+            release_quietly(keeper, lock)
+
+
+def _create(
+    keeper: Keeper,
+    table: TablePaths,
+    mutation: Mutation,
+    locks: list[BlockLock],
+    version: int,
+    partitions_version: int,
+    columns_version: int,
+) -> Mutation | None:
+    content = mutation.to_bytes()
+    create = Create(table.mutation_prefix, content, sequential=True)
+    require_fitting(create, f"a mutation of {len(locks)} partitions")
+    try:
+        path = keeper.multi(
+            [
+                create,
+                SetData(table.mutations, b"", version),
+                Check(table.block_numbers, partitions_version),
+                Check(table.columns, columns_version),
+                *(Delete(lock.path) for lock in locks),
+            ]
+        )[0]
+    except MultiFailed as error:
+        if isinstance(error.cause, BadVersion | NoNode):
+            return None
+        raise error.cause from error
+    except KeeperConnectionLoss:
+        for lock in locks:  # the multi that may still be on its way fails then
+            release_quietly(keeper, lock)
+        return _find(keeper, table, content)
+    locks.clear()
+    return Mutation.parse(mutation_id(str(path)), content)
+
+
+def _find(keeper: Keeper, table: TablePaths, content: bytes) -> Mutation | None:
+    """After a lost answer. Nobody else's has these numbers."""
+    try:
+        keeper.sync(table.mutations)
+        ids = [mutation_id(name) for name in keeper.children(table.mutations)]
+        answers = keeper.get_many([table.mutation(id_) for id_ in ids])
+    except (KeeperError, KeeperConnectionLoss) as error:
+        raise UnknownOutcomeError(
+            "UNFINISHED", f"ZooKeeper went away while the mutation was made; system.mutations will show it ({error})"
+        ) from error
+    for id_, answer in zip(ids, answers, strict=True):
+        if answer is not None and answer[0] == content:
+            return Mutation.parse(id_, content)
+    return None
+
+
+def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
+    """No part is changed by it from now on; those that were stay as they are. ``False``: there is none of this id."""
+    for _ in range(_ATTEMPTS):
+        try:
+            keeper.multi([Delete(table.mutation(id_), 0), SetData(table.mutations, b"")])
+            return True
+        except MultiFailed as error:
+            if not isinstance(error.cause, NoNode):
+                raise error.cause from error
+            return False
+        except KeeperConnectionLoss:
+            keeper.sync(table.mutations)
+            if keeper.exists(table.mutation(id_)) is None:
+                return True
+    raise ConflictError("KEEPER_EXCEPTION", f"The connection broke {_ATTEMPTS} times while killing mutation {id_}")
+
+
+def still_there(table: TablePaths, ids: Sequence[str]) -> list[Op]:
+    """For the multi that commits what these mutations made of a part: none of them was killed before."""
+    return [Check(table.mutation(id_)) for id_ in ids]
+
+
+def read_pointer(keeper: Keeper, replica: ReplicaPaths) -> str:
+    """The id of the last mutation of which this and all before are done; "" for none."""
+    return keeper.get(replica.mutation_pointer)[0].decode()
+
+
+def advance_pointer(
+    keeper: Keeper,
+    replica: ReplicaPaths,
+    known: KnownMutations,
+    finished: str,
+    parts_to_come: Callable[[], Sequence[PartName]],
+) -> str:
+    """What ``finished`` (the pointer as it is) becomes. ``parts_to_come`` pulls the log, and says what is active here
+    or is to come; it is asked when the numbers being committed have been read."""
+    waiting = known.load(keeper)
+    committing = committing_blocks(keeper, replica.table, waiting.partition_ids(finished))
+    pointer = waiting.finished_up_to(finished, committing, parts_to_come())
+    if pointer > finished:
+        keeper.set(replica.mutation_pointer, pointer.encode())
+    return pointer
+
+
+def pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
+    """Of every active replica."""
+    names = keeper.children(table.replicas)
+    replicas = [table.replica(name) for name in names]
+    active = keeper.exists_many([replica.is_active for replica in replicas])
+    answers = keeper.get_many([replica.mutation_pointer for replica in replicas])
+    return {
+        name: answer[0].decode()
+        for name, stat, answer in zip(names, active, answers, strict=True)
+        if stat is not None and answer is not None
+    }
+
+
+def clean_mutations(keeper: Keeper, table: TablePaths, keep: int) -> int:
+    """Removes those that all replicas are done with, but for the last ``keep``; returns how many. A lost replica counts
+    when it is active: it may be carrying out what it has copied from another."""
+    ids = sorted(map(mutation_id, keeper.children(table.mutations)))
+    if len(ids) <= keep:
+        return 0
+    names = keeper.children(table.replicas)
+    replicas = [table.replica(name) for name in names]
+    lost = keeper.get_many([replica.is_lost for replica in replicas])
+    active = keeper.exists_many([replica.is_active for replica in replicas])
+    answers = keeper.get_many([replica.mutation_pointer for replica in replicas])
+    counted = [
+        answer[0].decode()
+        for is_lost, stat, answer in zip(lost, active, answers, strict=True)
+        if answer is not None and (stat is not None or is_lost is None or is_lost[0] != b"1")
+    ]
+    gone = removable(ids, counted, keep)
+    for id_ in gone:
+        try:
+            keeper.delete(table.mutation(id_))
+        except NoNode:
+            continue
+    return len(gone)
