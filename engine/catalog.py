@@ -31,7 +31,6 @@ from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.safe_names import check_file_name
 from sql.definitions.description import build_description, merge_tree_settings, with_column_types
-from sql.definitions.engine import modernize
 from sql.grammar.statements import CreateTable, TableRef
 from sql.grammar.tokens import quote_identifier
 from sql.settings.table_settings import MergeTreeSettings
@@ -324,7 +323,7 @@ class Catalog:
     def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
         """Compiles what is needed of a CREATE statement to work with its table."""
         name = create.table.table
-        create = modernize(replace(create, table=TableRef(database, name), if_not_exists=False, attach=False))
+        create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
         description = build_description(create, default_settings=self.default_settings)
         create = with_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.data(database, name, create))

@@ -13,6 +13,7 @@ from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from parts.errors import UserError
 from parts.schema_history import UNCHANGED
+from sql.definitions.creation import completed
 from sql.definitions.defaults import insertable_columns
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import (
@@ -44,11 +45,8 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system(database)
     create = _with_columns(statement, context)
-    if create.engine is None:
-        raise UserError(
-            "ENGINE_REQUIRED",
-            f"CREATE TABLE {statement.table.table} names no engine; add ENGINE = MergeTree",
-        )
+    if not create.attach:
+        create = completed(create, context.settings)
     table = context.server.catalog.create_table(database, replace(create, as_table=None, as_select="", is_empty=False))
     if table is not None and statement.as_select and not statement.is_empty:
         insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)

@@ -14,10 +14,12 @@ from parts.errors import UserError
 from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
+from sql.definitions.engine import is_deprecated
 from sql.definitions.small_engines import check_small_alter
 from sql.grammar.alterations import (
     AddColumn,
     AddIndex,
+    ColumnChange,
     ColumnPlace,
     CommentColumn,
     DefinitionChange,
@@ -47,6 +49,10 @@ def altered(create: CreateTable, description: TableDescription, changes: Sequenc
     compiled."""
     if not description.has_parts:
         check_small_alter(create, changes)
+    if is_deprecated(create) and not all(isinstance(change, ColumnChange | ModifyComment) for change in changes):
+        raise UserError(
+            "BAD_ARGUMENTS", "ALTER of settings, keys and indexes is not supported for tables in old syntax"
+        )
     if all(isinstance(change, LOCAL_CHANGES) for change in changes):
         draft = _Draft(create, description)
     else:

@@ -57,7 +57,6 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
     """
-    create = modernize(create)
     engine = check_engine(create)
     columns = tuple(build_columns(create.columns, is_new=not create.attach))
     schema = with_compiled_defaults(TableSchema(columns, create.history))
@@ -71,6 +70,8 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
     if engine.name in SMALL_ENGINES:
         return describe_small(create, schema)
+    create = modernize(create, {column.name: column.type.name for column in columns})
+    assert create.engine is not None
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
     sorting_key = _sorting_key(create, schema)
     return TableDescription(
@@ -80,7 +81,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         partition_key=_checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", create),
         sampling_key=_sampling_key(create, schema, sorting_key),
         settings=settings,
-        merge_mode=mode_of_engine(engine.name, mode_arguments(engine), schema),
+        merge_mode=mode_of_engine(engine.name, mode_arguments(create.engine), schema),
         metadata_version=create.history.version,
         indexes=build_indexes(create.indexes, schema),
     )

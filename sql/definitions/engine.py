@@ -5,8 +5,8 @@ The deprecated syntax put the keys into the engine's arguments::
     MergeTree(EventDate[, sampling], (key, …), index_granularity)
     ReplicatedMergeTree('path', 'replica', EventDate[, sampling], (key, …), index_granularity)
 
-:func:`modernize` turns it into clauses (PARTITION BY toYYYYMM(EventDate), ORDER BY, SAMPLE BY, SETTINGS), so that
-everything behind it knows one syntax.
+A table keeps the syntax that it was made in. :func:`modernize` turns it into clauses (PARTITION BY toYYYYMM(EventDate),
+ORDER BY, SAMPLE BY, SETTINGS), so that what describes the parts knows one syntax.
 """
 
 from __future__ import annotations
@@ -88,9 +88,14 @@ def check_engine(create: CreateTable) -> EngineClause:
         if _FAMILY.match(name) or name in _OTHER_ENGINES:
             raise not_implemented(f"Engine {name} (the engines are: {known})")
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {known}")
-    if name == "MergeTree" and arguments:
+    if is_deprecated(create):
+        if any((create.partition_by, create.order_by, create.primary_key, create.sample_by)):
+            raise _mixed(name)
+        if create.settings or create.indexes:
+            raise _mixed(name)
+    elif name == "MergeTree" and arguments:
         raise _wrong_arguments(name, len(arguments), "none, or (date column, [sampling,] key, index granularity)")
-    if name == "ReplicatedMergeTree" and len(arguments) not in (0, 2):
+    elif name == "ReplicatedMergeTree" and len(arguments) not in (0, 2):
         raise _wrong_arguments(name, len(arguments), "none, or ('path in ZooKeeper', 'replica name')")
     return create.engine
 
@@ -101,46 +106,56 @@ def _wrong_arguments(engine: str, count: int, expected: str) -> UserError:
     )
 
 
-def modernize(create: CreateTable) -> CreateTable:
-    """The same table in the modern syntax; a modern definition is returned as it is."""
-    engine = create.engine
-    if engine is None or engine.name not in ENGINES:
-        return create
-    own = 2 if engine.name == "ReplicatedMergeTree" else 0
-    old = engine.arguments[own:]
-    if not old:
-        return create
-    if len(old) not in (3, 4) or len(engine.arguments) < own:
-        return create  # check_engine says what is wrong
-    modern = (create.partition_by, create.order_by, create.primary_key, create.sample_by, create.settings)
-    if any(modern):
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"Engine {engine.name} has the keys in its arguments (deprecated syntax); then there can be no "
-            "PARTITION BY, ORDER BY, PRIMARY KEY, SAMPLE BY or SETTINGS: move the arguments to clauses",
-        )
-    sampling = old[1] if len(old) == 4 else ""
-    return replace(
-        create,
-        engine=EngineClause(engine.name, engine.arguments[:own]),
-        partition_by=f"toYYYYMM({_date_column(old[0], create)})",
-        order_by=old[-2],
-        sample_by=sampling,
-        settings={"index_granularity": _granularity(old[-1], engine.name)},
+def _mixed(engine: str) -> UserError:
+    return UserError(
+        "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+        f"Engine {engine} has the keys in its arguments (deprecated syntax); then there can be no PARTITION BY, "
+        "ORDER BY, PRIMARY KEY, SAMPLE BY, INDEX or SETTINGS: move the arguments to clauses",
     )
 
 
-def _date_column(text: str, create: CreateTable) -> str:
+def is_deprecated(create: CreateTable) -> bool:
+    """Whether the keys stand in the engine's arguments."""
+    return bool(_keys_of(create))
+
+
+def _keys_of(create: CreateTable) -> tuple[str, ...]:
+    """Date column, sampling expression if there is one, key, granularity."""
+    if create.engine is None or create.engine.name not in ENGINES:
+        return ()
+    keys = create.engine.arguments[2 if is_replicated(create) else 0 :]
+    return keys if len(keys) in (3, 4) else ()
+
+
+def modernize(create: CreateTable, types: Mapping[str, str]) -> CreateTable:
+    """The same table in the modern syntax; a modern definition is returned as it is. ``types`` are those of columns."""
+    keys = _keys_of(create)
+    if not keys:
+        return create
+    assert create.engine is not None
+    name, own = create.engine.name, len(create.engine.arguments) - len(keys)
+    return replace(
+        create,
+        engine=EngineClause(name, create.engine.arguments[:own]),
+        partition_by=f"toYYYYMM({_date_column(keys[0], types)})",
+        order_by=keys[-2],
+        sample_by=keys[1] if len(keys) == 4 else "",
+        settings={"index_granularity": _granularity(keys[-1], name)},
+    )
+
+
+def _date_column(text: str, types: Mapping[str, str]) -> str:
     name = unquote_identifier(text) if text.startswith("`") else text
     if not _IDENTIFIER.match(text):
         raise UserError(
             "BAD_ARGUMENTS", f"Date column name must be an unquoted name in the deprecated syntax, not {text}"
         )
-    types = {column.name: column.type for column in create.columns}
     if name not in types:
         raise UserError("UNKNOWN_IDENTIFIER", f"There is no date column {name!r}; the columns are: {', '.join(types)}")
-    if types[name].strip() not in ("Date", "date", "DATE"):
-        raise UserError("BAD_ARGUMENTS", f"Column {name!r} must be a Date in the deprecated syntax, not {types[name]}")
+    if types[name] != "Date":
+        raise UserError(
+            "BAD_TYPE_OF_FIELD", f"Column {name!r} must be a Date in the deprecated syntax, not {types[name]}"
+        )
     return identifier_if_needed(name)
 
 

@@ -30,6 +30,7 @@ class CreateTable:
     engine: EngineClause | None
     if_not_exists: bool = False
     attach: bool = False
+    is_temporary: bool = False
     partition_by: str = ""
     order_by: str = ""
     primary_key: str = ""

@@ -90,6 +90,18 @@ class Settings:
     session_timezone: str = _setting("Timezone", "", "The time zone of the session in place of the server's")
 
     # tables and replication
+    default_table_engine: str = _setting(
+        "DefaultTableEngine", "MergeTree", "Engine of CREATE TABLE without ENGINE; None"
+    )
+    default_temporary_table_engine: str = _setting(
+        "DefaultTableEngine", "Memory", "Engine of CREATE TEMPORARY TABLE without ENGINE"
+    )
+    create_table_empty_primary_key_by_default: bool = _setting(
+        "Bool", True, "A MergeTree without ORDER BY has ORDER BY tuple()"
+    )
+    allow_deprecated_syntax_for_merge_tree: bool = _setting(
+        "Bool", False, "The keys of a MergeTree may be arguments of its engine"
+    )
     check_query_single_value_result: bool = _setting(
         "Bool", False, "CHECK TABLE answers with one row: whether all is well"
     )

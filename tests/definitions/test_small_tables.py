@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.tables.merge_tree import MergeTreeTable
+from engine.tables.options import OptimizeOptions
 from parts.errors import PandoError
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
@@ -106,13 +108,12 @@ def test_the_limits_of_memory(both: Both) -> None:
 def test_order_outlives_merges(local: Local) -> None:
     for engine in KEEPING:
         local.run(f"CREATE TABLE t_{engine} (n UInt64) ENGINE = {engine}")
-        local.run(f"SYSTEM STOP MERGES t_{engine}")
         first = 0
         for size in (70_000, 1, 3, 200, 1, 1, 90_000, *[1] * 60):
             local.run(f"INSERT INTO t_{engine} SELECT number + {first} FROM numbers({size})")
             first += size
         table = local.engine.catalog.table("default", f"t_{engine}")
-        table._merge([part.name for part in table.store.active()])  # type: ignore[attr-defined]
+        MergeTreeTable.optimize(table, OptimizeOptions(final=True))  # type: ignore[arg-type]
         assert [row for (row,) in local.run(f"SELECT n FROM t_{engine}")] == list(range(first))
         table.clean_up_step()
         assert [part.name for part, _ in table.store.all_parts()] == [part.name for part in table.store.active()]
