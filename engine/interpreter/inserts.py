@@ -135,6 +135,8 @@ def _options(context: Context, is_whole: bool) -> InsertOptions:
         else "",
         transaction_attempt=settings.insert_transaction_attempt,
         max_partitions=settings.max_partitions_per_insert_block,
+        parts_to_delay_insert=settings.parts_to_delay_insert,
+        parts_to_throw_insert=settings.parts_to_throw_insert,
         is_whole=is_whole,
     )
 

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from engine.tables.back_pressure import delay_insert
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
@@ -117,7 +118,7 @@ class MergeTreeTable(Table):
         self.run_in_background(self.services.workers, self._merge_task)
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
-        self.check_part_count()
+        delay_insert(self, options)
         return MergeTreeInsert(self, options)
 
     @contextlib.contextmanager

@@ -35,6 +35,9 @@ class InsertOptions:
     """The rows come from ``detached/``; other replicas may have them there too."""
     max_partitions: int = 100
     """Partitions that one block may touch; 0 for any number."""
+    parts_to_delay_insert: int = 0
+    """How many in a partition make it wait, and, by the next, be refused; 0 for what the table says."""
+    parts_to_throw_insert: int = 0
     is_whole: bool = False
     """All data are here: the INSERT does not wait for its client."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)

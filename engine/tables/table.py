@@ -26,7 +26,7 @@ from engine.tables.services import TableServices
 from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.transactions import TableTransactions
 from parts.disk import sync_directory
-from parts.errors import CorruptionError, UnavailableError, UserError
+from parts.errors import CorruptionError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
@@ -229,15 +229,3 @@ class Table(ABC):
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         self.store.delete(parts)
-
-    def check_part_count(self) -> None:
-        """Raises 252 when the table has too many parts to take another INSERT."""
-        settings = self.definition.settings
-        total, partition, most = self.store.active_counts()
-        if most >= settings.parts_to_throw_insert or total >= settings.max_parts_in_total:
-            raise UnavailableError(
-                "TOO_MANY_PARTS",
-                f"Too many parts ({most} in partition {partition}, {total} in all) in table "
-                f"{self.definition.full_name}. Merges are processing significantly slower than inserts; "
-                "insert fewer and larger blocks",
-            )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.catalog import Catalog
+from engine.tables.back_pressure import delay_insert
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
@@ -214,7 +215,7 @@ class MirrorTable(Table):
         """What forbids the INSERT is found by the replica process, at its commit; most of it here, before any work."""
         if not self.definition.keeps_rows:
             return NullInsert(self, options)
-        self.check_part_count()
+        delay_insert(self, options, may_wait=False)
         return _Insert(self, options)
 
     def commit(self, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:

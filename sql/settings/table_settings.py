@@ -27,7 +27,13 @@ class MergeTreeSettings(PartSettings):
     replicated_deduplication_window: int = 1000
     replicated_deduplication_window_seconds: int = 7 * 24 * 3600
     non_replicated_deduplication_window: int = 0
+    parts_to_delay_insert: int = 1000
     parts_to_throw_insert: int = 3000
+    inactive_parts_to_delay_insert: int = 0
+    inactive_parts_to_throw_insert: int = 0
+    max_avg_part_size_for_too_many_parts: int = 1024**3
+    max_delay_to_insert: int = 1
+    min_delay_to_insert_ms: int = 10
     max_parts_in_total: int = 100_000
     max_parts_to_merge_at_once: int = 100
     max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3

@@ -61,6 +61,18 @@ def test_small_tables_are_the_same_in_every_worker(server: WorkerServer) -> None
     assert server.everywhere("SELECT count() FROM small_Log_2") == {"[[20]]"}
 
 
+def test_too_many_parts_are_too_many_for_every_worker(server: WorkerServer) -> None:
+    server.execute("CREATE TABLE crowded (k UInt8) ENGINE = MergeTree ORDER BY k SETTINGS parts_to_throw_insert = 3")
+    server.execute("SYSTEM STOP MERGES crowded")
+    for k in range(3):
+        server.execute(f"INSERT INTO crowded VALUES ({k})")
+    for _ in range(6):
+        with pytest.raises(PandoError, match=r"Too many parts \(3 with average size of \d+ bytes in partition all\)"):
+            server.execute("INSERT INTO crowded VALUES (9)")
+    server.execute("INSERT INTO crowded SETTINGS parts_to_throw_insert = 5 VALUES (3)")
+    assert server.everywhere("SELECT count() FROM crowded") == {"[[4]]"}
+
+
 def test_a_table_of_the_same_name_and_other_columns(server: WorkerServer) -> None:
     for number in range(5):
         server.execute(f"CREATE TABLE again (k UInt64, c{number} String) ENGINE = MergeTree ORDER BY k")

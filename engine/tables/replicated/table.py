@@ -18,6 +18,7 @@ from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.scan_records import KeeperScanRecords
 from engine.replication import Replication
+from engine.tables.back_pressure import delay_insert
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
@@ -198,7 +199,7 @@ class ReplicatedTable(Table):
     # -- reading and writing ------------------------------------------------------------------------------------
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
-        self.check_part_count()
+        delay_insert(self, options)
         return ReplicatedInsert(self.state, options, self._transactions.stage)
 
     @property
