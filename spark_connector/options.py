@@ -85,6 +85,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
 
+def escaped(text: str) -> str:
+    """What stands between the quotes of a string in SQL."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
 def is_of_catalog(given: Mapping[str, str]) -> bool:
     """Whether these options come from ``CREATE TABLE … USING pando``."""
     return any(name.lower().startswith(_COPY) for name in given)

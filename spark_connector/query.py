@@ -25,7 +25,7 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from spark_connector.options import Options, quoted
+from spark_connector.options import Options, escaped, quoted
 from spark_connector.schema import TableColumn, check_read_schema, describe
 from spark_connector.transport import Transport
 
@@ -87,7 +87,7 @@ class QueryReader(DataSourceReader):
             type_ = columns[name]
             readable = _readable(type_)
             column = quoted(name)
-            items.append(column if readable == type_ else f"CAST({column}, '{_escaped(str(readable))}') AS {column}")
+            items.append(column if readable == type_ else f"CAST({column}, '{escaped(str(readable))}') AS {column}")
         if items == [quoted(name) for name in columns]:
             return self.options.query
         return f"SELECT {', '.join(items)} FROM ({self.options.query}\n)"
@@ -140,7 +140,3 @@ def _readable(type_: DataType) -> DataType:
         case TupleType(elements):
             return TupleType(tuple((name, _readable(inner)) for name, inner in elements))
     return type_
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -25,9 +25,7 @@ def configure(spark: SparkSession) -> dict[str, str]:
     A password is named (``spark.pando.password_env``, ``spark.pando.password_file``), never said: everybody who uses a
     session can read its configuration.
     """
-    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none
-    known = {**(dict(context.getConf().getAll()) if context is not None else {}), **spark.conf.getAll}
-    options = {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX) and value}
+    options = session_options(spark)
     if "password" in options:
         raise UserError(
             "BAD_ARGUMENTS",
@@ -39,3 +37,10 @@ def configure(spark: SparkSession) -> dict[str, str]:
     source = type("ConfiguredDataSource", (PandoDataSource,), {"defaults": options})
     spark.dataSource.register(source)
     return options
+
+
+def session_options(spark: SparkSession) -> dict[str, str]:
+    """The options that the session's configuration has now."""
+    context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none
+    known = {**(dict(context.getConf().getAll()) if context is not None else {}), **spark.conf.getAll}
+    return {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX) and value}
