@@ -42,6 +42,7 @@ PRIMARY_INDEX = "primary.idx"
 MARKS = "marks"
 UUID = "uuid"
 METADATA_VERSION = "metadata_version"
+TTL = "ttl"
 CHECKSUMS = "checksums"
 BIN_SUFFIX = ".bin"
 _LONGEST_NAME = 127

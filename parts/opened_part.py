@@ -37,6 +37,7 @@ from parts.part_files import (
     MINMAX_FILE,
     PARTITION_FILE,
     PRIMARY_INDEX_FILE,
+    TTL_FILE,
     UUID_FILE,
     PartContent,
     PartShape,
@@ -50,6 +51,7 @@ from parts.part_name import PartName
 from parts.primary_index import PrimaryIndex, granule_count
 from parts.row_exists import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, TableSchema
+from parts.ttl import PartTtl
 from parts.types import DataType
 
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
@@ -125,7 +127,13 @@ class OpenedPart:
             self._marks,
             self.uuid,
             self.metadata_version,
+            self.ttl,
         )
+
+    @cached_property
+    def ttl(self) -> PartTtl:
+        """What it knows of the times at which its rows expire."""
+        return self._value(TTL_FILE)
 
     @property
     def path(self) -> Path:

@@ -15,10 +15,11 @@ Versions
 - **What an older reader would answer wrongly without is a new major version**: a mask of deleted rows, another
   encoding, a file at another place. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part
   and its version. The part is neither moved nor fetched anew; the table does not load until the server is upgraded.
-- 1.0: the files of 1.0. 1.1: ``metadata_version``. 2.0: *packed* parts, small compact ones with ``data.bin`` inside
-  ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0`` writes none of them.
-  Also 2.0: frames with the methods Split and Scale (``parts.codecs``), in large merged parts. 3.0: frames of strings
-  with a dictionary (``parts.repeated_texts``). 4.0: a column that says which rows are left (``parts.row_exists``).
+- 1.0: the files of 1.0. 1.1: ``metadata_version``. 1.2: ``ttl``. 2.0: *packed* parts, small compact ones with
+  ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
+  writes none of them. Also 2.0: frames with the methods Split and Scale (``parts.codecs``), in large merged parts.
+  3.0: frames of strings with a dictionary (``parts.repeated_texts``). 4.0: a column that says which rows are left
+  (``parts.row_exists``).
 - Fixed for ever, so that every version can tell: ``checksums`` is one JSON object with ``version`` and ends with its
   hash; ``meta.bin`` begins with ``PANDOMT`` and a digit and ends with its hash.
 - An optional file that is not there has the meaning of its ``absent``.
@@ -52,10 +53,12 @@ from parts.layout import (
     MINMAX,
     PARTITION,
     PRIMARY_INDEX,
+    TTL,
     UUID,
 )
 from parts.marks import ColumnMarks, decode_marks, encode_marks
 from parts.part_metadata import ColumnsFile, decode_number
+from parts.ttl import NOTHING_KNOWN, PartTtl
 from parts.types import DataType
 from parts.value_file import decode_values, encode_values
 
@@ -78,6 +81,7 @@ class PartContent:
     marks: Sequence[ColumnMarks]
     part_uuid: uuid.UUID
     metadata_version: int
+    ttl: PartTtl = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,13 @@ METADATA_VERSION_FILE = SmallFile(
     since=(1, 1),
     absent=0,
 )
+TTL_FILE = SmallFile(
+    TTL,
+    lambda content: content.ttl.encode() if content.ttl.rules else None,
+    lambda data, of: _decode_ttl(data, of.part),
+    since=(1, 2),
+    absent=NOTHING_KNOWN,
+)
 
 SMALL_FILES: tuple[SmallFile[Any], ...] = (
     COLUMNS_FILE,
@@ -157,6 +168,7 @@ SMALL_FILES: tuple[SmallFile[Any], ...] = (
     MARKS_FILE,
     UUID_FILE,
     METADATA_VERSION_FILE,
+    TTL_FILE,
 )
 """In the order in which they are written. ``checksums``, which lists them, and ``meta.bin``, which holds them, are not
 among them."""
@@ -191,3 +203,10 @@ def _decode_uuid(data: bytes, part: str) -> uuid.UUID:
         return uuid.UUID(data.decode())
     except ValueError as error:
         raise CorruptionError("Not a UUID", part=part, file=UUID, offset=0, name="CORRUPTED_DATA") from error
+
+
+def _decode_ttl(data: bytes, part: str) -> PartTtl:
+    try:
+        return PartTtl.decode(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptionError(f"Not the facts of TTL ({error})", part=part, file=TTL, name="CORRUPTED_DATA") from error

@@ -30,6 +30,7 @@ from parts.part_summary import WrittenColumns
 from parts.reader import Part, RowRange
 from parts.row_exists import ROW_EXISTS_COLUMN
 from parts.schema import Column, Key, TableDescription, TableSchema
+from parts.ttl import NO_TTL
 from parts.writer import PartWriter, WrittenPart
 
 _NO_KEY = Key((), (), (), lambda _: [])
@@ -131,7 +132,12 @@ def _rewrite_wide(
     own = [column for column in columns if column.name in written]
     settings = replace(description.settings, index_granularity=source.granularity)
     own_description = replace(
-        description, schema=TableSchema(tuple(own)), sorting_key=_NO_KEY, partition_key=_NO_KEY, settings=settings
+        description,
+        schema=TableSchema(tuple(own)),
+        sorting_key=_NO_KEY,
+        partition_key=_NO_KEY,
+        settings=settings,
+        ttl=NO_TTL,
     )
     writer = PartWriter(directory, own_description, [], is_dense=_is_dense(source), with_dictionaries=True)
     with _writing(writer):
@@ -170,6 +176,7 @@ def _with_links(
         columns=ColumnsFile(schema, source.granularity, source.sorting_key),
         marks=marks,
         metadata_version=description.metadata_version,
+        ttl=description.ttl.beside(source.ttl, places),
     )
     return WrittenColumns(content, facts, sums)
 

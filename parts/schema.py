@@ -16,6 +16,7 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.merge_mode import ORDINARY, MergeMode
 from parts.schema_history import UNCHANGED, SchemaHistory
+from parts.ttl import NO_TTL, TableTtl
 from parts.types import DataType
 
 
@@ -44,7 +45,7 @@ class Column:
     ``codec`` is the text inside ``CODEC(…)`` or ``""`` for the default. ``default_kind`` is ``""``, ``DEFAULT``,
     ``MATERIALIZED`` or ``ALIAS``; ``default_expression`` is ClickHouse SQL, and ``default`` the same compiled: what a
     part written before the column was added has in it. ``None``: the type's default. ``convert`` reads parts that were
-    written before its type changed.
+    written before its type changed. ``ttl`` is the text of the column's TTL or ``""``.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Column:
     comment: str = ""
     default: ColumnDefault | None = field(default=None, compare=False, repr=False)
     convert: ColumnConversion | None = field(default=None, compare=False, repr=False)
+    ttl: str = ""
 
     @property
     def is_stored(self) -> bool:
@@ -213,3 +215,4 @@ class TableDescription:
     metadata_version: int = 0
     indexes: tuple[SkipIndex, ...] = ()
     has_parts: bool = True
+    ttl: TableTtl = NO_TTL

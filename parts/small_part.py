@@ -25,6 +25,7 @@ from parts.part_files import PartContent
 from parts.part_metadata import ColumnsFile, MinMax
 from parts.part_summary import WrittenColumns, checksum_of, summarize
 from parts.schema import Key, TableDescription
+from parts.ttl import TtlCollector
 from parts.types import DataType
 from parts.value_file import plain_array, plain_type
 
@@ -63,6 +64,8 @@ def encode_small_part(
     key, partition_key = description.sorting_key, description.partition_key
     minmax = MinMax(schema, partition_key.columns)
     minmax.update(block)
+    ttl = TtlCollector(description.ttl)
+    ttl.update(block)
     content = PartContent(
         columns=ColumnsFile(schema, description.settings.index_granularity, key.expressions),
         rows=rows,
@@ -72,6 +75,7 @@ def encode_small_part(
         marks=marks,
         part_uuid=part_uuid,
         metadata_version=description.metadata_version,
+        ttl=ttl.found(),
     )
     meta, checksums = summarize(WrittenColumns(content, facts, {DATA_FILE: checksum_of(data)}), is_packed=True)
     meta[DATA_FILE] = data

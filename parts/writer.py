@@ -40,6 +40,7 @@ from parts.pool import map_parallel
 from parts.repeated_texts import joined, text_bytes
 from parts.schema import TableDescription, TableSchema
 from parts.small_part import contiguous, encode_small_part, partition_values
+from parts.ttl import TtlCollector
 from parts.types import DataType
 from parts.value_file import plain_array, plain_type
 
@@ -126,7 +127,8 @@ class PartWriter:
     """Streams sorted blocks into a part. ``expected_bytes`` and ``expected_rows`` choose compact or wide.
 
     With ``is_dense`` columns of the default codec are stored in fewer bytes (``parts.codecs.dense``),
-    ``with_dictionaries`` strings that repeat as ``parts.repeated_texts`` says.
+    ``with_dictionaries`` strings that repeat as ``parts.repeated_texts`` says. ``ttl`` gathers what the part
+    knows of the times at which its rows expire, and names the default codec if that is another than the table's.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class PartWriter:
         part_uuid: uuid.UUID | None = None,
         is_dense: bool = False,
         with_dictionaries: bool = False,
+        ttl: TtlCollector | None = None,
     ) -> None:
         settings = description.settings
         self._directory = Path(directory)
@@ -154,7 +157,8 @@ class PartWriter:
         limit = settings.min_bytes_for_full_part_storage
         is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)
-        encoders = _encoders(self._schema, settings.default_compression_codec, is_dense)
+        self._ttl = ttl or TtlCollector(description.ttl.readable(self._schema.names))
+        encoders = _encoders(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
         self._columns = [
             ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
             for field, encoder in zip(self._schema.arrow, encoders, strict=True)
@@ -179,6 +183,7 @@ class PartWriter:
         if not block.num_rows:
             return
         self._minmax.update(block)
+        self._ttl.update(block)
         for piece in _pieces(block):
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
@@ -334,6 +339,7 @@ class PartWriter:
             marks=[column.marks() for column in self._columns],
             part_uuid=self._uuid,
             metadata_version=self._description.metadata_version,
+            ttl=self._ttl.found(),
         )
 
 

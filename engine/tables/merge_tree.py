@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.tables.back_pressure import delay_insert
+from engine.tables.expiring import Expiring
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.merging import merge_to_temporary
@@ -104,6 +105,7 @@ class MergeTreeTable(Table):
         self._busy: set[PartName] = set()
         self._pending: set[int] = set()
         """The block numbers of INSERTs that are about to commit."""
+        self._expiring = Expiring(self)
         self._recent_blocks: dict[str, PartName] = {}
         """Ids of the last blocks, and the parts they were inserted as."""
         self._transactions = PlainTransactions(self, self._forget_blocks)
@@ -268,7 +270,20 @@ class MergeTreeTable(Table):
         return snapshot
 
     def _merge_step(self) -> float:
-        return 0.0 if Stoppable.MERGES not in self.stopped and self._merge_selected() else _IDLE_SECONDS
+        if Stoppable.MERGES in self.stopped:
+            return _IDLE_SECONDS
+        return 0.0 if self._drop_gone() or self._merge_selected() else _IDLE_SECONDS
+
+    def _drop_gone(self) -> bool:
+        """Parts of which no row is left by TTL."""
+        gone = self._expiring.gone()
+        dropped = False
+        for name in gone:
+            with contextlib.suppress(ConflictError, UserError):  # it is being merged, or was
+                with self.kept_from_merges([name]):
+                    self.partitions.drop_part(name)
+                dropped = True
+        return dropped
 
     def _merge_selected(self) -> bool:
         now = self.services.clock()
@@ -283,21 +298,32 @@ class MergeTreeTable(Table):
             if is_free
         ]
         settings = self.definition.settings
-        choice = select_merge(
-            runs,
-            lambda name: PartFacts(parts[name].bytes_on_disk, now - parts[name].modification_time, parts[name].rows),
-            max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
-            max_parts=settings.max_parts_to_merge_at_once,
+        expired = self._expiring.choose(runs)
+        choice = (
+            expired.sources
+            if expired is not None
+            else select_merge(
+                runs,
+                lambda name: PartFacts(
+                    parts[name].bytes_on_disk, now - parts[name].modification_time, parts[name].rows
+                ),
+                max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
+                max_parts=settings.max_parts_to_merge_at_once,
+            )
         )
         if not choice:
             return False
         try:
-            self._merge(choice)
+            self._merge(choice, merge_type=expired.merge_type if expired is not None else "Regular")
+            if expired is not None:
+                self._expiring.note(expired)
         except ConflictError as conflict:
             logger.info("merge given up: %s", conflict)
         return True
 
-    def _merge(self, names: Sequence[PartName], options: OptimizeOptions | None = None) -> None:
+    def _merge(
+        self, names: Sequence[PartName], options: OptimizeOptions | None = None, merge_type: str = "Regular"
+    ) -> None:
         """Raises ``ConflictError`` when a source is already being merged or has gone."""
         options = options or OptimizeOptions()
         self._take(names)
@@ -319,6 +345,8 @@ class MergeTreeTable(Table):
                     is_cancelled=lambda: (
                         self.is_cancelled() or options.status.is_stopped or Stoppable.MERGES in self.stopped
                     ),
+                    expire_at=self._expiring.time,
+                    merge_type=merge_type,
                 )
                 self._commit_merge(directory, result, names)
         finally:

@@ -21,6 +21,8 @@ def merge_to_temporary(
     deduplicate: bool = False,
     deduplicate_by: tuple[str, ...] = (),
     is_cancelled: Callable[[], bool] | None = None,
+    expire_at: int = 0,
+    merge_type: str = "Regular",
 ) -> Path:
     """The directory of the merged part, not yet in the store. Raises ``CorruptionError``, ``CancelledError``."""
     definition = table.definition
@@ -32,6 +34,7 @@ def merge_to_temporary(
         sources=tuple(str(source.name) for source in sources),
         started=table.services.clock(),
         total_rows=sum(source.rows for source in sources),
+        merge_type=merge_type,
     )
     running = table.services.merges
     directory = table.store.create_temporary("tmp_merge_")
@@ -44,7 +47,8 @@ def merge_to_temporary(
     try:
         names = tuple(source.name for source in sources)
         path = definition.data_path
-        order = MergeOrder(definition.database, definition.create, path, names, directory, deduplicate, deduplicate_by)
+        where = (definition.database, definition.create, path)
+        order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, expire_at)
         stop = is_cancelled or table.is_cancelled
         if table.services.merge_elsewhere is not None:
             table.services.merge_elsewhere(order, stop, on_progress)
@@ -75,4 +79,5 @@ def carry_out(
         mode=Deduplicated(mode, order.deduplicate_by) if order.deduplicate else mode,
         is_cancelled=is_cancelled,
         on_progress=on_progress,
+        expire_at=order.expire_at,
     )

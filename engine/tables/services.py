@@ -31,6 +31,7 @@ class RunningMerge:
     progress: float = 0.0
     rows_written: int = 0
     is_mutation: bool = False
+    merge_type: str = "Regular"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class MergeOrder:
     """Where the merged part is to be."""
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
+    expire_at: int = 0
+    """The time at which what has expired goes; 0: nothing does."""
 
 
 @dataclass(frozen=True)

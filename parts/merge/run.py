@@ -24,6 +24,7 @@ from parts import pool
 from parts.block_number import merged_description
 from parts.blocks import sort_by_key
 from parts.errors import CancelledError, UnavailableError
+from parts.merge.expiry import expired_out
 from parts.merge.slices import Slice, plan_slices
 from parts.merge.source_rows import SourceRows
 from parts.merge_mode import MergeMode, SortedRows
@@ -31,6 +32,7 @@ from parts.read_plan import RowRange
 from parts.reader import Part
 from parts.repeated_texts import joined, plain_columns, repeated_columns
 from parts.schema import Key, TableDescription
+from parts.ttl import TtlCollector
 from parts.writer import PartWriter, WrittenPart
 
 TARGET_SLICE_ROWS = 1024 * 1024
@@ -63,33 +65,44 @@ def merge_parts(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_progress: Callable[[MergeProgress], None] | None = None,
     target_slice_rows: int | None = None,
+    expire_at: int = 0,
 ) -> WrittenPart:
     """Merges ``sources`` (of one partition, in block order) into a new part in ``directory``.
 
-    ``mode`` is the table's unless another is given. Raises ``CancelledError``; then, and on any other error,
-    ``directory`` is removed. Raises ``UnavailableError`` 342 (METADATA_MISMATCH) for a source that was written under a
-    newer schema: it may have columns that the result would lose.
+    ``mode`` is the table's unless another is given. What has expired at the time ``expire_at`` goes; 0: nothing does.
+    Raises ``CancelledError``; then, and on any other error, ``directory`` is removed. Raises ``UnavailableError`` 342
+    (METADATA_MISMATCH) for a source that was written under a newer schema: it may have columns that the result would
+    lose.
     """
     assert sources, "a merge has sources"
     _check_schema_is_known(sources, description)
     description = merged_description(description, [(source.name, source.schema) for source in sources])
+    ttl = description.ttl
+    expires = bool(expire_at) and any(ttl.may_have_expired(source.ttl, expire_at) for source in sources)
+    known = ttl.together([source.ttl for source in sources])
+    codec = ttl.codec_at(known, expire_at) if expire_at else known.codec
+    partition = [array[0] for _, _, array in sources[0].partition_arrays]
+    if expires:  # what is known to be gone is not read
+        sources = [source for source in sources if not ttl.is_gone(source.ttl, expire_at)]
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     writer = PartWriter(
         directory,
         description,
-        [array[0] for _, _, array in sources[0].partition_arrays],
+        partition,
         expected_bytes=total_bytes,
         expected_rows=total_rows,
-        is_dense=total_bytes >= DENSE_BYTES,
+        is_dense=total_bytes >= DENSE_BYTES and not codec,
         with_dictionaries=True,
+        ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else known),
     )
     columns = description.schema.stored.names
     run = _MergeRun(
         sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled, with_dictionaries=True
     )
     try:
-        for block in run.blocks(target_slice_rows or _target_rows(sources)):
+        blocks = run.blocks(target_slice_rows or _target_rows(sources))
+        for block in expired_out(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
             writer.append_conformed(block)
             if on_progress is not None:

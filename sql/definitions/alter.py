@@ -28,6 +28,7 @@ from sql.grammar.alterations import (
     ModifyColumn,
     ModifyComment,
     ModifySettings,
+    ModifyTtl,
     RenameColumn,
     ResetSettings,
 )
@@ -92,6 +93,8 @@ class _Draft:
                 self._drop_index(name, if_exists)
             case ModifyComment(comment):
                 self.create = replace(self.create, comment=comment)
+            case ModifyTtl(ttl):
+                self._set_ttl(ttl)
             case ModifySettings(settings):
                 if self.description.has_parts:  # else they are checked when the result is compiled
                     _check_settings(settings)
@@ -175,6 +178,7 @@ class _Draft:
             indexes=tuple(
                 replace(index, expression=_with_renamed(index.expression, old, new)) for index in self.create.indexes
             ),
+            ttl=_with_renamed(self.create.ttl, old, new),
         )
         self._history(lambda history: history.renaming(old, new))
 
@@ -267,6 +271,11 @@ class _Draft:
     def _history(self, change: Callable[[SchemaHistory], SchemaHistory]) -> None:
         self.create = replace(self.create, history=change(self.create.history))
 
+    def _set_ttl(self, ttl: str) -> None:
+        if not ttl and not self.create.ttl:
+            raise UserError("BAD_ARGUMENTS", "Table doesn't have any table TTL expression, cannot remove")
+        self.create = replace(self.create, ttl=ttl)
+
     def _set_settings(self, settings: Mapping[str, SettingLiteral], gone: Collection[str]) -> None:
         kept = {name: value for name, value in settings.items() if name not in gone}
         self.create = replace(self.create, settings=kept)
@@ -281,18 +290,18 @@ def _overlaid(old: ColumnClause, given: ColumnClause) -> ColumnClause:
         default_expression=given.default_expression or old.default_expression,
         codec=given.codec or old.codec,
         comment=given.comment or old.comment,
+        ttl=given.ttl or old.ttl,
     )
 
 
 def _without_property(old: ColumnClause, name: str) -> ColumnClause:
-    has = {"CODEC": bool(old.codec), "COMMENT": bool(old.comment)}.get(name, old.default_kind == name)
+    kept = {"CODEC": "codec", "COMMENT": "comment", "TTL": "ttl"}.get(name)
+    has = bool(getattr(old, kept)) if kept else old.default_kind == name
     if not has:
         raise UserError("BAD_ARGUMENTS", f"Column `{old.name}` doesn't have {name}, cannot remove it")
-    if name == "CODEC":
-        return replace(old, codec="")
-    if name == "COMMENT":
-        return replace(old, comment="")
-    return replace(old, default_kind="", default_expression="")
+    if kept is None:
+        return replace(old, default_kind="", default_expression="")
+    return replace(old, **{kept: ""})  # type: ignore[arg-type]
 
 
 def _is_same_type(one: str, other: str) -> bool:
@@ -301,7 +310,8 @@ def _is_same_type(one: str, other: str) -> bool:
 
 def _renamed(column: ColumnClause, old: str, new: str) -> ColumnClause:
     name = new if column.name == old else column.name
-    return replace(column, name=name, default_expression=_with_renamed(column.default_expression, old, new))
+    default = _with_renamed(column.default_expression, old, new)
+    return replace(column, name=name, default_expression=default, ttl=_with_renamed(column.ttl, old, new))
 
 
 def _with_renamed(expression: str, old: str, new: str) -> str:

@@ -34,6 +34,7 @@ from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.definitions.indexes import build_indexes
 from sql.definitions.small_engines import SMALL_ENGINES, describe_small
+from sql.definitions.ttl import build_ttl
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.plain_clauses import ColumnClause
@@ -74,16 +75,19 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     assert create.engine is not None
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
     sorting_key = _sorting_key(create, schema)
+    primary_key = _primary_key(create, schema, sorting_key)
+    partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", create)
     return TableDescription(
         schema=schema,
         sorting_key=sorting_key,
-        primary_key=_primary_key(create, schema, sorting_key),
-        partition_key=_checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", create),
+        primary_key=primary_key,
+        partition_key=partition_key,
         sampling_key=_sampling_key(create, schema, sorting_key),
         settings=settings,
         merge_mode=mode_of_engine(engine.name, mode_arguments(create.engine), schema),
         metadata_version=create.history.version,
         indexes=build_indexes(create.indexes, schema),
+        ttl=build_ttl(create, schema, {"sorting": sorting_key, "primary": primary_key, "partition": partition_key}),
     )
 
 
@@ -105,7 +109,13 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True) -> li
             _check_codec(clause, type_)
         columns.append(
             Column(
-                clause.name, type_, clause.codec, clause.default_kind, clause.default_expression.strip(), clause.comment
+                clause.name,
+                type_,
+                clause.codec,
+                clause.default_kind,
+                clause.default_expression.strip(),
+                clause.comment,
+                ttl=clause.ttl,
             )
         )
     return columns

@@ -48,6 +48,8 @@ def _storage_lines(create: CreateTable) -> list[str]:
     ):
         if text:
             lines.append(f"{clause} {text}")
+    if create.ttl:
+        lines.append(f"TTL {create.ttl}")
     if create.settings:
         lines.append(f"SETTINGS {render_settings(create.settings)}")
     return lines
@@ -68,6 +70,8 @@ def render_column(column: ColumnClause) -> str:
         pieces.append(f"COMMENT {quote_string(column.comment)}")
     if column.codec:
         pieces.append(f"CODEC({column.codec})")
+    if column.ttl:
+        pieces.append(f"TTL {column.ttl}")
     return " ".join(pieces)
 
 

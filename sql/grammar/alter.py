@@ -20,6 +20,7 @@ from sql.grammar.alterations import (
     ModifyColumn,
     ModifyComment,
     ModifySettings,
+    ModifyTtl,
     MovePartition,
     PartitionRef,
     RenameColumn,
@@ -33,8 +34,9 @@ from sql.grammar.mutations import in_partition, mutation_command
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import AlterTable, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
+from sql.grammar.ttl import ttl_text
 
-_REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT")
+_REMOVABLE = ("DEFAULT", "MATERIALIZED", "ALIAS", "CODEC", "COMMENT", "TTL")
 
 
 def alter(stream: TokenStream) -> Statement:
@@ -147,6 +149,10 @@ def _modify_comment(stream: TokenStream) -> AlterCommand:
     return ModifyComment(stream.string("comment"))
 
 
+def _modify_ttl(stream: TokenStream) -> AlterCommand:
+    return ModifyTtl(ttl_text(stream))
+
+
 def _modify_setting(stream: TokenStream) -> AlterCommand:
     return ModifySettings(setting_list(stream))
 
@@ -246,6 +252,8 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "ADD INDEX": _add_index,
     "DROP INDEX": _drop_index,
     "MODIFY COMMENT": _modify_comment,
+    "MODIFY TTL": _modify_ttl,
+    "REMOVE TTL": lambda _: ModifyTtl(""),
     "MODIFY SETTING": _modify_setting,
     "RESET SETTING": _reset_setting,
     "DROP PARTITION": _drop_partition,

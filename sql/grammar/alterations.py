@@ -89,6 +89,13 @@ class ResetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ModifyTtl:
+    """MODIFY TTL; ``""``: REMOVE TTL."""
+
+    ttl: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRef:
     """Which partition: its value as SQL text, its id, all of them, or one part by its name. One of the four."""
 
@@ -182,7 +189,7 @@ class ApplyDeletedMask:
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 IndexChange = AddIndex | DropIndex
-DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings
+DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings | ModifyTtl
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
 MutationCommand = UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask
 AlterCommand = DefinitionChange | PartitionCommand | MutationCommand

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.tokens import TokenStream, not_implemented
+from sql.grammar.ttl import column_ttl
 
 _DEFAULT_KINDS = ("DEFAULT", "MATERIALIZED", "ALIAS")
-_COLUMN_REFUSED = ("EPHEMERAL", "TTL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETTINGS")
+_COLUMN_REFUSED = ("EPHEMERAL", "STATISTICS", "COLLATE", "AUTO_INCREMENT", "SETTINGS")
 
 
 def column_name(stream: TokenStream) -> str:
@@ -24,7 +25,7 @@ def column_clause(stream: TokenStream) -> ColumnClause:
 def column_properties(stream: TokenStream, name: str, *, is_change: bool = False) -> ColumnClause:
     """What follows the column's name. Of a change (MODIFY COLUMN) all of it may be left out."""
     type_text = "" if _at_column_clause(stream) or (is_change and _column_ends(stream)) else _column_type(stream)
-    kind = expression = codec = comment = ""
+    kind = expression = codec = comment = ttl = ""
     is_not_null = False
     while not _column_ends(stream):
         token = stream.peek()
@@ -40,13 +41,16 @@ def column_properties(stream: TokenStream, name: str, *, is_change: bool = False
             codec = _group(stream)
         elif stream.accept("COMMENT"):
             comment = stream.string("comment")
+        elif stream.at("TTL") and not ttl:
+            stream.next()
+            ttl = column_ttl(stream)
         elif token.kind == "word" and (token.upper in _COLUMN_REFUSED or stream.at("PRIMARY", "KEY")):
             raise not_implemented(f"{token.upper} of column {name!r}")
         else:
-            stream.fail("DEFAULT", "MATERIALIZED", "ALIAS", "NULL", "NOT NULL", "CODEC", "COMMENT", ",", ")")
+            stream.fail("DEFAULT", "MATERIALIZED", "ALIAS", "NULL", "NOT NULL", "CODEC", "COMMENT", "TTL", ",", ")")
     if not type_text and not kind and not is_change:
         stream.fail("data type", "DEFAULT")
-    return ColumnClause(name, type_text, kind, expression, codec, comment, is_not_null)
+    return ColumnClause(name, type_text, kind, expression, codec, comment, is_not_null, ttl)
 
 
 def _column_ends(stream: TokenStream) -> bool:

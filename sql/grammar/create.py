@@ -19,6 +19,7 @@ from sql.grammar.indexes import index_clause
 from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral
 from sql.grammar.statements import AttachTable, CreateDatabase, CreateTable, EngineClause, Statement, TableRef
 from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
+from sql.grammar.ttl import ttl_text
 
 _ELEMENTS_REFUSED = ("PROJECTION", "CONSTRAINT", "FOREIGN")
 _KEY_CLAUSES = {
@@ -36,6 +37,7 @@ class _Clauses:
     keys: dict[str, str] = field(default_factory=dict)
     settings: dict[str, SettingLiteral] = field(default_factory=dict)
     comment: str = ""
+    ttl: str = ""
     as_table: TableRef | None = None
     as_select: str = ""
     is_empty: bool = False
@@ -111,6 +113,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         primary_key=keys.get("primary_key", ""),
         sample_by=keys.get("sample_by", ""),
         indexes=tuple(elements.indexes),
+        ttl=clauses.ttl,
     )
 
 
@@ -185,6 +188,10 @@ def _clauses(stream: TokenStream) -> _Clauses:
             _once(stream, not clauses.settings)
             stream.next()
             clauses.settings = {name: value for name, value in setting_list(stream).items() if value is not None}
+        elif stream.at("TTL"):
+            _once(stream, not clauses.ttl)
+            stream.next()
+            clauses.ttl = ttl_text(stream)
         elif stream.at("COMMENT"):
             stream.next()
             clauses.comment = stream.string("comment")
@@ -192,10 +199,10 @@ def _clauses(stream: TokenStream) -> _Clauses:
             clauses.is_empty = stream.accept("EMPTY")
             stream.next()
             _as(stream, clauses)
-        elif token.kind == "word" and token.upper in ("TTL", "EMPTY", "CLONE", "REFRESH", "POPULATE", "TO"):
+        elif token.kind == "word" and token.upper in ("EMPTY", "CLONE", "REFRESH", "POPULATE", "TO"):
             raise not_implemented(f"{token.upper} in CREATE TABLE")
         else:
-            expected = ["ENGINE", *(" ".join(words) for words in _KEY_CLAUSES), "SETTINGS", "COMMENT", "AS"]
+            expected = ["ENGINE", *(" ".join(words) for words in _KEY_CLAUSES), "TTL", "SETTINGS", "COMMENT", "AS"]
             stream.fail(*expected, "end of query")
     return clauses
 

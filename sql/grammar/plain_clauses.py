@@ -28,7 +28,7 @@ class ColumnMatcher:
 @dataclass(frozen=True, slots=True)
 class ColumnClause:
     """A column of CREATE TABLE. ``type`` is ``""`` when left to the default expression; ``is_not_null`` if it says
-    NOT NULL."""
+    NOT NULL. ``ttl`` is as ``sql.grammar.ttl`` writes it."""
 
     name: str
     type: str
@@ -37,6 +37,7 @@ class ColumnClause:
     codec: str = ""
     comment: str = ""
     is_not_null: bool = False
+    ttl: str = ""
 
 
 @dataclass(frozen=True, slots=True)

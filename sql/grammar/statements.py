@@ -42,6 +42,8 @@ class CreateTable:
     is_empty: bool = False
     """The query of ``as_select`` gives the columns alone."""
     indexes: tuple[IndexClause, ...] = ()
+    ttl: str = ""
+    """As ``sql.grammar.ttl`` writes it."""
     history: SchemaHistory = UNCHANGED
     """What ALTER has done to the columns so far; no text of a statement says it."""
 

@@ -46,6 +46,11 @@ class MergeTreeSettings(PartSettings):
     prefer_fetch_merged_part_time_threshold: int = 3600
     prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
     merge_selecting_sleep_ms: int = 5000
+    ttl_only_drop_parts: bool = False
+    merge_with_ttl_timeout: int = 4 * 3600
+    merge_with_recompression_ttl_timeout: int = 4 * 3600
+    max_number_of_merges_with_ttl_in_pool: int = 2
+    max_replicated_merges_with_ttl_in_queue: int = 1
 
 
 HONOURED_BY_TABLES: dict[str, SettingValue] = {

@@ -56,7 +56,14 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         ("RESET SETTING nope", 36, "nope"),
         ("ADD COLUMN a UInt8, DROP COLUMN nope", 10, "nope"),
         ("UPDATE s = 'a' WHERE 1", 48, "UPDATE"),
-        ("MODIFY TTL p + INTERVAL 1 DAY", 48, "MODIFY TTL"),
+        ("MODIFY TTL k", 450, "should have Date"),
+        ("MODIFY TTL nope + INTERVAL 1 DAY", 47, "nope"),
+        ("MODIFY TTL toDate(k) TO DISK 'far'", 450, "far"),
+        ("MODIFY TTL", 62, "TTL"),
+        ("REMOVE TTL", 36, "doesn't have any table TTL"),
+        ("MODIFY COLUMN s REMOVE TTL", 36, "doesn't have TTL"),
+        ("MODIFY COLUMN s TTL now()", 36, "does not depend"),
+        ("MODIFY COLUMN k TTL toDate(k)", 44, "key column k"),
     ],
 )
 def test_it_is_refused_whole(local: Local, commands: str, code: int, message: str) -> None:

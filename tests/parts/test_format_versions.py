@@ -38,7 +38,7 @@ def by_a_newer_server(description: TableDescription, directory: pathlib.Path) ->
     """A part of a newer minor version with a small file and a large one that are not known here."""
     write_part(directory, block_of(description, ROWS), description, ())
     (directory / "skp_idx_s.idx").write_bytes(b"an index" * 1000)
-    small = {"ttl": b'{"version":7}'}
+    small = {"later": b'{"version":7}'}
     packed = directory / META_FILE
     meta = unpack(packed.read_bytes(), NAME) if packed.exists() else {}
     known = Checksums.decode(meta.get(CHECKSUMS) or (directory / CHECKSUMS).read_bytes(), NAME)
@@ -48,7 +48,7 @@ def by_a_newer_server(description: TableDescription, directory: pathlib.Path) ->
     if meta:
         packed.write_bytes(pack({**meta, **small, CHECKSUMS: checksums}))
     else:
-        (directory / "ttl").write_bytes(small["ttl"])
+        (directory / "later").write_bytes(small["later"])
         (directory / CHECKSUMS).write_bytes(checksums)
 
 
@@ -70,7 +70,7 @@ def test_files_of_a_newer_minor_version_are_kept_and_checked(
     assert part.checksums.version[1] == 7
     assert rows_of(part) == ROWS
     part.verify()
-    for file in ("skp_idx_s.idx", *(["ttl"] if part.part_type == "Wide" else [])):
+    for file in ("skp_idx_s.idx", *(["later"] if part.part_type == "Wide" else [])):
         path = part.path / file
         original = path.read_bytes()
         path.write_bytes(original[:-1] + b"?")
@@ -160,7 +160,7 @@ def test_the_table_of_files_is_whole(tmp_path: pathlib.Path) -> None:
     description = replace(description_of([("k", "Int64"), ("count", "String")], ("k",), **WIDE), metadata_version=3)
     write_part(tmp_path / NAME, block_of(description, ROWS), description, ())
     names = {file.name for file in (tmp_path / NAME).iterdir()}
-    assert names == {file.name for file in SMALL_FILES} | {CHECKSUMS, "k.bin", "count.bin"}
+    assert names == {file.name for file in SMALL_FILES} - {"ttl"} | {CHECKSUMS, "k.bin", "count.bin"}
     assert {name for name in names if not is_small(name)} == {"k.bin", "count.bin"}
     assert data_file("k.bin") is DATA_FILES[0]
     assert data_file("skp_idx_k.idx") is None

@@ -179,8 +179,7 @@ def test_several_statements() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("CREATE TABLE t (a UInt8 TTL now()) ENGINE = MergeTree", "TTL"),
-        ("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a TTL d + INTERVAL 1 DAY", "TTL"),
+        ("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a TTL d TO DISK 'default'", "TO DISK"),
         ("CREATE TABLE t (a UInt8, PROJECTION p (SELECT a)) ENGINE = MergeTree", "PROJECTION"),
         ("CREATE TABLE t (a UInt8, CONSTRAINT c CHECK a > 1) ENGINE = MergeTree", "CONSTRAINT"),
         ("CREATE TABLE t ON CLUSTER c (a UInt8) ENGINE = MergeTree", "ON CLUSTER"),

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 from coordination.keeper import BadVersion, Keeper, KeeperConnectionLoss, KeeperError
-from coordination.replica_activity import ALTER, INDEXES, require_feature
+from coordination.replica_activity import ALTER, INDEXES, TTL, require_feature
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from engine.tables.replicated.shared_definition import parse_columns, shared_definition
@@ -131,6 +131,8 @@ class Definitions:
         if text.decode() != shared_definition(old.description).columns:
             return False  # another was made in between
         new = self._define(change(old))
+        if new.description.ttl != old.description.ttl:
+            require_feature(keeper, state.paths, TTL, "ALTER of TTL")
         _refuse_other_types(old, new)
         if old.description.indexes or new.description.indexes:
             require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")

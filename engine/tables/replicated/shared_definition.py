@@ -1,8 +1,9 @@
 """The part of a table's definition that all replicas must agree on, as the texts kept in ZooKeeper.
 
-The columns of a table that was never altered are a line each, for people, and its skip indexes. Once it was, the first
-line is the history of the columns (``parts.schema_history``) as JSON, with the text of each index in its ``indexes``,
-and each column a JSON list: name, type, kind and text of the default, codec, comment. Every replica makes its own
+The columns of a table that was never altered are a line each, for people, its skip indexes, and its TTL. Once it was,
+the first line is the history of the columns (``parts.schema_history``) as JSON, with the text of each index in its
+``indexes`` and of the TTL in ``ttl``, and each column a JSON list: name, type, kind and text of the default, codec,
+comment, and TTL if it has one. Every replica makes its own
 definition of these.
 """
 
@@ -47,33 +48,37 @@ class AlteredColumns:
     columns: tuple[ColumnClause, ...]
     indexes: tuple[IndexClause, ...]
     history: SchemaHistory
+    ttl: str = ""
 
     def over(self, create: CreateTable) -> CreateTable:
-        return replace(create, columns=self.columns, indexes=self.indexes, history=self.history)
+        return replace(create, columns=self.columns, indexes=self.indexes, history=self.history, ttl=self.ttl)
 
     def equals(self, description: TableDescription) -> bool:
         """Whether somebody who writes the table down anew wrote this."""
         columns = [*map(_column_line, self.columns)] == [*map(_column_line, description.schema.columns)]
-        return columns and [*map(_index_text, self.indexes)] == [*map(_index_text, description.indexes)]
+        indexes = [*map(_index_text, self.indexes)] == [*map(_index_text, description.indexes)]
+        return columns and indexes and self.ttl == description.ttl.text
 
 
 def _columns_text(description: TableDescription) -> str:
-    schema = description.schema
+    schema, ttl = description.schema, description.ttl.text
     indexes = [*map(_index_text, description.indexes)]
     if not schema.history.version:
-        return "\n".join([*map(_column_line, schema.columns), *(f"INDEX {text}" for text in indexes)])
+        others = [*(f"INDEX {text}" for text in indexes), *([f"TTL {ttl}"] if ttl else [])]
+        return "\n".join([*map(_column_line, schema.columns), *others])
     columns = [
-        [column.name, column.type.name, column.default_kind, column.default_expression, column.codec, column.comment]
-        for column in schema.columns
+        [c.name, c.type.name, c.default_kind, c.default_expression, c.codec, c.comment, *([c.ttl] if c.ttl else [])]
+        for c in schema.columns
     ]
-    history = schema.history.to_json() | ({"indexes": indexes} if indexes else {})
+    history = schema.history.to_json() | ({"indexes": indexes} if indexes else {}) | ({"ttl": ttl} if ttl else {})
     return "\n".join(json.dumps(line, sort_keys=True) for line in (history, *columns))
 
 
 def _column_line(column: Column | ColumnClause) -> str:
     default = f" {column.default_kind} {column.default_expression}" if column.default_kind else ""
     codec = f" CODEC({column.codec})" if column.codec else ""
-    return f"{json.dumps(column.name)} {column.type}{default}{codec}"
+    ttl = f" TTL {column.ttl}" if column.ttl else ""
+    return f"{json.dumps(column.name)} {column.type}{default}{codec}{ttl}"
 
 
 def _index_text(index: SkipIndex | IndexClause) -> str:
@@ -89,11 +94,12 @@ def parse_columns(text: str) -> AlteredColumns | None:
     try:
         history, *columns = [json.loads(line) for line in text.splitlines()]
         clauses = [
-            ColumnClause(name, type_, kind, expression, codec, comment)
-            for name, type_, kind, expression, codec, comment in columns
+            ColumnClause(name, type_, kind, expression, codec, comment, ttl="".join(ttl))
+            for name, type_, kind, expression, codec, comment, *ttl in columns
         ]
         indexes = tuple(index_clause(TokenStream(index)) for index in history.get("indexes", ()))
-        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history))
+        ttl = str(history.get("ttl", ""))
+        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history), ttl)
     except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
         raise CorruptionError(
             f"Cannot read the columns {text[:200]!r} in ZooKeeper: {error}", name="CORRUPTED_DATA"

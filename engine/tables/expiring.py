@@ -1,0 +1,88 @@
+"""What a table does by itself about rows that expire: parts that are gone are dropped, others are merged.
+
+The clock is asked here, once for each merge: its value travels with the merge, and whoever carries it out comes to the
+same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from engine.tables.stopped import Stoppable, StoppedActions
+from engine.tables.table_data import TableData
+from parts.merge.select_ttl import TTL_DELETE, TTL_RECOMPRESS, TtlFacts, TtlMerge, gone_parts, select_ttl_merge
+from parts.part_name import PartName
+from parts.reader import Part
+from parts.ttl import NOTHING_KNOWN
+
+_NOT_HERE = TtlFacts(NOTHING_KNOWN, 1, 0)
+
+
+class ExpiringTable(TableData, Protocol):
+    stopped: StoppedActions
+
+
+class Expiring:
+    """Of one table; the steps of its background work share it."""
+
+    def __init__(self, table: ExpiringTable) -> None:
+        self._table = table
+        self._next: dict[tuple[str, str], float] = {}
+        """By kind of merge and partition: when the next may be."""
+
+    @property
+    def time(self) -> int:
+        """When merges that are decided now take place; 0: they leave expired rows as they are."""
+        if not self._table.description.ttl or Stoppable.TTL_MERGES in self._table.stopped:
+            return 0
+        return int(self._table.services.clock())
+
+    def gone(self) -> list[PartName]:
+        """Active parts of which no row is left."""
+        now = self.time
+        if not now:
+            return []
+        facts = [(part.name, _facts(part)) for part in self._table.store.active()]
+        return gone_parts(self._table.description.ttl, facts, now)
+
+    def has_work(self) -> bool:
+        """Whether a merge might be chosen; parts may not be free for it."""
+        return self.choose([[part.name] for part in self._table.store.active()]) is not None
+
+    def choose(self, runs: Sequence[Sequence[PartName]]) -> TtlMerge | None:
+        """Of ``runs`` of neighbours that may be merged, and are here."""
+        now = self.time
+        settings = self._table.definition.settings
+        under_way = sum(merge.merge_type in (TTL_DELETE, TTL_RECOMPRESS) for merge in self._table.services.merges)
+        if not now or under_way >= settings.max_number_of_merges_with_ttl_in_pool:
+            return None
+        return select_ttl_merge(
+            self._table.description.ttl,
+            runs,
+            self._facts_of,
+            now,
+            max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
+            max_parts=settings.max_parts_to_merge_at_once,
+            only_whole=settings.ttl_only_drop_parts,
+            resting=lambda merge_type: self._resting(merge_type, now),
+        )
+
+    def note(self, merge: TtlMerge) -> None:
+        """It is made, or put into the log."""
+        settings = self._table.definition.settings
+        pause = settings.merge_with_ttl_timeout
+        if merge.merge_type == TTL_RECOMPRESS:
+            pause = settings.merge_with_recompression_ttl_timeout
+        self._next[merge.merge_type, merge.sources[0].partition_id] = self._table.services.clock() + pause
+
+    def _resting(self, merge_type: str, now: int) -> Collection[str]:
+        return {partition for (kind, partition), until in self._next.items() if kind == merge_type and until > now}
+
+    def _facts_of(self, name: PartName) -> TtlFacts:
+        part = self._table.store.get_active(name)
+        return _facts(part) if part is not None else _NOT_HERE
+
+
+def _facts(part: Part) -> TtlFacts:
+    return TtlFacts(part.ttl, part.rows, part.bytes_on_disk)

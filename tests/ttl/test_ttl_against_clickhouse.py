@@ -1,0 +1,58 @@
+"""What a merge leaves of rows that expire is what ClickHouse leaves of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from sql.formats.registry import write_blocks
+from sql.settings.session import DEFAULT_SETTINGS
+from tests.engine.conftest import Local
+from tests.sql_statements.oracle import Oracle
+from tests.ttl.tables import Expiring
+
+SEEDS = range(int(os.environ.get("TTL_SEEDS", "80")))
+# Nothing is merged but by OPTIMIZE, once.
+_STILL = "max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"
+_FORMATS = ("", ", min_bytes_for_wide_part = 1", ", index_granularity = 16")
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    asked = Oracle()
+    yield asked
+    asked.close()
+
+
+@pytest.fixture(scope="module")
+def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    running = Local(tmp_path_factory.mktemp("ttl"))
+    yield running
+    running.engine.stop()
+
+
+def tsv(pando: Local, sql: str) -> bytes:
+    result = pando.engine.execute(sql, pando.session, None)
+    return b"".join(write_blocks("TSV", result.columns, result.batches, settings=DEFAULT_SETTINGS))
+
+
+def definition(text: bytes) -> str:
+    return text.decode().partition("(")[2].partition("\\nSETTINGS")[0].strip()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_generated(pando: Local, oracle: Oracle, seed: int) -> None:
+    name = f"e{seed}"
+    table = Expiring(seed, name, f" SETTINGS {_STILL}{_FORMATS[seed % 3]}")
+    steps = [table.create(), *table.inserts(), f"OPTIMIZE TABLE {name} FINAL"]
+    for sql in steps:
+        oracle.query(sql)
+        tsv(pando, sql)
+    rows = f"SELECT *, m FROM {name} ORDER BY ALL"
+    assert tsv(pando, rows) == oracle.query(rows), steps[0]
+    ours, theirs = (definition(run(f"SHOW CREATE TABLE {name}")) for run in (lambda sql: tsv(pando, sql), oracle.query))
+    assert ours == theirs
+    pando.run(f"DROP TABLE {name}")
+    oracle.query(f"DROP TABLE {name} SYNC")
