@@ -137,9 +137,12 @@ class Config(_Section):
     """Settings by profile. Sessions start with those of ``default``, or of their user's profile."""
     merge_tree: dict[str, Any] = Field(default_factory=dict)
     background_pool_size: Annotated[int, Field(ge=1)] = 4
-    """Threads for merges and fetches."""
+    """Merges and mutations at a time, of all tables."""
     background_fetches_pool_size: Annotated[int, Field(ge=1)] = 16
-    """Parts fetched from other replicas at a time, of all tables; never more than there are threads for."""
+    """Parts fetched from other replicas at a time, of all tables."""
+    max_replicated_fetches_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
+    """Bytes a second that parts may take, from other replicas and, by the next, to them; 0: any number."""
+    max_replicated_sends_network_bandwidth_for_server: Annotated[int, Field(ge=0)] = 0
     max_concurrent_queries: Annotated[int, Field(ge=1)] = 100
     max_server_memory_usage: Annotated[int, Field(ge=0)] = 0
     """Bytes the process may hold; 0: what ``max_server_memory_usage_to_ram_ratio`` says."""

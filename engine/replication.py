@@ -11,6 +11,7 @@ from coordination.keeper import Keeper, SessionState
 from coordination.replica_activity import ReplicaAddress
 from engine.interserver.client import InterserverClient
 from engine.interserver.server import InterserverServer
+from engine.interserver.transfer import Transfer
 from parts.errors import UnavailableError, UserError
 from parts.part_name import PartName
 from parts.store import Snapshot
@@ -29,13 +30,11 @@ _CONNECT_SECONDS = 5.0
 class PartTransport(Protocol):
     """Brings a part from another replica."""
 
-    def fetch_part(
-        self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
-    ) -> None:
+    def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
         """See :meth:`engine.interserver.client.InterserverClient.fetch_part`."""
 
     def fetch_parts(
-        self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], is_cancelled: Callable[[], bool]
+        self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], transfer: Transfer
     ) -> list[PartName]:
         """See :meth:`engine.interserver.client.InterserverClient.fetch_parts`."""
 
@@ -50,6 +49,9 @@ class PartLender(Protocol):
 
     def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         """What a transaction left here, or the part ``name`` that it has become. Raises ``UserError`` 232."""
+
+    def before_sending(self, size: int) -> None:
+        """Before each piece of what was lent goes out: waits for bandwidth, and raises what ends it."""
 
     def on_session_change(self) -> None:
         """Called at every change of the ZooKeeper session's state; must not block."""
@@ -100,7 +102,11 @@ class Replication:
         replication.force_restore_all = flags.take_file(path / "flags" / "force_restore_data")
         if config.interserver_http_port is not None:
             server = InterserverServer(
-                config.listen_host, config.interserver_http_port, credentials, replication.lend_part
+                config.listen_host,
+                config.interserver_http_port,
+                credentials,
+                replication.lend_part,
+                replication.before_sending,
             )
             server.start()
             replication.address = ReplicaAddress(config.interserver_host, server.port, config.http_port or 0)
@@ -142,6 +148,13 @@ class Replication:
         if lender is None:
             raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoint} on this server")
         return lender.lend_part(name)
+
+    def before_sending(self, endpoint: str, size: int) -> None:
+        """Raises 236 (ABORTED) when the replica sends no more, 232 when it has gone."""
+        lender = self._lenders.get(endpoint) or self._lenders.get(endpoint.rpartition(_STAGED)[0])
+        if lender is None:
+            raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoint} on this server")
+        lender.before_sending(size)
 
     def _on_state(self, _: SessionState) -> None:
         for lender in list(self._lenders.values()):

@@ -39,9 +39,12 @@ def real_services(config: Config) -> TableServices:
         random=SystemRandom(),
         failpoint=failpoint,
         housekeeping=BackgroundPool("housekeeping", _HOUSEKEEPING_THREADS),
-        workers=BackgroundPool("worker", config.background_pool_size),
+        workers=BackgroundPool("worker", config.background_pool_size + config.background_fetches_pool_size),
         writers=pool.threads(os.cpu_count() or 2, "writer"),
+        merging=Slots(config.background_pool_size),
         fetches=Slots(config.background_fetches_pool_size),
+        max_fetches_bandwidth=config.max_replicated_fetches_network_bandwidth_for_server,
+        max_sends_bandwidth=config.max_replicated_sends_network_bandwidth_for_server,
     )
 
 

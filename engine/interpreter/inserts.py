@@ -137,6 +137,8 @@ def _options(context: Context, is_whole: bool) -> InsertOptions:
         max_partitions=settings.max_partitions_per_insert_block,
         parts_to_delay_insert=settings.parts_to_delay_insert,
         parts_to_throw_insert=settings.parts_to_throw_insert,
+        min_free_disk_bytes=settings.min_free_disk_bytes_to_perform_insert,
+        min_free_disk_ratio=settings.min_free_disk_ratio_to_perform_insert,
         is_whole=is_whole,
     )
 

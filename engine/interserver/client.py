@@ -14,8 +14,9 @@ from urllib.parse import urlencode, urlsplit
 import xxhash
 
 from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
+from engine.interserver.transfer import Transfer
 from parts.disk import sync
-from parts.errors import CancelledError, CorruptionError, UnavailableError, error_from_code
+from parts.errors import CorruptionError, UnavailableError, error_from_code
 from parts.part_name import PartName
 from parts.pool import submit
 from parts.reader import open_part
@@ -53,14 +54,14 @@ class InterserverClient:
         endpoint: str,
         part: PartName,
         directory: Path,
-        is_cancelled: Callable[[], bool] = lambda: False,
+        transfer: Transfer | None = None,
     ) -> None:
-        """Fills ``directory`` with the part's files, fsynced. Raises ``CancelledError`` soon after ``is_cancelled()``.
+        """Fills ``directory`` with the part's files, fsynced. Raises ``CancelledError`` soon after ``transfer`` does.
 
         Raises ``UnavailableError`` 210 (NETWORK_ERROR) when the other side does not answer or breaks off,
         ``CorruptionError`` when what came does not match its checksums, and the other side's error (232: no such part).
         """
-        if part not in self.fetch_parts(base_url, endpoint, {part: directory}, is_cancelled):
+        if part not in self.fetch_parts(base_url, endpoint, {part: directory}, transfer):
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: it did not come")
 
     def fetch_parts(
@@ -68,14 +69,15 @@ class InterserverClient:
         base_url: str,
         endpoint: str,
         directories: Mapping[PartName, Path],
-        is_cancelled: Callable[[], bool] = lambda: False,
+        transfer: Transfer | None = None,
     ) -> list[PartName]:
         """As :meth:`fetch_part`, several by one request. Returns those that came: the other side may lack some, and one
         of an older version gives the first alone."""
 
-        def on_piece() -> None:
-            if is_cancelled():
-                raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
+        transfer = transfer or Transfer()
+
+        def on_piece(size: int) -> None:
+            transfer.received(size)
             self._failpoint("fetch.piece")
 
         names = list(map(str, directories))
@@ -86,6 +88,7 @@ class InterserverClient:
                 with self._ask(connection, target) as answer:
                     if answer.status >= 400:
                         raise _error(answer)
+                    transfer.begin(answer.length or 0)
                     received = _receive(answer, directories, on_piece)
             except BaseException:
                 connection.close()
@@ -149,7 +152,7 @@ def _error(answer: HTTPResponse) -> Exception:
 
 
 def _receive(
-    answer: HTTPResponse, directories: Mapping[PartName, Path], on_piece: Callable[[], None]
+    answer: HTTPResponse, directories: Mapping[PartName, Path], on_piece: Callable[[int], None]
 ) -> dict[PartName, dict[str, tuple[int, str]]]:
     """Writes the parts of an answer, fsynced; returns size and XXH3-128 of each file."""
     asked = {str(part): part for part in directories}
@@ -169,7 +172,7 @@ def _receive(
 
 
 def _receive_part(
-    answer: HTTPResponse, files: Sequence[tuple[str, int]], directory: Path, on_piece: Callable[[], None]
+    answer: HTTPResponse, files: Sequence[tuple[str, int]], directory: Path, on_piece: Callable[[int], None]
 ) -> dict[str, tuple[int, str]]:
     buffer = memoryview(bytearray(min(CHUNK_BYTES, max((size for _, size in files), default=0))))
     received: dict[str, tuple[int, str]] = {}
@@ -194,18 +197,19 @@ def _receive_part(
 
 
 def _receive_file(
-    answer: HTTPResponse, file: FileIO, size: int, buffer: memoryview, on_piece: Callable[[], None]
+    answer: HTTPResponse, file: FileIO, size: int, buffer: memoryview, on_piece: Callable[[int], None]
 ) -> str:
     digest = xxhash.xxh3_128()
     while size:
         piece = buffer[: answer.readinto(buffer[: min(size, len(buffer))])]
         if not piece:
             raise EOFError("the answer ended early")
-        size -= len(piece)
+        came = len(piece)
+        size -= came
         digest.update(piece)
         while piece:
             piece = piece[file.write(piece) :]
-        on_piece()
+        on_piece(came)
     return digest.hexdigest()
 
 

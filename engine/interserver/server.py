@@ -29,12 +29,16 @@ logger = logging.getLogger(__name__)
 
 Lend = Callable[[str, PartName], tuple[Snapshot, Path]]
 """(endpoint, part name) → a snapshot that holds the part, and its directory. Raises ``PandoError`` 232."""
+BeforeSending = Callable[[str, int], None]
+"""(endpoint, bytes) → returns when they may go. Raises ``PandoError`` when they may not."""
 _IDLE_SECONDS = 300.0
 """A connection on which nothing moves for so long is closed."""
 _STOP_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 _BUFFER_BYTES = 256 * 1024
 """Files up to this size are gathered, so that a small part is sent in one piece."""
+_PIECE_BYTES = 4 * 1024 * 1024
+"""Of a larger one that goes out without another look at whether it may."""
 
 
 class InterserverServer(ThreadingTCPServer):
@@ -43,9 +47,17 @@ class InterserverServer(ThreadingTCPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, credentials: tuple[str, str] | None, lend: Lend) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        credentials: tuple[str, str] | None,
+        lend: Lend,
+        before_sending: BeforeSending = lambda endpoint, size: None,
+    ) -> None:
         self.authorization = basic_authorization(credentials) if credentials is not None else None
         self.lend = lend
+        self.before_sending = before_sending
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
@@ -152,13 +164,16 @@ class _Handler(BaseHTTPRequestHandler):
             if failure is not None and not lent:
                 self._send_exception(404, failure)
             else:
-                self._send_files(lent)
+                try:
+                    self._send_files(endpoint, lent)
+                except PandoError as error:  # the connection is cut: who fetches asks another, or again later
+                    raise ConnectionAbortedError(error.message) from None
 
     def _is_allowed(self) -> bool:
         expected, given = self.server.authorization, self.headers.get("Authorization", "")
         return expected is None or hmac.compare_digest(given.encode(), expected.encode())
 
-    def _send_files(self, parts: list[tuple[PartName, Path]]) -> None:
+    def _send_files(self, endpoint: str, parts: list[tuple[PartName, Path]]) -> None:
         pieces: list[tuple[bytes, list[tuple[int, Path]]]] = []
         total = 0
         for name, directory in parts:
@@ -171,15 +186,24 @@ class _Handler(BaseHTTPRequestHandler):
         for line, found in pieces:
             self.wfile.write(line)
             for size, file in found:
-                if self._send_file(file, size) != size:
+                if self._send_file(endpoint, file, size) != size:
                     raise EOFError(f"{file} is no longer of {size} bytes")
 
-    def _send_file(self, file: Path, size: int) -> int:
+    def _send_file(self, endpoint: str, file: Path, size: int) -> int:
         if size <= _BUFFER_BYTES:
+            self.server.before_sending(endpoint, size)
             return self.wfile.write(file.read_bytes())
         self.wfile.flush()
+        sent = 0
         with open(file, "rb") as stream:
-            return self.connection.sendfile(stream, count=size)
+            while sent < size:
+                piece = min(_PIECE_BYTES, size - sent)
+                self.server.before_sending(endpoint, piece)
+                went = self.connection.sendfile(stream, sent, piece)
+                sent += went
+                if went != piece:
+                    break
+        return sent
 
     def _send_exception(self, status: int, error: PandoError) -> None:
         self._send_text(status, error.message, {EXCEPTION_CODE_HEADER: str(error.code)})

@@ -20,9 +20,11 @@ import pyarrow as pa
 from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
 from coordination.replica_activity import ReplicaAddress
 from engine.background import Task
+from engine.interserver.transfer import Transfer
 from engine.replication import Replication
 from engine.simulator.definition import SCHEMA, definition
 from engine.simulator.steps import Crash, StepPool
+from engine.tables.disk_space import DiskSpace
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.services import TableServices
@@ -88,6 +90,7 @@ class Colony:
             random=self.services_random,
             failpoint=self.failpoint,
             queue_wait_seconds=self.queue_wait_seconds,
+            disk=DiskSpace(lambda path: 1 << 50),
         )
 
     def make_node(self, name: str) -> Node:
@@ -375,9 +378,7 @@ class Node:
 
     # -- the part transport -------------------------------------------------------------------------------------
 
-    def fetch_part(
-        self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
-    ) -> None:
+    def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
         snapshot, source = self.colony.node_at(base_url, self).replication.lend_part(endpoint, part)
         with snapshot:
             for file in source.iterdir():
@@ -386,12 +387,12 @@ class Node:
         self.colony.failpoint("fetch.after_temporary_part")
 
     def fetch_parts(
-        self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], is_cancelled: Callable[[], bool]
+        self, base_url: str, endpoint: str, directories: Mapping[PartName, Path], transfer: Transfer
     ) -> list[PartName]:
         came: list[PartName] = []
         for part, directory in directories.items():
             with suppress(UserError):  # it is not there
-                self.fetch_part(base_url, endpoint, part, directory, is_cancelled)
+                self.fetch_part(base_url, endpoint, part, directory, transfer)
                 came.append(part)
         return came
 

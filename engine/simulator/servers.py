@@ -12,6 +12,7 @@ from coordination.replica_activity import ReplicaAddress
 from engine.config import Config
 from engine.engine import Engine
 from engine.interserver.client import check_received
+from engine.interserver.transfer import Transfer
 from engine.replication import Replication
 from engine.session import QueryResult, Session
 from engine.simulator.colony import Colony, Node
@@ -124,11 +125,9 @@ class Server(Node):
         path.write_bytes(wrong)
         self.colony.trace.add(f"{self.name} has a wrong bit in {part}")
 
-    def fetch_part(
-        self, base_url: str, endpoint: str, part: PartName, directory: Path, is_cancelled: Callable[[], bool]
-    ) -> None:
+    def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
         """Checked and fsynced, as the real exchange does."""
-        super().fetch_part(base_url, endpoint, part, directory, is_cancelled)
+        super().fetch_part(base_url, endpoint, part, directory, transfer)
         received: dict[str, tuple[int, str]] = {}
         for file in sorted(directory.iterdir()):
             data = file.read_bytes()

@@ -33,12 +33,29 @@ class PartCounts:
 
 def delay_insert(table: TableData, options: InsertOptions, *, may_wait: bool = True) -> None:
     """Before an INSERT begins. Raises 252 (TOO_MANY_PARTS), and what ends the query meanwhile."""
+    _require_free_disk(table, options)
     services, settings, never = table.services, table.definition.settings, threading.Event()
     left = judge(_count(table, options), settings, options, table.definition.full_name)
     while may_wait and left > 0 and not table.is_cancelled():
         options.status.check()
         services.wait(never, min(left, _SLICE_SECONDS))
         left -= _SLICE_SECONDS
+
+
+def _require_free_disk(table: TableData, options: InsertOptions) -> None:
+    """Raises 243 (NOT_ENOUGH_SPACE) when less is free than the query's settings, or the table's, ask for."""
+    settings, disk, path = table.definition.settings, table.services.disk, table.store.path
+    least = options.min_free_disk_bytes or settings.min_free_disk_bytes_to_perform_insert
+    ratio = options.min_free_disk_ratio or settings.min_free_disk_ratio_to_perform_insert
+    if not least and not ratio:
+        return
+    least = max(least, int(ratio * disk.total_bytes(path)))
+    if (free := disk.unreserved_bytes(path)) <= least:
+        raise UnavailableError(
+            "NOT_ENOUGH_SPACE",
+            f"Could not perform insert: less than {least} free bytes left in the disk space ({free}). Configure this "
+            "limit with min_free_disk_bytes_to_perform_insert or min_free_disk_ratio_to_perform_insert",
+        )
 
 
 def _count(table: TableData, options: InsertOptions) -> PartCounts:

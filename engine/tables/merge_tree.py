@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.tables.back_pressure import delay_insert
+from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import Expiring
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
@@ -272,7 +273,10 @@ class MergeTreeTable(Table):
     def _merge_step(self) -> float:
         if Stoppable.MERGES in self.stopped:
             return _IDLE_SECONDS
-        return 0.0 if self._drop_gone() or self._merge_selected() else _IDLE_SECONDS
+        with self.services.merging.taking() as is_taken:
+            if not is_taken:
+                return _SELECT_SECONDS
+            return 0.0 if self._drop_gone() or self._merge_selected() else _IDLE_SECONDS
 
     def _drop_gone(self) -> bool:
         """Parts of which no row is left by TTL."""
@@ -307,7 +311,10 @@ class MergeTreeTable(Table):
                 lambda name: PartFacts(
                     parts[name].bytes_on_disk, now - parts[name].modification_time, parts[name].rows
                 ),
-                max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
+                max_bytes=min(
+                    settings.max_bytes_to_merge_at_max_space_in_pool,
+                    self.services.disk.unreserved_bytes(self.store.path) // SELECTED,
+                ),
                 max_parts=settings.max_parts_to_merge_at_once,
             )
         )

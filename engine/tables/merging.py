@@ -50,10 +50,12 @@ def merge_to_temporary(
         where = (definition.database, definition.create, path)
         order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, expire_at)
         stop = is_cancelled or table.is_cancelled
-        if table.services.merge_elsewhere is not None:
-            table.services.merge_elsewhere(order, stop, on_progress)
-        else:
-            carry_out(order, sources, definition.description, stop, on_progress)
+        source_bytes = sum(source.bytes_on_disk for source in sources)
+        with table.services.disk.reserving(path, source_bytes, f"merging to {result}"):
+            if table.services.merge_elsewhere is not None:
+                table.services.merge_elsewhere(order, stop, on_progress)
+            else:
+                carry_out(order, sources, definition.description, stop, on_progress)
         table.services.failpoint("merge.after_temporary_part")
     except BaseException:
         table.store.drop_temporary(directory)

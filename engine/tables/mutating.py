@@ -61,11 +61,12 @@ def mutate_to_temporary(
         total_rows=source.rows,
         is_mutation=True,
     )
-    running = table.services.merges
+    running, path = table.services.merges, definition.data_path
     directory = table.store.create_temporary("tmp_mut_")
     running.append(merge)
     try:
         with ExitStack() as held:
+            held.enter_context(table.services.disk.reserving(path, source.bytes_on_disk, f"mutating to {result}"))
             names = {name for mutation in mutations for name in mutation.tables}
             read = [(other.definition, held.enter_context(_held(other))) for other in _tables(names, find_table)]
             order = MutationOrder(

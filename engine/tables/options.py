@@ -38,6 +38,9 @@ class InsertOptions:
     parts_to_delay_insert: int = 0
     """How many in a partition make it wait, and, by the next, be refused; 0 for what the table says."""
     parts_to_throw_insert: int = 0
+    min_free_disk_bytes: int = 0
+    """Less free, or than this ratio of the disk, refuses it; 0 for what the table says."""
+    min_free_disk_ratio: float = 0.0
     is_whole: bool = False
     """All data are here: the INSERT does not wait for its client."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)

@@ -12,6 +12,8 @@ from random import Random
 from uuid import UUID
 
 from engine.background import BackgroundPool
+from engine.interserver.transfer import Throttle, Transfer
+from engine.tables.disk_space import DiskSpace
 from parts.merge import MergeProgress
 from parts.part_name import PartName
 from sql.grammar.statements import CreateTable
@@ -32,6 +34,21 @@ class RunningMerge:
     rows_written: int = 0
     is_mutation: bool = False
     merge_type: str = "Regular"
+
+
+@dataclass(eq=False)
+class RunningFetch:
+    """A part on its way from another replica, for ``system.replicated_fetches``."""
+
+    database: str
+    table: str
+    part: PartName
+    directory: Path
+    source_path: str
+    """In ZooKeeper."""
+    source_url: str
+    started: float
+    transfer: Transfer
 
 
 @dataclass(frozen=True)
@@ -127,14 +144,28 @@ class TableServices:
     merges: list[RunningMerge] = field(default_factory=list)
     merge_elsewhere: MergeElsewhere | None = None
     """Where merges have processes of their own."""
+    merging: Slots = field(default_factory=lambda: Slots(16))
+    """Merges and mutations that run now."""
     fetches: Slots = field(default_factory=lambda: Slots(16))
     """Parts that come from other replicas now."""
+    running_fetches: list[RunningFetch] = field(default_factory=list)
+    disk: DiskSpace = field(default_factory=DiskSpace)
+    max_fetches_bandwidth: int = 0
+    """Bytes a second that come from other replicas, and, by the next, go to them; 0 for any number."""
+    max_sends_bandwidth: int = 0
     queue_wait_seconds: float = 600.0
     """How long OPTIMIZE and TRUNCATE wait until a replica's queue is carried out."""
     write_inline_rows: int = 10_000
     """The thread that brings a block of at most so many rows writes it: a hand-over costs more than it gains."""
     owner: str = ""
     """Of temporary parts, in their names, where several processes write them."""
+
+    def __post_init__(self) -> None:
+        self.fetch_throttle = self.throttle(lambda: self.max_fetches_bandwidth)
+        self.send_throttle = self.throttle(lambda: self.max_sends_bandwidth)
+
+    def throttle(self, bytes_per_second: Callable[[], int]) -> Throttle:
+        return Throttle(bytes_per_second, self.monotonic, lambda event, seconds: self.wait(event, seconds))
 
     def new_uuid(self) -> UUID:
         return UUID(bytes=self.random.randbytes(16), version=4)

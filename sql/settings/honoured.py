@@ -54,6 +54,8 @@ class Settings:
     engine_file_truncate_on_insert: bool = _setting("Bool", False, "INSERT INTO FUNCTION file writes a file anew")
     parts_to_delay_insert: int = _setting("UInt64", 0, "Parts in a partition that make an INSERT wait; 0: the table's")
     parts_to_throw_insert: int = _setting("UInt64", 0, "Parts in a partition that refuse it (252); 0: the table's")
+    min_free_disk_bytes_to_perform_insert: int = _setting("UInt64", 0, "Less free disk refuses an INSERT (243)")
+    min_free_disk_ratio_to_perform_insert: float = _setting("Float", 0.0, "The same, as a share of the disk")
     max_partitions_per_insert_block: int = _setting("UInt64", 100, "Partitions a block may touch (252); 0: any number")
     max_insert_block_size: int = _setting("NonZeroUInt64", 1_048_449, "Rows in a block that INSERT forms from its data")
     min_insert_block_size_rows: int = _setting(

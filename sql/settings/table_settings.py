@@ -39,6 +39,11 @@ class MergeTreeSettings(PartSettings):
     max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3
     max_bytes_to_merge_at_min_space_in_pool: int = 1024**2
     max_replicated_merges_in_queue: int = 1000
+    max_replicated_fetches_network_bandwidth: int = 0
+    max_replicated_sends_network_bandwidth: int = 0
+    execute_merges_on_single_replica_time_threshold: int = 0
+    min_free_disk_bytes_to_perform_insert: int = 0
+    min_free_disk_ratio_to_perform_insert: float = 0.0
     min_replicated_logs_to_keep: int = 10
     max_replicated_logs_to_keep: int = 1000
     cleanup_delay_period: int = 30

@@ -18,9 +18,10 @@ import pytest
 from engine.interserver.client import InterserverClient
 from engine.interserver.protocol import Manifest
 from engine.interserver.server import InterserverServer, _Handler
+from engine.interserver.transfer import Throttle, Transfer
 from engine.simulator.definition import SCHEMA
 from parts.disk import sync_directory
-from parts.errors import CancelledError, CorruptionError, PandoError, UserError
+from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.schema import TableDescription, column_key
 from parts.store import PartStore, Snapshot
@@ -136,7 +137,7 @@ def test_a_server_of_an_older_version_gives_the_first_of_several(
     owner = make_owner()
     send_files = _Handler._send_files
     to_line = Manifest.to_line
-    monkeypatch.setattr(_Handler, "_send_files", lambda self, parts: send_files(self, parts[:1]))
+    monkeypatch.setattr(_Handler, "_send_files", lambda self, where, parts: send_files(self, where, parts[:1]))
     monkeypatch.setattr(Manifest, "to_line", lambda self: to_line(Manifest(self.files)))
     directories = {NAME: tmp_path / "fetched", PartName.parse("1_7_7_0"): tmp_path / "other"}
     for directory in directories.values():
@@ -310,7 +311,7 @@ def test_altered_bytes_are_not_taken(make_owner: MakeOwner, client: InterserverC
 def test_a_fetch_is_cancelled_on_the_way(make_owner: MakeOwner, client: InterserverClient, tmp_path: Path) -> None:
     owner = make_owner(60_000)
     with pytest.raises(CancelledError):
-        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, lambda: True)
+        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, Transfer(lambda: True))
     assert not client._idle
 
 
@@ -325,10 +326,47 @@ def test_a_stop_cuts_what_is_being_sent(make_owner: MakeOwner, client: Interserv
         return False
 
     with pytest.raises(PandoError) as error:
-        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, stop_once)
+        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, Transfer(stop_once))
     assert error.value.code == 210
     assert not owner.is_lending()
     assert not owner.server._connections
+
+
+def test_the_bytes_that_came_are_counted_and_take_their_time(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    owner = make_owner(60_000)
+    now = [0.0]
+
+    def wait(_: threading.Event, seconds: float) -> bool:
+        now[0] += seconds
+        return False
+
+    throttles = [Throttle(lambda: 1_000_000, lambda: now[0], wait), Throttle(lambda: 0, lambda: now[0], wait)]
+    transfer = Transfer(throttles=throttles)
+    client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path, transfer)
+    size = sum(len(data) for data in owner.files().values())
+    assert size <= transfer.received_bytes <= transfer.total_bytes < size + 1000
+    assert now[0] == pytest.approx(transfer.received_bytes / 1_000_000)
+
+
+def test_sends_that_are_stopped_on_the_way_are_cut(
+    make_owner: MakeOwner, client: InterserverClient, tmp_path: Path
+) -> None:
+    owner = make_owner(400_000, min_bytes_for_wide_part=0)
+    sent: list[int] = []
+
+    def before_sending(endpoint: str, size: int) -> None:
+        assert endpoint == _ENDPOINT
+        if sum(sent) > 1_000_000:
+            raise UnavailableError("ABORTED", "Transferring part to replica was cancelled")
+        sent.append(size)
+
+    owner.server.before_sending = before_sending
+    with pytest.raises(PandoError) as error:
+        client.fetch_part(owner.url, _ENDPOINT, NAME, tmp_path)
+    assert error.value.code == 210
+    assert sum(sent) < sum(len(data) for data in owner.files().values())
 
 
 def test_part_that_lacks_a_file_at_its_owner_is_not_taken(

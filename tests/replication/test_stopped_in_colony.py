@@ -8,6 +8,7 @@ import pytest
 
 from coordination.transaction_commit import CommitRequest
 from engine.simulator.colony import Colony, Node
+from engine.tables.disk_space import DiskSpace
 from engine.tables.options import CommitOptions, OptimizeOptions, SyncMode
 from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
@@ -148,4 +149,65 @@ def test_an_optimize_that_nobody_waits_for_is_assigned_though_merges_are_stopped
     work(colony)
     assert len(two.parts()) == 1
     start(colony, one, Stoppable.MERGES)
+    colony.check_equal()
+
+
+def merge_kinds(colony: Colony) -> dict[str, list[str]]:
+    """Which replicas merge, and which fetch, while a merged part comes to all."""
+    kinds: dict[str, list[str]] = {"merge.after_temporary_part": [], "fetch.after_temporary_part": []}
+
+    def on_failpoint(node: Node, name: str) -> None:
+        if name in kinds:
+            kinds[name].append(node.name)
+
+    colony.on_failpoint = on_failpoint
+    return kinds
+
+
+def test_one_replica_merges_for_all(make_colony: MakeColony) -> None:
+    colony = make_colony(3, execute_merges_on_single_replica_time_threshold=10_000)
+    one, *_ = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    kinds = merge_kinds(colony)
+    one.call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    colony.settle()
+    colony.check_equal()
+    assert [len(names) for names in kinds.values()] == [1, 2]
+
+
+def test_the_replica_that_merges_for_all_is_not_waited_for_for_ever(make_colony: MakeColony) -> None:
+    colony = make_colony(3, execute_merges_on_single_replica_time_threshold=1000)
+    for key in range(2):
+        colony.nodes["r1"].insert(1, [key])
+    colony.settle()
+    for node in colony:
+        stop(node, Stoppable.MERGES)
+    colony.nodes["r1"].call(lambda table: table.optimize(OptimizeOptions(final=True, is_waited_for=False)))
+    work(colony)
+    kinds = merge_kinds(colony)
+    for name in ("r1", "r2"):
+        colony.nodes[name].table.allow(Stoppable.MERGES, True)
+    colony.now += 2000.0
+    work(colony)
+    assert sorted(kinds["merge.after_temporary_part"]) == ["r1", "r2"]
+    start(colony, colony.nodes["r3"], Stoppable.MERGES)
+    colony.check_equal()
+
+
+def test_a_merge_that_does_not_fit_waits_for_room(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    for key in range(2):
+        one.insert(1, [key])
+    colony.settle()
+    two.table.services.disk = DiskSpace(lambda path: 100)
+    one.optimize()
+    work(colony)
+    (item,) = two.table.queue.entries()
+    assert "is greater than the current maximum (90)" in item.postpone_reason
+    two.table.services.disk = DiskSpace(lambda path: 1 << 40)
+    colony.now += 60.0
+    colony.settle()
     colony.check_equal()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from coordination.keeper import Keeper
 from coordination.part_commit import Agreement
 from coordination.replica_activity import ReplicaAddress, addresses, holders_of_part
+from engine.interserver.transfer import Transfer
 from engine.replication import staged_endpoint
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.services import RunningFetch
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
 from parts.part_name import PartName
 
@@ -30,6 +33,9 @@ class Source:
 class Fetcher:
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
+        self._throttle = state.services.throttle(
+            lambda: state.definition.settings.max_replicated_fetches_network_bandwidth
+        )
 
     def sources(self, keeper: Keeper, name: PartName, likely: str = "") -> Iterator[list[Source]]:
         """Active replicas that list the part: first the ``likely`` one alone, which costs one round trip, then all."""
@@ -79,6 +85,22 @@ class Fetcher:
                 raise UnavailableError("ABORTED", "background_fetches_pool_size parts are being fetched already")
             return self.fetch_from(name, sources, is_cancelled)[0]
 
+    @contextmanager
+    def transferring(
+        self, name: PartName, directory: Path, endpoint: str, url: str, is_cancelled: Callable[[], bool]
+    ) -> Iterator[Transfer]:
+        """Shown in ``system.replicated_fetches`` meanwhile, and as fast as the table and the server may."""
+        services, definition = self._state.services, self._state.definition
+        transfer = Transfer(is_cancelled, (self._throttle, services.fetch_throttle))
+        running = RunningFetch(
+            definition.database, definition.name, name, directory, endpoint, url, services.clock(), transfer
+        )
+        services.running_fetches.append(running)
+        try:
+            yield transfer
+        finally:
+            services.running_fetches.remove(running)
+
     def fetch_from(
         self, name: PartName, sources: list[Source], is_cancelled: Callable[[], bool]
     ) -> tuple[Path, Source]:
@@ -93,7 +115,8 @@ class Fetcher:
             if source.staged:
                 endpoint = staged_endpoint(endpoint, source.staged)
             try:
-                self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, is_cancelled)
+                with self.transferring(name, directory, endpoint, source.url, is_cancelled) as transfer:
+                    self._state.replication.transport.fetch_part(source.url, endpoint, name, directory, transfer)
                 return directory, source
             except BaseException as error:
                 self._state.store.drop_temporary(directory)

@@ -10,6 +10,7 @@ from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
+from engine.tables.disk_space import SELECTED
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
@@ -67,11 +68,14 @@ class MergeSteps:
         chosen = select_merge(
             self._local_runs(predicate),
             self._facts,
-            max_bytes=max_merge_bytes(
-                max(1, slots - queued),
-                slots,
-                at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
-                at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+            max_bytes=min(
+                max_merge_bytes(
+                    max(1, slots - queued),
+                    slots,
+                    at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
+                    at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+                ),
+                state.services.disk.unreserved_bytes(state.store.path) // SELECTED,
             ),
             max_parts=settings.max_parts_to_merge_at_once,
         )

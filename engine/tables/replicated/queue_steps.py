@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import xxhash
 
 from coordination.drop_range import clear_leftovers
 from coordination.keeper import Keeper
@@ -20,7 +21,9 @@ from coordination.queue_io import (
 )
 from coordination.queue_rules import Action, ActionKind, Limits
 from coordination.quorum_failure import fail_unreachable_part
+from coordination.replica_activity import active_replicas
 from engine.background import wake_one
+from engine.tables.disk_space import RESERVED
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
@@ -133,13 +136,41 @@ class QueueSteps:
         elif state.store.get_preactive(name) is not None:
             state.queue.postpone(action.name, "The part is being committed by an INSERT here", pause_seconds=0.05)
         elif action.kind is ActionKind.MERGE:
-            self._merge(keeper, action, name)
+            self._merge_if_free(keeper, action, name)
         else:
-            with state.services.fetches.taking() as is_taken:
+            self._fetch_if_free(keeper, action, name)
+
+    def _merge_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
+        state = self._state
+        maker = self._single_maker(keeper, action.entry)
+        if maker is not None and self._can_fetch(keeper, action.entry):
+            self._fetch_if_free(keeper, action, name)
+        elif maker is not None:
+            state.queue.postpone(action.name, f"Replica {maker} makes the part, which will be fetched")
+        else:
+            with state.services.merging.taking() as is_taken:
                 if is_taken:
-                    self._fetch(keeper, action, name)
-                else:  # another table has just taken the last one
-                    state.queue.postpone(action.name, "All fetches of this server are taken", pause_seconds=0.1)
+                    self._merge(keeper, action, name)
+                else:
+                    state.queue.postpone(action.name, "All merges of this server are taken", pause_seconds=0.1)
+
+    def _single_maker(self, keeper: Keeper, entry: LogEntry) -> str | None:
+        """The replica that carries the merge out for all (``execute_merges_on_single_replica_time_threshold``), if it
+        is another one: all agree on it while the same replicas are active."""
+        state = self._state
+        seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
+        if not seconds or state.services.clock() >= entry.create_time + seconds:
+            return None
+        active = sorted(name for name, is_active in active_replicas(keeper, state.paths).items() if is_active)
+        chosen = active[xxhash.xxh3_64_intdigest(str(entry.new_part).encode()) % len(active)] if active else None
+        return chosen if chosen != state.replica.name else None
+
+    def _fetch_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
+        with self._state.services.fetches.taking() as is_taken:
+            if is_taken:
+                self._fetch(keeper, action, name)
+            else:  # another table has just taken the last one
+                self._state.queue.postpone(action.name, "All fetches of this server are taken", pause_seconds=0.1)
 
     def _merge(self, keeper: Keeper, action: Action, result: PartName) -> None:
         state = self._state
@@ -311,19 +342,23 @@ class QueueSteps:
         settings, stopped = self._state.definition.settings, self._state.stopped
         merging = self._state.queue.count_merging()
         merge_slots = self.slots - 1  # one slot is always left for fetches
-        free = max(0, merge_slots - merging)
+        free = max(0, min(merge_slots - merging, self._state.services.merging.free))
+        fitting = int(self._state.services.disk.unreserved_bytes(self._state.store.path) / RESERVED)
         return Limits(
             free_merge_slots=0 if Stoppable.MERGES in stopped else free,
             free_fetch_slots=0 if Stoppable.FETCHES in stopped else self._state.services.fetches.free,
             # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
-            # idle pool nothing is too large.
-            max_merge_bytes=sys.maxsize
+            # idle pool nothing is too large that fits on the disk.
+            max_merge_bytes=fitting
             if free >= merge_slots
-            else max_merge_bytes(
-                free,
-                merge_slots,
-                at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
-                at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+            else min(
+                fitting,
+                max_merge_bytes(
+                    free,
+                    merge_slots,
+                    at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
+                    at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
+                ),
             ),
             always_fetch_merged_part=settings.always_fetch_merged_part,
             prefer_fetch_seconds=settings.prefer_fetch_merged_part_time_threshold,

@@ -67,7 +67,9 @@ class SmallFetches:
             transport: PartTransport = self._state.replication.transport
             endpoint = self._state.paths.replica(replica_name).root
             url = next(iter(sources.values())).url
-            came = transport.fetch_parts(url, endpoint, directories, self._is_cancelled)
+            first, directory = next(iter(directories.items()))
+            with self._fetcher.transferring(first, directory, endpoint, url, self._is_cancelled) as transfer:
+                came = transport.fetch_parts(url, endpoint, directories, transfer)
             parts = store.add_preactive_all({name: directories.pop(name) for name in came}) if came else []
             return parts, sources
         finally:

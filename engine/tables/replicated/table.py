@@ -68,6 +68,7 @@ class ReplicatedTable(Table):
         self.state = state
         self.log_pull = LogPull(state, self.wake_execution, lambda entries: self.housekeeping.note_logged(entries))
         fetcher = Fetcher(state)
+        self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
         self.block_history = ReplicaHistory(state, self.log_pull.pull, self.wake_execution)
         self.part_checks = PartChecks(state, fetcher.fetch)
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
@@ -230,16 +231,24 @@ class ReplicatedTable(Table):
 
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Outdated parts too: another replica may still need them."""
-        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
+        self._check_sends()
         snapshot = self.store.hold([name])
         return snapshot, snapshot.parts[0].path
 
     def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
-        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
+        self._check_sends()
         directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
         if directory is None or not is_plain_file_name(transaction) or not directory.exists():
             return self.lend_part(name)
         return Snapshot([], lambda _: None), directory
+
+    def before_sending(self, size: int) -> None:
+        self._check_sends()
+        for throttle in (self._send_throttle, self.services.send_throttle):
+            throttle.spend(size, self._check_sends)
+
+    def _check_sends(self) -> None:
+        self.stopped.refuse(Stoppable.SENDS, "Transferring part to replica was cancelled")
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         """Takes the parts out of ZooKeeper first, then off the disk; a crash in between leaves only disk space."""
