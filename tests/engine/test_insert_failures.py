@@ -117,8 +117,7 @@ def test_a_full_disk_keeps_no_file_open(
 
 
 def test_a_merge_that_gets_no_name_leaves_no_files(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    local.run(CREATE)
-    local.run("SYSTEM STOP MERGES t")
+    local.run(f"{CREATE} SETTINGS max_bytes_to_merge_at_max_space_in_pool = 1")  # no merge but the asked one
     for _ in range(2):
         local.run("INSERT INTO t VALUES (1, 1)")
     with monkeypatch.context() as patch:

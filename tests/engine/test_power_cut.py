@@ -15,6 +15,7 @@ from tests.engine.conftest import Local
 from tests.power_cut import power_cut
 
 CREATE = "CREATE TABLE {} (p UInt8, k UInt32) ENGINE = MergeTree PARTITION BY p ORDER BY k"
+NO_MERGES = " SETTINGS max_bytes_to_merge_at_max_space_in_pool = 1"  # but those that OPTIMIZE asks for
 INSERT = "INSERT INTO {} VALUES (1, 1), (2, 2)"
 
 
@@ -92,7 +93,7 @@ def test_truncated_parts_are_deleted(after: After) -> None:
 
 
 def test_merge(after: After) -> None:
-    before = (CREATE.format("t"), "SYSTEM STOP MERGES t", INSERT.format("t"), INSERT.format("t"))
+    before = (CREATE.format("t") + NO_MERGES, INSERT.format("t"), INSERT.format("t"))
     local = after.run("OPTIMIZE TABLE t FINAL", before=before)
     assert local.value("SELECT count() FROM t") == 4
     assert local.value("SELECT count() FROM system.parts WHERE table = 't' AND active") == 2
@@ -183,8 +184,7 @@ def test_create_that_failed_can_be_repeated(tmp_path: Path, monkeypatch: pytest.
 def test_merge_overtaken_by_a_truncate_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed when the merge finds out: a merged part that has its name already would bring the dropped rows back."""
     local = Local(tmp_path / "one")
-    local.run(CREATE.format("t"))
-    local.run("SYSTEM STOP MERGES t")
+    local.run(CREATE.format("t") + NO_MERGES)
     local.run("INSERT INTO t VALUES (1, 1)")
     local.run("INSERT INTO t VALUES (1, 2)")
 

@@ -15,12 +15,13 @@ __all__ = ["Local", "Oracle", "local", "oracle"]
 
 
 class Oracle:
-    """ClickHouse, with a database for itself."""
+    """ClickHouse, with a database for itself: all of a process share one server."""
 
     def __init__(self, path: Path) -> None:
-        self._session = Session(str(path))
-        self.run("CREATE DATABASE IF NOT EXISTS d ENGINE = Atomic")
-        self.run("USE d")
+        self._session = Session()
+        self._database = "d_" + path.parent.name.replace("-", "_")
+        self.run(f"CREATE DATABASE {self._database} ENGINE = Atomic")
+        self.run(f"USE {self._database}")
 
     def run(self, sql: str) -> str:
         result = self._session.query(sql, "TSVRaw")
@@ -35,6 +36,7 @@ class Oracle:
         return 0
 
     def end(self) -> None:
+        self.run(f"DROP DATABASE {self._database}")
         self._session.close()
 
 
