@@ -18,6 +18,7 @@ from benchmarks.data import LINEITEM, tpch
 from benchmarks.measure import Figure, alternate
 from engine.client.http.client import HttpClient
 from engine.cluster.cluster import Cluster
+from spark_connector import aggregate, narrowed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,12 +70,19 @@ class Pair:
         files = self._spark.read.parquet(self._files)
         of_files = totals(files.select(_COLUMNS))
         by_query = self._pando(query=f"SELECT {', '.join(_TOTALS)} FROM {LINEITEM}").collect
+        options = {"url": self._url, "table": LINEITEM}
+        calls = {text: text for text in _TOTALS}
+        by_parts = aggregate(self._spark, options, aggregates=calls).collect
         top = self._pando(query=f"SELECT {columns} FROM {LINEITEM} {_TOP}").collect
         month = self._pando(table=LINEITEM, columns=columns, filter=_MONTH)
         files.createOrReplaceTempView("files")
         yield self._figure("full scan, totals", totals(self._pando(table=LINEITEM, columns=columns)), of_files)
         yield self._figure("totals by the option query", by_query, of_files)
+        yield self._figure("totals by aggregate()", by_parts, of_files)
         yield self._figure("a month of the key", totals(month), totals(files.where(_MONTH).select(_COLUMNS)))
+        every = self._pando(table=LINEITEM)
+        by_plan = totals(narrowed(every.where(_MONTH).select(_COLUMNS)))
+        yield self._figure("a month of the key by narrowed()", by_plan, totals(files.where(_MONTH).select(_COLUMNS)))
         top_of_files = self._spark.sql(f"SELECT {columns} FROM files {_TOP}").collect
         yield self._figure("the top 100 by the option query", top, top_of_files)
         yield self._written()

@@ -3,7 +3,7 @@
 It speaks HTTP to the servers and knows of them only the names of types. ``data_source`` is the entrance; ``options``
 lists what can be set; ``reader`` plans and reads scans; ``writer`` and ``stream`` insert blocks that a retry does not
 double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``create_table``,
-``prepare`` (rows to write), ``narrowed`` (a frame that reads less).
+``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the servers, task by task).
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from spark_connector.aggregation import aggregate
     from spark_connector.creation import create_table
     from spark_connector.narrowing import narrowed
     from spark_connector.preparation import prepare
     from spark_connector.session import configure
     from spark_connector.views import register
 
-__all__ = ["configure", "create_table", "narrowed", "prepare", "register"]
+__all__ = ["aggregate", "configure", "create_table", "narrowed", "prepare", "register"]
 
 _HOMES = {
-    "configure": "session", "create_table": "creation", "narrowed": "narrowing", "prepare": "preparation",
-    "register": "views",
+    "aggregate": "aggregation", "configure": "session", "create_table": "creation", "narrowed": "narrowing",
+    "prepare": "preparation", "register": "views",
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ class PandoDataSource(DataSource):
         """Of the columns asked for, or of ``SELECT *``."""
         from spark_connector.options import is_of_catalog, refuse_secrets
         from spark_connector.query import describe_query
+        from spark_connector.reader import describe_tasks
         from spark_connector.schema import describe_table, readable_schema, with_options
         from spark_connector.transport import Transport
 
@@ -37,8 +38,12 @@ class PandoDataSource(DataSource):
         if is_of_catalog(self.options):
             refuse_secrets(self.options)
         with Transport(options) as transport:
-            columns = describe_query(transport) if options.query else describe_table(transport)
-            schema = readable_schema(columns, options.columns, options.full_name, options.nanoseconds)
+            if options.query:
+                columns = describe_query(transport)
+            else:
+                columns = describe_tasks(transport) if options.task_query else describe_table(transport)
+            wanted = () if options.task_query else options.columns
+            schema = readable_schema(columns, wanted, options.full_name, options.nanoseconds)
         return with_options(schema, self.options) if is_of_catalog(self.options) else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -69,11 +74,13 @@ class PandoDataSource(DataSource):
         from parts.errors import UserError
 
         options = self._options(schema)
-        if options.query:
-            raise UserError(
-                "BAD_ARGUMENTS",
-                "Format pando: the option 'query' is for batch reads; name a 'table' to write to it or to stream it",
-            )
+        for name in ("query", "task_query"):
+            if getattr(options, name):
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"Format pando: the option {name!r} is for batch reads; name a 'table' to write to it or to "
+                    "stream it",
+                )
         return options
 
     def _options(self, schema: StructType | None = None) -> Options:

@@ -50,8 +50,8 @@ def narrowed(frame: DataFrame) -> DataFrame:
     those for which the conditions hold that the servers understand as Spark does.
 
     The conditions are those of now: where the plan asks for the current date or time, only columns are left out.
-    Subqueries, ``query`` and streams are read as before. Raises ``UserError`` 48 for a frame of Spark Connect, which
-    has no plan to look at, and 36 for one that no table of Pando is in.
+    Subqueries, ``query``, ``task_query`` and streams are read as before. Raises ``UserError`` 48 for a frame of Spark
+    Connect, which has no plan to look at, and 36 for one that no table of Pando is in.
     """
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
@@ -166,7 +166,7 @@ class _Surgeon:
         schema = _schema(leaf)
         given = _options(leaf, schema)
         options = parse_options(given, session_options(self._spark))
-        if options.query:
+        if options.query or options.task_query:
             return None
         wanted = frozenset().union(*(use.wanted for use in uses))
         names = [a.name() for a in elements(leaf.output()) if a.exprId().id() in wanted] or [_smallest(schema)]

@@ -32,6 +32,8 @@ class Options:
     table: str = ""
     query: str = ""
     """A SELECT to read instead of a table."""
+    task_query: str = ""
+    """A SELECT over the rows of each task, ``slot``, whose answers are read in their place."""
     database: str = "default"
     user: str = ""
     password: str = field(default="", repr=False)
@@ -121,7 +123,7 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
     for name in values:
         if name not in _NAMES:
             raise _bad(f"unknown option {name!r}{_nearest(name)}")
-    query = values.get("query", "").strip().rstrip(";").rstrip()
+    query, task_query = (values.get(name, "").strip().rstrip(";").rstrip() for name in ("query", "task_query"))
     for name in ("url",) if query else ("url", "table"):
         if not values.get(name):
             raise _bad(f"the option {name!r} is missing; {_EXAMPLE}{'' if values else _LOST}")
@@ -150,6 +152,7 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         urls=_urls(values["url"]),
         table=table,
         query=query,
+        task_query=task_query,
         database=database,
         user=values.get("user", ""),
         password=_password(values),
@@ -222,13 +225,14 @@ _LOST = (
     ". If this is a table of Spark's catalog that was created with a list of columns, or AS SELECT: Spark does not "
     "hand over its options then; create it with USING pando OPTIONS (…) alone, and insert afterwards"
 )
-_OF_TABLES = ("table", "columns", "filter", "partitions", "max_rows_per_task", "max_bytes_per_task")
+_OF_TABLES = ("table", "task_query", "columns", "filter", "partitions", "max_rows_per_task", "max_bytes_per_task")
 _NAMES = frozenset(
     {
-        "url", "table", "query", "database", "user", "password", "password_env", "password_file", "connect_timeout",
-        "timeout", "stall_timeout", "retries", "mergeschema", "nanoseconds", "columns", "filter", "push_filters",
-        "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds", "select_sequential_consistency",
-        "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes", "token", "insert_quorum",
+        "url", "table", "query", "task_query", "database", "user", "password", "password_env", "password_file",
+        "connect_timeout", "timeout", "stall_timeout", "retries", "mergeschema", "nanoseconds", "columns", "filter",
+        "push_filters", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
+        "select_sequential_consistency", "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes",
+        "token", "insert_quorum",
         "txnappid", "txnversion", "overwritemode", "partitionoverwritemode",
         "startingoffsets", "maxrowspertrigger", "failondataloss",
     }

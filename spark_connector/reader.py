@@ -6,23 +6,23 @@ Invariants:
   servers agree on it under the execution's name (``engine.scan.leases``).
 - Another execution of the same frame reads anew.
 - Equal content hashes mean equal rows in equal order, so a task that breaks off goes on, perhaps elsewhere, behind the
-  last row it gave to Spark.
+  last row it gave to Spark. What is computed of the rows (``task_query``) has no such order: it is given when whole.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, error_from_code
+from parts.errors import CorruptionError, PandoError, UnavailableError, UnknownOutcomeError, UserError, error_from_code
 from parts.types import parse_type
 from spark_connector.options import Options
-from spark_connector.schema import check_read_schema, options_of
+from spark_connector.schema import TableColumn, check_read_schema, options_of
 from spark_connector.transport import Transport
 
 if TYPE_CHECKING:
@@ -64,19 +64,18 @@ class PandoReader(DataSourceReader):
                 plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
             except PandoError as error:
                 raise _of_catalog(error) if error.code == _NO_COLUMN and options_of(self.schema) else error from None
-        check_read_schema(self.schema, [(item["name"], parse_type(item["type"])) for item in plan["columns"]])
+        columns = [(item["name"], parse_type(item["type"])) for item in plan["columns"]]
+        if [name for name, _ in columns] != self.schema.fieldNames():
+            raise UserError(
+                "NO_SUCH_COLUMN_IN_TABLE",
+                f"The option 'task_query' gives the columns {', '.join(name for name, _ in columns)}, not "
+                f"{', '.join(self.schema.fieldNames())}, for which the frame was made",
+            )
+        check_read_schema(self.schema, columns)
         return [ScanPartition(number, plan["slots"]) for number in range(plan["slots"])]
 
     def _what_to_read(self) -> dict[str, Any]:
-        options = self.options
-        return {
-            "database": options.database,
-            "table": options.table,
-            "columns": self.schema.fieldNames(),
-            "filter": options.filter,
-            "max_rows_per_task": options.max_rows_per_task,
-            "max_bytes_per_task": options.max_bytes_per_task,
-        }
+        return what_to_read(self.options, self.schema.fieldNames())
 
     # -- reading, in the tasks ---------------------------------------------------------------------------------------
 
@@ -144,10 +143,13 @@ class PandoReader(DataSourceReader):
     def _scan(self, transport: Transport, url: str, request: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        with transport.stream(url, "/scan/read", request) as answer:
+        is_computed = bool(self.options.task_query)
+        read_seconds = self.options.timeout if is_computed else self.options.stall_timeout
+        with transport.stream(url, "/scan/read", request, read_seconds) as answer:
             try:
                 with pa.ipc.open_stream(pa.PythonFile(answer, mode="r")) as stream:
-                    yield from stream
+                    # another server computes in another order, and would not know where to go on
+                    yield from list(stream) if is_computed else stream
             except (pa.ArrowException, OSError) as error:
                 raise answer.failure(error) from None
 
@@ -166,6 +168,27 @@ class PandoReader(DataSourceReader):
             "dropped since. Run the query again. If it pauses for long between two reads of the table, a larger option "
             f"'lease_seconds' (now {self.options.lease_seconds:g}) has the servers hold the parts. {reasons}",
         )
+
+
+def what_to_read(options: Options, columns: Sequence[str]) -> dict[str, Any]:
+    """Of every request; a query names of the table's columns those that it needs."""
+    return {
+        "database": options.database,
+        "table": options.table,
+        "columns": options.columns if options.task_query else columns,
+        "query": options.task_query,
+        "filter": options.filter,
+        "max_rows_per_task": options.max_rows_per_task,
+        "max_bytes_per_task": options.max_bytes_per_task,
+    }
+
+
+def describe_tasks(transport: Transport) -> list[TableColumn]:
+    """What the option ``task_query`` gives."""
+    options = transport.options
+    request = what_to_read(options, ())
+    plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
+    return [TableColumn(item["name"], parse_type(item["type"]), "") for item in plan["columns"]]
 
 
 def _of_catalog(error: PandoError) -> PandoError:

@@ -61,11 +61,11 @@ class Transport:
             yield AnswerFile(answer)
 
     @contextmanager
-    def stream(self, url: str, path: str, body: object) -> Iterator[AnswerFile]:
-        """A request in JSON, answered by a stream that is never silent for long."""
+    def stream(self, url: str, path: str, body: object, read_seconds: float | None = None) -> Iterator[AnswerFile]:
+        """A request in JSON, answered by a stream that is never silent for longer (than ``stall_timeout``)."""
         from engine.client.http.connections import AnswerFile
 
-        read_seconds = self.options.stall_timeout
+        read_seconds = read_seconds or self.options.stall_timeout
         with self._connections.post(url, path, json.dumps(body).encode(), read_seconds=read_seconds) as answer:
             yield AnswerFile(answer)
 

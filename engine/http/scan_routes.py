@@ -10,6 +10,9 @@
             ones, which an answer that broke off gave. The client may take nothing for ``lease_seconds``. ``scan`` names
             the execution: all its reads, on whichever replica, deal the same parts (``engine.scan.leases``). Error 232:
             they are not here; another replica may have them.
+            With ``query`` the answer is that of this SELECT over the slot's rows, which it calls ``slot``
+            (``engine.scan.slot_query``); ``columns`` are those that it can name (none: all), ``behind`` is not for it,
+            and ``plan`` tells the columns of the answer.
 ``positions`` {database, table, start?: {identity, blocks}, until?, max_rows?, may_lack_rows?, max_delay_seconds?}
             → {identity, available, end, dropped}. For a stream that has read the blocks of ``start``: how far all is
             decided on this replica, and where the next batch ends. All are numbers by partition; those left out are -1.
@@ -67,8 +70,10 @@ from engine.scan.export import publish, unfinished, write_slot
 from engine.scan.leases import LeaseBook, Leases
 from engine.scan.plan import Scan, measure, scan_columns
 from engine.scan.positions import end_of_batch
-from engine.scan.pruning import choose_granules, scan_filter
+from engine.scan.pruning import ScanFilter, choose_granules, scan_filter
+from engine.scan.slot_query import SlotRows, answer_of, run_over
 from engine.scan.stream import encode_stream, scan_batches
+from engine.session import Session
 from engine.tables.table import Table
 from parts.errors import CancelledError, CorruptionError, UserError
 from parts.reader import MarkRange, Part
@@ -82,6 +87,7 @@ logger = logging.getLogger(__name__)
 
 _EXPIRY_SECONDS = 5.0
 _MAX_BODY_BYTES = 64 << 20
+_Work = Callable[[Body, Session], Response]
 _COMPRESSIONS = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
 
@@ -90,8 +96,13 @@ class _Slot:
     """The rows of one slot."""
 
     columns: Sequence[Column]
-    parts: Sequence[Part]
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]]
+    keep: ScanFilter | None
     batches: Iterator[pa.RecordBatch]
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        return [part for part, _ in self.pieces]
 
 
 class Scans:
@@ -125,35 +136,35 @@ class Scans:
     # -- endpoints, on the event loop ---------------------------------------------------------------------------------
 
     async def _plan_endpoint(self, request: Request) -> Response:
-        return await self._answer(request, lambda body: JSONResponse(self.plan(body)))
+        return await self._answer(request, lambda body, session: JSONResponse(self.plan(body, session)))
 
     async def _positions_endpoint(self, request: Request) -> Response:
-        return await self._answer(request, lambda body: JSONResponse(self.positions(body)))
+        return await self._answer(request, lambda body, _: JSONResponse(self.positions(body)))
 
     async def _release_endpoint(self, request: Request) -> Response:
-        return await self._answer(request, lambda body: JSONResponse({"released": self.release(body)}))
+        return await self._answer(request, lambda body, _: JSONResponse({"released": self.release(body)}))
 
     async def _read_endpoint(self, request: Request) -> Response:
-        def start(body: Body) -> Response:
-            return self._streamed(request, body, self.read(body))
+        def start(body: Body, session: Session) -> Response:
+            return self._streamed(request, body, self.read(body, session))
 
         return await self._answer(request, start)
 
     async def _export_endpoint(self, request: Request) -> Response:
-        def start(body: Body) -> Response:
+        def start(body: Body, _: Session) -> Response:
             return self._streamed(request, body, self.export(body))
 
         return await self._answer(request, start, writes=True)
 
     async def _publish_endpoint(self, request: Request) -> Response:
-        def answer(body: Body) -> Response:
+        def answer(body: Body, _: Session) -> Response:
             publish(self._files, text(body, "directory"), text(body, "export"), document(body, "manifest"))
             return JSONResponse({})
 
         return await self._answer(request, answer, writes=True)
 
     async def _discard_endpoint(self, request: Request) -> Response:
-        def answer(body: Body) -> Response:
+        def answer(body: Body, _: Session) -> Response:
             self._files.remove(unfinished(text(body, "directory"), text(body, "export")))
             return JSONResponse({})
 
@@ -164,15 +175,17 @@ class Scans:
         connection.send_timeout = lease_seconds(body)
         return ScanResponse(next(chunks), chunks, self._threads)
 
-    async def _answer(
-        self, request: Request, function: Callable[[Body], Response], *, writes: bool = False
-    ) -> Response:
+    async def _answer(self, request: Request, function: _Work, *, writes: bool = False) -> Response:
         try:
-            user = self._users.authenticate(parse_request(request.scope).credentials)
-            if writes and (user.readonly or settings_of(self._engine.config.profile(user.profile)).readonly):
+            credentials = parse_request(request.scope).credentials
+            user = self._users.authenticate(credentials)
+            session = Session(
+                user=credentials.user, settings=self._engine.config.profile(user.profile), profile=user.profile
+            )
+            if writes and (user.readonly or settings_of(session.settings).readonly):
                 raise UserError("READONLY", "Cannot write files in readonly mode")
             body = await _json_body(request, self._receive_seconds)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function, body)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, body, session)
         except Exception as problem:
             error = as_pando_error(problem)
             logger.info("scan failed: %s", error)
@@ -181,10 +194,10 @@ class Scans:
 
     # -- work, on a thread --------------------------------------------------------------------------------------------
 
-    def plan(self, body: Body) -> dict[str, Any]:
+    def plan(self, body: Body, session: Session) -> dict[str, Any]:
         """Looks, and promises nothing."""
         table = self._table(body)
-        columns = scan_columns(table.description.schema, texts(body, "columns"))
+        columns, query = _columns(table, body), text(body, "query", "")
         size, blocks = task_size(body), wanted_blocks(body)
         snapshot = table.snapshot()
         try:
@@ -199,20 +212,29 @@ class Scans:
                 slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
         finally:
             snapshot.release()
+        shown = [(column.name, column.type) for column in columns]
+        if query:
+            with contextlib.closing(run_over(SlotRows(columns), query, self._engine, session)) as result:
+                shown = list(result.columns)
         return {
-            "columns": [{"name": column.name, "type": str(column.type)} for column in columns],
+            "columns": [{"name": name, "type": str(type_)} for name, type_ in shown],
             "slots": slots,
             "rows": scan.rows,
             "bytes": scan.bytes,
         }
 
-    def read(self, body: Body) -> Iterator[bytes]:
+    def read(self, body: Body, session: Session) -> Iterator[bytes]:
         """The answer in pieces. Holds the parts until it is exhausted or closed."""
         compression = text(body, "compression", "lz4").lower()
         if compression not in _COMPRESSIONS:
             raise UserError("BAD_ARGUMENTS", f"Unknown compression {compression!r}: use {', '.join(_COMPRESSIONS)}")
+        query = text(body, "query", "")
         with self._slot(body) as slot:
-            yield from encode_stream(slot.batches, _COMPRESSIONS[compression])
+            batches = slot.batches
+            if query:
+                rows = SlotRows(slot.columns, slot.pieces, slot.keep)
+                batches = answer_of(run_over(rows, query, self._engine, session))
+            yield from encode_stream(batches, _COMPRESSIONS[compression])
 
     def export(self, body: Body) -> Iterator[bytes]:
         """Writes a file; its answer in pieces."""
@@ -230,7 +252,7 @@ class Scans:
     def _slot(self, body: Body) -> Iterator[_Slot]:
         """What the request reads, with its parts held."""
         table = self._table(body)
-        columns = scan_columns(table.description.schema, texts(body, "columns"))
+        columns = _columns(table, body)
         keep = scan_filter(text(body, "filter", ""), table.description, self._engine.config.timezone)
         slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
         with self._leases.reading(table, opening(body)) as lease:
@@ -238,7 +260,7 @@ class Scans:
             pieces = Scan.of(self._chosen(table, parts, body), lease.steps, size).slot(*slot)
             try:
                 batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
-                yield _Slot(columns, [part for part, _ in pieces], batches)
+                yield _Slot(columns, pieces, keep, batches)
             except CorruptionError as error:
                 table.report_corruption(error)
                 raise
@@ -269,6 +291,14 @@ class Scans:
 
     def _chosen(self, table: Table, parts: Sequence[Part], body: Body) -> list[tuple[Part, list[MarkRange]]]:
         return choose_granules(parts, table.description, text(body, "filter", ""), self._engine.config.timezone)
+
+
+def _columns(table: Table, body: Body) -> list[Column]:
+    """Those that the request names; a query without names may use all that have data."""
+    schema, names = table.description.schema, texts(body, "columns")
+    if not names and body.get("query"):
+        return [column for column in schema.columns if column.is_stored]
+    return scan_columns(schema, names)
 
 
 def delay_seconds(engine: StatementRunner, table: Table) -> float:

@@ -1,0 +1,90 @@
+"""A SELECT over the rows of one slot, which it names ``slot``: what a task wants of them is computed where they are.
+
+The rows come as those of a file do, block by block, from the parts that the scan holds; the statement is one of the
+server's, with its process, limits and user. It may read, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from engine.scan.pruning import ScanFilter
+from engine.scan.stream import BATCH_ROWS, scan_array, scan_type
+from engine.session import QueryResult, Session
+from parts.errors import UserError
+from parts.reader import MarkRange, Part
+from parts.schema import Column, TableSchema
+from parts.types import DataType
+from sql.grammar.statements import ParsedStatement, SelectQuery
+
+SLOT = "slot"
+
+
+class Runner(Protocol):
+    """Who runs statements."""
+
+    def parse(self, text: str, session: Session) -> ParsedStatement: ...
+
+    def execute_parsed(self, parsed: ParsedStatement, text: str, session: Session) -> QueryResult: ...
+
+
+@dataclass(frozen=True)
+class SlotRows:
+    """Implements ``sql.relation.StreamedRelation``: the rows of the pieces that ``keep`` leaves."""
+
+    columns: Sequence[Column]
+    pieces: Sequence[tuple[Part, Sequence[MarkRange]]] = ()
+    keep: ScanFilter | None = None
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema(tuple(Column(column.name, column.type) for column in self.columns))
+
+    @property
+    def hidden(self) -> Sequence[Column]:
+        return ()
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables(self.blocks(columns))
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        wanted = list(dict.fromkeys([*columns, *(self.keep.columns if self.keep else ())]))
+        for part, ranges in self.pieces:
+            for batch in part.read(wanted, ranges, max_batch_rows=BATCH_ROWS):
+                kept = self.keep(batch) if self.keep is not None else batch
+                yield pa.Table.from_batches([kept]).select(list(columns))
+
+
+def run_over(rows: SlotRows, query: str, runner: Runner, session: Session) -> QueryResult:
+    """The statement, begun. Raises 62 for what is no SELECT, 15 for a name that its result has twice."""
+    own = replace(session, settings={**session.settings, "readonly": 1}, external_tables={SLOT: rows})
+    parsed = runner.parse(query, own)
+    if not isinstance(parsed.statement, SelectQuery):
+        raise UserError("SYNTAX_ERROR", "'query' must be a SELECT")
+    result = runner.execute_parsed(parsed, query, own)
+    names = [name for name, _ in result.columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        result.close()
+        raise UserError("DUPLICATE_COLUMN", f"The result of 'query' has several columns {twice!r}: give them aliases")
+    return result
+
+
+def answer_of(result: QueryResult) -> Iterator[pa.RecordBatch]:
+    """The result in the types of scans; at least one batch."""
+    types: list[DataType] = [type_ for _, type_ in result.columns]
+    schema = pa.schema([pa.field(name, scan_type(type_), type_.is_nullable) for name, type_ in result.columns])
+    is_empty = True
+    try:
+        for batch in result.batches:
+            arrays = [scan_array(array, type_) for array, type_ in zip(batch.columns, types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            is_empty = False
+    finally:
+        result.close()
+    if is_empty:
+        yield pa.RecordBatch.from_pylist([], schema=schema)
