@@ -25,14 +25,13 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class MutationEntry:
-    """The content of a mutation's node. ``mutation_id`` is the number in the node's name, as text; ``text`` what is to
-    be done (``sql.definitions.mutations``)."""
+class Mutation:
+    """The content of a mutation's node. ``mutation_id`` is the number in the node's name, as text."""
 
     mutation_id: str
     create_time: float
     source_replica: str
-    text: str
+    commands: tuple[str, ...]
     numbers: Mapping[str, int]
     """Partition → its block number there."""
     metadata_version: int = 0
@@ -43,14 +42,14 @@ class MutationEntry:
             "version": FORMAT_VERSION,
             "create_time": self.create_time,
             "source_replica": self.source_replica,
-            "text": self.text,
+            "commands": list(self.commands),
             "block_numbers": dict(sorted(self.numbers.items())),
             "metadata_version": self.metadata_version,
         }
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
-    def parse(cls, mutation_id: str, data: bytes) -> MutationEntry:
+    def parse(cls, mutation_id: str, data: bytes) -> Mutation:
         try:
             document = json.loads(data)
             if document["version"] != FORMAT_VERSION:
@@ -59,7 +58,7 @@ class MutationEntry:
                 mutation_id,
                 float(document["create_time"]),
                 str(document["source_replica"]),
-                str(document["text"]),
+                tuple(map(str, document["commands"])),
                 {str(partition_id): int(number) for partition_id, number in document["block_numbers"].items()},
                 int(document["metadata_version"]),
             )
@@ -84,16 +83,16 @@ class MutationEntry:
 class MutationSet:
     """Those that are there, in the order of their ids."""
 
-    mutations: tuple[MutationEntry, ...] = ()
+    mutations: tuple[Mutation, ...] = ()
 
     @cached_property
-    def _by_id(self) -> dict[str, MutationEntry]:
+    def _by_id(self) -> dict[str, Mutation]:
         return {mutation.mutation_id: mutation for mutation in self.mutations}
 
     @cached_property
-    def _by_partition(self) -> dict[str, tuple[list[int], list[MutationEntry]]]:
+    def _by_partition(self) -> dict[str, tuple[list[int], list[Mutation]]]:
         """The numbers, and whose they are."""
-        found: dict[str, tuple[list[int], list[MutationEntry]]] = {}
+        found: dict[str, tuple[list[int], list[Mutation]]] = {}
         for mutation in self.mutations:
             for partition_id, number in mutation.numbers.items():
                 numbers, owners = found.setdefault(partition_id, ([], []))
@@ -101,7 +100,7 @@ class MutationSet:
                 owners.append(mutation)
         return found
 
-    def get(self, mutation_id: str) -> MutationEntry | None:
+    def get(self, mutation_id: str) -> Mutation | None:
         return self._by_id.get(mutation_id)
 
     def version(self, part: PartName) -> int:
@@ -111,7 +110,7 @@ class MutationSet:
         index = bisect_right(numbers, part.data_version)
         return numbers[index - 1] if index else 0
 
-    def next_of(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
+    def next_of(self, part: PartName, metadata_version: int, at_most: int) -> list[Mutation]:
         """What is to be applied to the part now, in one go and in this order. A mutation that was checked against a
         later definition than ``metadata_version`` waits until it is known here, and those behind it wait too."""
         numbers, owners = self._by_partition.get(part.partition_id, ([], []))
@@ -119,7 +118,7 @@ class MutationSet:
         known = next((i for i, m in enumerate(ahead) if m.metadata_version > metadata_version), len(ahead))
         return ahead[:known]
 
-    def between(self, source: PartName, result: PartName) -> list[MutationEntry]:
+    def between(self, source: PartName, result: PartName) -> list[Mutation]:
         """Those that are there of what makes ``result`` of ``source``."""
         numbers, owners = self._by_partition.get(source.partition_id, ([], []))
         return owners[bisect_right(numbers, source.data_version) : bisect_right(numbers, result.data_version)]
@@ -128,7 +127,7 @@ class MutationSet:
         """Where mutations behind ``finished`` have something to do."""
         return sorted({p for mutation in self.unfinished(finished) for p in mutation.numbers})
 
-    def unfinished(self, finished: str) -> list[MutationEntry]:
+    def unfinished(self, finished: str) -> list[Mutation]:
         """Behind ``finished``, the last that this replica is done with ("" for none)."""
         return [mutation for mutation in self.mutations if mutation.mutation_id > finished]
 
@@ -145,7 +144,7 @@ class MutationSet:
         return finished
 
 
-def mutated_name(source: PartName, mutations: Sequence[MutationEntry]) -> PartName:
+def mutated_name(source: PartName, mutations: Sequence[Mutation]) -> PartName:
     """``mutations`` in the order of their numbers, at least one."""
     number = mutations[-1].numbers[source.partition_id]
     assert number > source.data_version

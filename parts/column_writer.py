@@ -7,18 +7,21 @@ of texts that repeat.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from parts.codecs import Encoder
+from parts.codecs import DEFAULT_CODEC, Codec, DenseEncoder, Encoder, parse_codec
 from parts.content_hash import ColumnHasher
 from parts.disk import GatheredFile, HashedFile
 from parts.frames import EncodedFrame, encode_frame
 from parts.layout import FIRST_VERSION
 from parts.marks import ColumnMarks
 from parts.repeated_texts import VERSION, plain, repeated
+from parts.schema import TableSchema
 
 MAX_FRAME_BYTES = 1024 * 1024
 _REPEATED_TEXTS = 8
@@ -93,3 +96,16 @@ def _granules_per_frame(granules: int, window_bytes: int) -> int:
     while per_frame > 1 and window_bytes * per_frame > MAX_FRAME_BYTES * granules:
         per_frame //= 2
     return per_frame
+
+
+def encoders_of(schema: TableSchema, default: str, is_dense: bool) -> Sequence[Encoder]:
+    codecs = codecs_of(schema, default)
+    if not is_dense or default != DEFAULT_CODEC:
+        return codecs
+    is_default = [column.codec.upper() in ("", "DEFAULT") for column in schema.columns]
+    return [DenseEncoder(codec) if chosen else codec for codec, chosen in zip(codecs, is_default, strict=True)]
+
+
+@functools.lru_cache(maxsize=1024)
+def codecs_of(schema: TableSchema, default: str) -> tuple[Codec, ...]:
+    return tuple(parse_codec(column.codec, column.type, default) for column in schema.columns)

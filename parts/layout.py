@@ -12,6 +12,8 @@ A part is a directory of immutable files:
 ``minmax``           smallest and largest value of every column the partition key reads (``parts.value_file``)
 ``primary.idx``      sorting key at the first row of every granule and at the last row (``parts.value_file``)
 ``marks``            granule → frame, a packed array a column (``parts.marks``)
+``skip.idx``         the skip indexes, of a table that has some (``parts.skip_indexes.index_file``); packed parts have
+                     it in ``meta.bin``
 ``uuid``             the part's UUID as text; nil unless one was given
 ``metadata_version`` number of the schema version that the part was written under, decimal; none for 0
 ``checksums``        size and XXH3-128 of every file above, the content hash (``parts.checksums``)
@@ -40,6 +42,7 @@ PARTITION = "partition"
 MINMAX = "minmax"
 PRIMARY_INDEX = "primary.idx"
 MARKS = "marks"
+SKIP_INDEXES = "skip.idx"
 UUID = "uuid"
 METADATA_VERSION = "metadata_version"
 TTL = "ttl"

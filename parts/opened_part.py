@@ -26,7 +26,7 @@ from parts.checksums import Checksums, check_bytes
 from parts.column_mapping import STORED, map_columns
 from parts.disk import map_file
 from parts.errors import CorruptionError
-from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, column_file
+from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, column_file
 from parts.marks import ColumnMarks
 from parts.meta_files import MetaFiles
 from parts.part_files import (
@@ -50,7 +50,8 @@ from parts.part_metadata import ColumnsFile, python_value
 from parts.part_name import PartName
 from parts.primary_index import PrimaryIndex, granule_count
 from parts.row_exists import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
-from parts.schema import Column, TableSchema
+from parts.schema import Column, SkipIndex, TableSchema
+from parts.skip_indexes.index_file import IndexFile
 from parts.ttl import PartTtl
 from parts.types import DataType
 
@@ -73,6 +74,7 @@ class OpenedPart:
         self.table_schema = table_schema
         self._lock = threading.Lock()
         self._maps: dict[str, pa.Buffer] = {}
+        self._indexes: dict[str, tuple[SkipIndex, Values | None]] = {}
         self._is_trusted = bool(written)
         if not written and not path.is_dir():
             raise CorruptionError("Directory is missing", part=self._label, name="NO_FILE_IN_DATA_PART")
@@ -187,6 +189,31 @@ class OpenedPart:
             message = f"Index is not of {self.marks} granules"
             raise CorruptionError(message, part=self._label, file=PRIMARY_INDEX, offset=0, name="CORRUPTED_DATA")
         return PrimaryIndex(self.sorting_key, types, keys, self.rows, self.granularity)
+
+    @cached_property
+    def index_file(self) -> IndexFile | None:
+        """The skip indexes, if the part has some."""
+        if SKIP_INDEXES not in self.checksums.files:
+            return None
+        if SKIP_INDEXES in self._meta.packed:
+            with self._lock:
+                data = pa.py_buffer(self._meta.read(SKIP_INDEXES))
+        else:
+            data = self._mapped(SKIP_INDEXES)
+        return IndexFile(data, self._label)
+
+    def skip_index(self, index: SkipIndex) -> Values | None:
+        """What the part has of an index of its table, of whose columns it must have the very values."""
+        if self.index_file is None or any(self._is_other(name) for name in index.key.columns):
+            return None
+        with self._lock:
+            if index.name not in self._indexes:
+                self._indexes[index.name] = (index, self.index_file.values(index))
+            known, values = self._indexes[index.name]
+        return values if known == index else self.index_file.values(index)
+
+    def _is_other(self, column: str) -> bool:
+        return column not in self._positions or self.stored_name(column) != column
 
     def column_sizes(self) -> dict[str, tuple[int, int]]:
         """Column → (bytes on disk, uncompressed bytes)."""

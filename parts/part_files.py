@@ -15,8 +15,8 @@ Versions
 - **What an older reader would answer wrongly without is a new major version**: a mask of deleted rows, another
   encoding, a file at another place. A newer major version is refused with 287 (UNKNOWN_FORMAT_VERSION), naming the part
   and its version. The part is neither moved nor fetched anew; the table does not load until the server is upgraded.
-- 1.0: the files of 1.0. 1.1: ``metadata_version``. 1.2: ``ttl``. 2.0: *packed* parts, small compact ones with
-  ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
+- 1.0: the files of 1.0. 1.1: ``metadata_version``. 1.2: ``ttl``, ``skip.idx``. 2.0: *packed* parts, small compact ones
+  with ``data.bin`` inside ``meta.bin``, so that a small INSERT syncs one file. ``min_bytes_for_full_part_storage = 0``
   writes none of them. Also 2.0: frames with the methods Split and Scale (``parts.codecs``), in large merged parts.
   3.0: frames of strings with a dictionary (``parts.repeated_texts``). 4.0: a column that says which rows are left
   (``parts.row_exists``).
@@ -25,8 +25,8 @@ Versions
 - An optional file that is not there has the meaning of its ``absent``.
 
 The content hash (``parts.content_hash``) is over names, types and values of the columns alone. No small file enters it,
-``metadata_version`` neither: replicas that wrote the same rows agree, whichever of them had applied an ALTER that
-changes no column of the part.
+``metadata_version`` and the skip indexes neither: replicas that wrote the same rows agree, whichever of them had
+applied an ALTER that changes no column of the part.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from parts.layout import (
     MINMAX,
     PARTITION,
     PRIMARY_INDEX,
+    SKIP_INDEXES,
     TTL,
     UUID,
 )
@@ -112,6 +113,7 @@ class DataFile:
 
     pattern: re.Pattern[str]
     check: Callable[[pa.Buffer, str, str, Callable[[], None]], None]
+    since: tuple[int, int] = FIRST_VERSION
 
 
 def _value_file(name: str, values: Callable[[PartContent], Values]) -> SmallFile[Values]:
@@ -172,7 +174,10 @@ SMALL_FILES: tuple[SmallFile[Any], ...] = (
 )
 """In the order in which they are written. ``checksums``, which lists them, and ``meta.bin``, which holds them, are not
 among them."""
-DATA_FILES = (DataFile(re.compile(rf".*{re.escape(BIN_SUFFIX)}"), _check_frames),)
+DATA_FILES = (
+    DataFile(re.compile(rf".*{re.escape(BIN_SUFFIX)}"), _check_frames),
+    DataFile(re.compile(re.escape(SKIP_INDEXES)), lambda data, part, file, status: status(), since=(1, 2)),
+)
 _SMALL_NAMES = {file.name: file for file in SMALL_FILES}
 
 
@@ -184,7 +189,8 @@ def encode_small_files(content: PartContent) -> dict[str, bytes]:
 
 def version_of(names: Iterable[str], *, is_packed: bool = False) -> tuple[int, int]:
     """The version of a part with these files."""
-    newest = max((_SMALL_NAMES[name].since for name in names if name in _SMALL_NAMES), default=FIRST_VERSION)
+    entries = (_SMALL_NAMES.get(name) or data_file(name) for name in names)
+    newest = max((entry.since for entry in entries if entry is not None), default=FIRST_VERSION)
     return max(newest, PACKED) if is_packed else newest
 
 

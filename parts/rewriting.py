@@ -29,7 +29,9 @@ from parts.part_metadata import ColumnsFile
 from parts.part_summary import WrittenColumns
 from parts.reader import Part, RowRange
 from parts.row_exists import ROW_EXISTS_COLUMN
-from parts.schema import Column, Key, TableDescription, TableSchema
+from parts.schema import Column, Key, SkipIndex, TableDescription, TableSchema
+from parts.skip_indexes.build import IndexBuilder
+from parts.skip_indexes.index_file import EncodedIndex
 from parts.ttl import NO_TTL
 from parts.writer import PartWriter, WrittenPart
 
@@ -137,15 +139,36 @@ def _rewrite_wide(
         sorting_key=_NO_KEY,
         partition_key=_NO_KEY,
         settings=settings,
+        indexes=(),
         ttl=NO_TTL,
     )
     writer = PartWriter(directory, own_description, [], is_dense=_is_dense(source), with_dictionaries=True)
     with _writing(writer):
+        kept, changed = _divided(source, description, written)
+        needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
+        indexes = IndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
         if own:
-            for block in _completed(source, own, blocks):
+            for block in _completed(source, list(dict.fromkeys([*own, *needed])), blocks):
                 writer.append(block)
+                indexes.add(block)
+        for name, data in indexes.files(kept).items():
+            writer.add_file(name, data)
         new = writer.finish_columns()
         return writer.finish_with(_with_links(source, directory, description, columns, own, new))
+
+
+def _divided(
+    source: Part, description: TableDescription, written: Collection[str]
+) -> tuple[list[EncodedIndex], list[SkipIndex]]:
+    """The skip indexes that stay as the source has them, and those that become others."""
+    kept, changed = [], []
+    for index in description.indexes:
+        found = None if source.index_file is None else source.index_file.find(index)
+        if set(written) & set(index.key.columns):
+            changed.append(index)
+        elif found is not None and source.skip_index(index) is not None:
+            kept.append(found)
+    return kept, changed
 
 
 def _with_links(

@@ -25,6 +25,7 @@ from parts.part_files import PartContent
 from parts.part_metadata import ColumnsFile, MinMax
 from parts.part_summary import WrittenColumns, checksum_of, summarize
 from parts.schema import Key, TableDescription
+from parts.skip_indexes.build import IndexBuilder
 from parts.ttl import TtlCollector
 from parts.types import DataType
 from parts.value_file import plain_array, plain_type
@@ -77,9 +78,12 @@ def encode_small_part(
         metadata_version=description.metadata_version,
         ttl=ttl.found(),
     )
-    meta, checksums = summarize(WrittenColumns(content, facts, {DATA_FILE: checksum_of(data)}), is_packed=True)
-    meta[DATA_FILE] = data
-    return pack(meta), checksums
+    builder = IndexBuilder(description.indexes, schema, description.settings.index_granularity)
+    builder.add(block)
+    files = {**builder.files(), DATA_FILE: data}
+    sums = {name: checksum_of(held) for name, held in files.items()}
+    meta, checksums = summarize(WrittenColumns(content, facts, sums), is_packed=True)
+    return pack(meta | files), checksums
 
 
 def partition_values(key: Key, values: Sequence[pa.Scalar]) -> list[tuple[str, DataType, pa.Array]]:

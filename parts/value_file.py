@@ -56,11 +56,11 @@ def _types(header: bytes) -> tuple[tuple[str, DataType], ...]:
     return tuple((str(name), parse_type(text)) for name, text in json.loads(header))
 
 
-def decode_values(data: bytes, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
+def decode_values(data: bytes | pa.Buffer, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
     """The entries back. Raises ``CorruptionError``."""
     try:
         (size,) = struct.unpack_from("<I", data)
-        types = _types(data[4 : 4 + size])
+        types = _types(bytes(data[4 : 4 + size]))
     except (struct.error, ValueError, TypeError, PandoError) as error:
         raise CorruptionError(f"Bad header ({error})", part=part, file=file, offset=0, name="CORRUPTED_DATA") from error
     offset = (4 + size + 7) // 8 * 8

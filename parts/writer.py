@@ -14,7 +14,6 @@ Invariants
 
 from __future__ import annotations
 
-import functools
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -27,8 +26,7 @@ import pyarrow as pa
 from parts.arrays import content_bytes
 from parts.blocks import PartitionBlock, conform_block, sort_block, split_by_partition
 from parts.checksums import Checksums
-from parts.codecs import DEFAULT_CODEC, Codec, DenseEncoder, Encoder, parse_codec
-from parts.column_writer import ColumnWriter
+from parts.column_writer import ColumnWriter, codecs_of, encoders_of
 from parts.disk import GatheredFile, HashedFile, sync_files
 from parts.layout import DATA_FILE, META_FILE, column_file
 from parts.meta_files import pack
@@ -38,7 +36,8 @@ from parts.part_summary import WrittenColumns, checksum_of, summarize
 from parts.partition import partition_id
 from parts.pool import map_parallel
 from parts.repeated_texts import joined, text_bytes
-from parts.schema import TableDescription, TableSchema
+from parts.schema import TableDescription
+from parts.skip_indexes.build import IndexBuilder
 from parts.small_part import contiguous, encode_small_part, partition_values
 from parts.ttl import TtlCollector
 from parts.types import DataType
@@ -103,7 +102,7 @@ def _write_small_part(
 ) -> WrittenPart:
     settings = description.settings
     partition = _scalars(values, description.partition_key.types)
-    codecs = _codecs(description.schema.stored, settings.default_compression_codec)
+    codecs = codecs_of(description.schema.stored, settings.default_compression_codec)
     packed, checksums = encode_small_part(block, description, partition, codecs, part_uuid)
     try:
         file = HashedFile(directory / META_FILE)
@@ -158,7 +157,7 @@ class PartWriter:
         is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)
         self._ttl = ttl or TtlCollector(description.ttl.readable(self._schema.names))
-        encoders = _encoders(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
+        encoders = encoders_of(self._schema, self._ttl.codec or settings.default_compression_codec, is_dense)
         self._columns = [
             ColumnWriter(field, encoder, self._granularity, with_dictionaries=with_dictionaries)
             for field, encoder in zip(self._schema.arrow, encoders, strict=True)
@@ -168,6 +167,8 @@ class PartWriter:
         self._files = self._open_files()
         self._minmax = MinMax(self._schema, description.partition_key.columns)
         self._index: list[list[pa.Array]] = []
+        self._skip_indexes = IndexBuilder(description.indexes, self._schema, self._granularity)
+        self._packed_files: dict[str, bytes] = {}
         self._last_row: pa.Table | None = None
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
@@ -200,26 +201,31 @@ class PartWriter:
         """Writes what is left of the columns."""
         while self._pending_rows:
             self._flush(is_last=True)
+        for name, data in self._skip_indexes.files().items():
+            self.add_file(name, data)
         sums = {file.path.name: file.checksum for file in self._opened}
         if self._packed is not None:
-            sums = {DATA_FILE: checksum_of(self._packed.content)}
+            self._packed_files[DATA_FILE] = self._packed.content
+            sums = {name: checksum_of(content) for name, content in self._packed_files.items()}
         facts = [writer.facts() for writer in self._columns]
         return WrittenColumns(self._content(), facts, sums)
 
+    def add_file(self, name: str, data: bytes) -> None:
+        """Another file of the part, before :meth:`finish_columns`."""
+        if self._packed is None:
+            self._open(name).write([data])
+        else:
+            self._packed_files[name] = data
+
     def finish_with(self, columns: WrittenColumns) -> WrittenPart:
-        """Writes all metadata; everything is fsynced. ``columns`` may be more than this wrote: whose files others
-        linked into the directory."""
+        """Writes all metadata; everything is fsynced. Of some of ``columns`` others linked the files."""
         meta, checksums = summarize(columns, is_packed=self._packed is not None, is_wide=self._is_wide)
-        if self._packed is not None:
-            meta[DATA_FILE] = self._packed.content
-        packed = pack(meta) if not self._is_wide else b""
+        packed = pack(meta | self._packed_files) if not self._is_wide else b""
         for name, data in {META_FILE: packed}.items() if packed else meta.items():
             self._open(name).write([data])
         settings = self._description.settings
-        sync_files(
-            self._opened if settings.fsync_after_insert else (),
-            self._directory if settings.fsync_part_directory else None,
-        )
+        directory = self._directory if settings.fsync_part_directory else None
+        sync_files(self._opened if settings.fsync_after_insert else (), directory)
         for file in self._opened:
             file.close()
         return WrittenPart(
@@ -289,7 +295,9 @@ class PartWriter:
         return True
 
     def _write_window(self, window: list[pa.Array], sizes: list[int], rows: int) -> None:
-        self._note_keys(window, rows)
+        block = pa.Table.from_arrays(window, self._schema.names)
+        self._note_keys(block)
+        self._skip_indexes.add(block)
 
         def encode_and_place(position: int) -> None:
             writer = self._columns[position]
@@ -297,8 +305,7 @@ class PartWriter:
 
         positions = range(len(window))
         if rows <= _SMALL_ROWS:
-            for position in positions:
-                encode_and_place(position)
+            list(map(encode_and_place, positions))
         elif self._is_wide:
             map_parallel(encode_and_place, positions)
         else:
@@ -307,15 +314,15 @@ class PartWriter:
                 writer.place(encoded, file)
         self.rows += rows
 
-    def _note_keys(self, window: list[pa.Array], rows: int) -> None:
+    def _note_keys(self, block: pa.Table) -> None:
         """Keeps the sorting key of the first row of every granule, and the last row seen."""
         key = self._description.sorting_key
         if not key:
             return
-        block = pa.Table.from_arrays(window, self._schema.names).select(list(dict.fromkeys(key.columns)))
-        firsts = block.take(pa.array(np.arange(0, rows, self._granularity)))
+        block = block.select(list(dict.fromkeys(key.columns)))
+        firsts = block.take(pa.array(np.arange(0, block.num_rows, self._granularity)))
         self._index.append(self._plain_keys(firsts))
-        self._last_row = block.slice(rows - 1, 1)
+        self._last_row = block.slice(block.num_rows - 1, 1)
 
     def _plain_keys(self, block: pa.Table) -> list[pa.Array]:
         key = self._description.sorting_key
@@ -344,10 +351,8 @@ class PartWriter:
 
 
 def _granularity(rows_wanted: int, expected_bytes: int | None, expected_rows: int | None) -> int:
-    """Rows in a granule: those of the settings, halved as long as a granule of average rows would exceed a window.
-
-    A granule is never divided, so with rows of 300 KB one of 8192 would be more than a string array can hold.
-    """
+    """Rows in a granule: those of the settings, halved as long as a granule of average rows would exceed a window,
+    which is never divided: of rows of 300 KB one of 8192 would be more than a string array can hold."""
     granularity = rows_wanted
     if expected_bytes and expected_rows and expected_bytes > WINDOW_BYTES:
         while granularity > 1 and expected_bytes * granularity > WINDOW_BYTES * expected_rows:
@@ -384,16 +389,3 @@ def _scalars(values: Sequence[object], types: Sequence[DataType]) -> tuple[pa.Sc
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, target)
         scalars.append(scalar if scalar.type == target else scalar.cast(target))
     return tuple(scalars)
-
-
-def _encoders(schema: TableSchema, default: str, is_dense: bool) -> Sequence[Encoder]:
-    codecs = _codecs(schema, default)
-    if not is_dense or default != DEFAULT_CODEC:
-        return codecs
-    is_default = [column.codec.upper() in ("", "DEFAULT") for column in schema.columns]
-    return [DenseEncoder(codec) if chosen else codec for codec, chosen in zip(codecs, is_default, strict=True)]
-
-
-@functools.lru_cache(maxsize=1024)
-def _codecs(schema: TableSchema, default: str) -> tuple[Codec, ...]:
-    return tuple(parse_codec(column.codec, column.type, default) for column in schema.columns)

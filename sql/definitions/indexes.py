@@ -10,7 +10,16 @@ from collections.abc import Callable, Sequence
 
 from parts.errors import UserError
 from parts.schema import Key, SkipIndex, TableSchema
-from parts.types import ArrayType, DataType, FixedStringType, MapType, StringType, TupleType, strip_nullable
+from parts.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    FixedStringType,
+    MapType,
+    StringType,
+    TupleType,
+    strip_nullable,
+)
 from parts.value_file import plain_type
 from sql.definitions.render import render_index_type
 from sql.grammar.plain_clauses import IndexClause
@@ -111,8 +120,9 @@ def _set(arguments: Arguments, key: Key) -> tuple[float, ...]:
 
 def _bloom_filter(arguments: Arguments, key: Key) -> tuple[float, ...]:
     for type_ in key.types:
-        element = _element(type_)
-        if isinstance(element, (MapType, TupleType, ArrayType)):
+        bare = strip_nullable(plain_type(type_))
+        has_null = isinstance(bare, ArrayType) and plain_type(bare.inner).is_nullable
+        if has_null or isinstance(_element(type_), (MapType, TupleType, ArrayType, DecimalType)):
             raise UserError("ILLEGAL_COLUMN", f"Unexpected type {type_} of bloom filter index")
     if len(arguments) > 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "BloomFilter index cannot have more than one parameter")

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from parts.block_number import BLOCK_NUMBER, block_number_column
-from parts.reader import MarkRange, Part
-from parts.schema import Key, TableDescription, TableSchema
+from parts.reader import Part
+from parts.schema import Key, SkipIndex, TableDescription, TableSchema
 from parts.types import DataType
 from sql.compile.compiled_query import Scan
 from sql.compile.naming import canonical
@@ -25,9 +25,11 @@ from sql.pruning.builder import ConditionBuilder, key_expressions
 from sql.pruning.condition import Both, Condition, Constant
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.intervals import Interval, interval_of
-from sql.pruning.pruned_part import PrunedPart, RowFilter
+from sql.pruning.pruned_part import PrunedPart, RowFilter, runs_of
 from sql.pruning.ranges import Bounds, closed, point, rectangles
 from sql.pruning.row_test import RowTest, row_test
+from sql.pruning.skip_indexes import SkipTest, skip_tests
+from sql.settings.session import DEFAULT_SETTINGS, Settings
 
 __all__ = ["IndexUse", "PrunedPart", "analyse_scan", "analysis_of"]
 
@@ -41,6 +43,7 @@ class IndexUse:
     test: Condition
     parts: tuple[int, int] = (0, 0)
     granules: tuple[int, int] = (0, 0)
+    index: SkipIndex | None = None
 
     @property
     def condition(self) -> str:
@@ -65,6 +68,7 @@ class Analysis:
     row_test: RowTest | None = None
     needs_rows: bool = False
     """Whether no row is known to match before it is looked at."""
+    skip_tests: tuple[SkipTest, ...] = ()
     uses: list[IndexUse] = field(default_factory=list)
     _certain: set[int] = field(default_factory=set)
     """By identity the parts in which every row matches, as their partition shows."""
@@ -79,6 +83,7 @@ class Analysis:
         by_index: Sequence[Condition],
         by_row: Sequence[Condition],
         columns: Mapping[int, tuple[str, DataType]],
+        skip_tests: tuple[SkipTest, ...] = (),
     ) -> Analysis:
         """For other conditions, not used yet: what ``by_index`` and ``by_row`` say of ``columns`` is the whole filter,
         the index tells of the one, only the rows of the other. They compare columns with values."""
@@ -89,14 +94,17 @@ class Analysis:
         row_filter = RowFilter(rows, columns, is_whole=True, interval=of_rows, is_of_values=True)
         return Analysis(
             Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.primary_keys,
-            frozenset({"PrimaryKey"}), row_filter, interval, needs_rows=bool(by_row),
+            frozenset({"PrimaryKey"}), row_filter, interval, needs_rows=bool(by_row), skip_tests=skip_tests,
         )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
         kept = [part for part in parts if part.rows]
         kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, kept, _minmax_bounds)
         kept = self._by_parts("Partition", self.partition, self.partition_keys, kept, _partition_bounds)
-        return self._by_granules(kept)
+        left = self._by_granules(kept)
+        for test in self.skip_tests:
+            left = self._by_skip_index(test, left)
+        return left
 
     def _by_parts(self, kind, condition, keys, parts, bounds_of):  # type: ignore[no-untyped-def]
         if not keys:
@@ -129,6 +137,13 @@ class Analysis:
         use.parts = (len(kept), len(parts))
         use.granules = (sum(item.marks for item in kept), _marks(parts))
         return kept
+
+    def _by_skip_index(self, test: SkipTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
+        left = [found for item in pruned if (found := test.prune(item)) is not None]
+        before, after = (sum(item.marks for item in items) for items in (pruned, left))
+        keys = list(test.index.key.expressions)
+        self.uses.append(IndexUse("Skip", keys, test.condition, (len(left), len(pruned)), (after, before), test.index))
+        return left
 
     def _with_filter(self, pruned: PrunedPart) -> PrunedPart:
         if pruned.part.has_deleted_rows:  # who reads it leaves out more than what does not match
@@ -178,12 +193,7 @@ def granules(part: Part, condition: Condition, interval: Interval | None = None)
     uncertain[chosen[found & doubtful]] = True
     if not mask.any():
         return None
-    return PrunedPart(part, None if mask.all() else _runs(mask), _runs(uncertain))
-
-
-def _runs(mask: np.ndarray) -> list[MarkRange]:
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
-    return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+    return PrunedPart(part, None if mask.all() else runs_of(mask), runs_of(uncertain))
 
 
 def _minmax_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
@@ -245,6 +255,7 @@ def analysis_of(
         minmax, columns, by_partition, list(partition.expressions), primary, list(sorting.expressions),
         frozenset(whole), _row_filter(primary, sorting, schema), interval_of(primary),
         row_test(scan, description, environment, evaluation) if scan.conditions else None,
+        skip_tests=skip_tests(scan, description, environment, evaluation),
     )  # fmt: skip
 
 
@@ -274,6 +285,8 @@ def canonical_column(name: str) -> str:
     return canonical(Identifier((name,)))
 
 
-def analyse_scan(scan: Scan, description: TableDescription, evaluation: Evaluation) -> Analysis:
-    environment = scan.conditions[0][1].environment if scan.conditions else Environment()
+def analyse_scan(
+    scan: Scan, description: TableDescription, evaluation: Evaluation, settings: Settings = DEFAULT_SETTINGS
+) -> Analysis:
+    environment = scan.conditions[0][1].environment if scan.conditions else Environment(settings=settings)
     return analysis_of(scan, description, environment, evaluation)

@@ -159,6 +159,10 @@ class ConditionBuilder:
             return Negated(self._safe(node.args[0]))
         if node.name in _NEGATED and len(node.args) == 2:
             return Negated(self._safe(replace(node, name=_NEGATED[node.name])))
+        return self._atom(node)
+
+    def _atom(self, node: Function) -> Condition:
+        """What is neither made of conditions nor the opposite of one."""
         if node.name in ("like", "startsWith") and len(node.args) == 2:
             return self._prefix(node)
         if node.name in ("in", "globalIn") and len(node.args) == 2:

@@ -16,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.part_metadata import python_value
+from parts.skip_indexes.filters import Filters
 from sql.pruning.ranges import Bounds, Mask, Wanted
 
 Change = Callable[[pa.Array], pa.Array]
+Facts = Bounds | Filters
+"""What is known of a key in many places: its ranges, or which values are not there."""
 
 
 class Condition:
     """``evaluate`` gives (can be true, can be false) for the ranges of the keys by number."""
 
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
         raise NotImplementedError
 
     @property
@@ -32,22 +35,32 @@ class Condition:
         """The keys it reads."""
         return frozenset()
 
+    def tells(self, *, negated: bool = False) -> bool:
+        """Whether, for some ranges, it (``negated``: its opposite) cannot be true."""
+        return True
+
     def describe(self, names: Sequence[str]) -> str:
         return "unknown"
 
 
 @dataclass(frozen=True)
 class Unknown(Condition):
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
         return np.ones(size, bool), np.ones(size, bool)
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return False
 
 
 @dataclass(frozen=True)
 class Constant(Condition):
     value: bool
 
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
         return np.full(size, self.value), np.full(size, not self.value)
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return self.value is negated
 
     def describe(self, names: Sequence[str]) -> str:
         return "true" if self.value else "false"
@@ -63,13 +76,17 @@ class InRange(Condition):
     exact: bool = True
     label: str = ""
 
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
-        if self.key not in keys:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+        known = keys.get(self.key)
+        if not isinstance(known, Bounds):
             return np.ones(size, bool), np.ones(size, bool)
-        bounds = changed(keys[self.key], self.change)
+        bounds = changed(known, self.change)
         can_be_true = self.wanted.intersects(bounds)
         can_be_false = ~self.wanted.contains(bounds) if self.exact else np.ones(size, bool)
         return can_be_true, can_be_false
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return self.exact or not negated
 
     @property
     def used(self) -> frozenset[int]:
@@ -105,10 +122,11 @@ class InSet(Condition):
     exact: bool = False
     label: str = ""
 
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
-        if self.key not in keys:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+        known = keys.get(self.key)
+        if not isinstance(known, Bounds):
             return np.ones(size, bool), np.ones(size, bool)
-        bounds = changed(keys[self.key], self.change)
+        bounds = changed(known, self.change)
         type_ = self.values[0].type
         found, sure = np.zeros(size, bool), np.zeros(size, bool)
         if bounds.is_point and bounds.low.type == type_ and not pa.types.is_floating(type_):  # 0 is -0 too
@@ -124,6 +142,9 @@ class InSet(Condition):
                 found |= wanted.intersects(bounds)
                 sure |= wanted.contains(bounds)
         return found, ~sure if self.exact else np.ones(size, bool)
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return self.exact or not negated
 
     @property
     def used(self) -> frozenset[int]:
@@ -143,7 +164,7 @@ class Both(Condition):
     terms: tuple[Condition, ...]
     either: bool = False
 
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
         can_be_true, can_be_false = np.full(size, not self.either), np.full(size, self.either)
         for term in self.terms:
             true, false = term.evaluate(keys, size)
@@ -152,6 +173,10 @@ class Both(Condition):
             else:
                 can_be_true, can_be_false = can_be_true & true, can_be_false | false
         return can_be_true, can_be_false
+
+    def tells(self, *, negated: bool = False) -> bool:
+        some = [term.tells(negated=negated) for term in self.terms]
+        return any(some) if self.either is negated else bool(some) and all(some)
 
     @property
     def used(self) -> frozenset[int]:
@@ -168,9 +193,12 @@ class Both(Condition):
 class Negated(Condition):
     term: Condition
 
-    def evaluate(self, keys: Mapping[int, Bounds], size: int) -> tuple[Mask, Mask]:
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
         true, false = self.term.evaluate(keys, size)
         return false, true
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return self.term.tells(negated=not negated)
 
     @property
     def used(self) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -190,6 +190,27 @@ class PrunedPart:
 
     def _rows(self, ranges: Sequence[MarkRange]) -> int:
         return sum(item.rows for item in rows_of(ranges, self.part.rows, self.part.granularity))
+
+
+def within(pruned: PrunedPart, mask: np.ndarray) -> PrunedPart | None:
+    """What is left of it in the granules of the mask; ``None``: nothing."""
+    left = _flags(pruned.all_ranges, len(mask)) & mask
+    if not left.any():
+        return None
+    uncertain = None if pruned.uncertain is None else runs_of(_flags(pruned.uncertain, len(mask)) & mask)
+    return replace(pruned, ranges=runs_of(left), uncertain=uncertain)
+
+
+def runs_of(mask: np.ndarray) -> list[MarkRange]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
+    return [MarkRange(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _flags(ranges: Sequence[MarkRange], marks: int) -> np.ndarray:
+    flags = np.zeros(marks, bool)
+    for item in ranges:
+        flags[item.begin : item.end] = True
+    return flags
 
 
 def _marks(ranges: Sequence[MarkRange]) -> int:

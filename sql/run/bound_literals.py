@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from parts.schema import TableDescription
+from parts.schema import SkipIndex, TableDescription
 from parts.types import (
     DataType,
     Date32Type,
@@ -33,6 +33,8 @@ from sql.grammar.syntax_tree import Alias, Function, Identifier, Literal, NamedT
 from sql.pruning.analysis import Analysis
 from sql.pruning.builder import FLIPPED, RANGES, range_condition
 from sql.pruning.condition import Both, Condition, InSet
+from sql.pruning.filter_terms import present
+from sql.pruning.skip_indexes import SkipTest
 
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
@@ -130,7 +132,20 @@ class BoundLiterals:
             (by_index if term.column in keys else by_row).append(term.condition(number, values))
             if term.column in extremes:
                 by_extremes.append(term.condition(extremes.index(term.column), values))
-        return self.analysis.with_rows(by_extremes, by_index, by_row, dict(sorted(columns.items())))
+        skip_tests = tuple(self._skip_test(test.index, literals) for test in self.analysis.skip_tests)
+        return self.analysis.with_rows(by_extremes, by_index, by_row, dict(sorted(columns.items())), skip_tests)
+
+    def _skip_test(self, index: SkipIndex, literals: Sequence[str]) -> SkipTest:
+        conditions: list[Condition] = []
+        for term in self.terms:
+            values = term.values(literals)
+            if term.column in index.key.expressions and values is not None:
+                number = index.key.expressions.index(term.column)
+                if index.kind in ("minmax", "set"):
+                    conditions.append(term.condition(number, values))
+                elif term.name in ("equals", "in"):
+                    conditions.append(present(index, number, values))
+        return SkipTest(index, Both(tuple(conditions)))
 
     def agrees(self, literals: Sequence[str]) -> bool:
         """Whether its conditions on the index, with the literals of the plan, are among the plan's: that has others

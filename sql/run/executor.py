@@ -97,7 +97,7 @@ class QueryEngine:
             tree, compiler, compiled = self._compile(
                 query, catalog, settings, database, parameters, constants, status, with_codes, with_groups
             )
-            plan = make_plan(tree, compiler.scans, compiled)
+            plan = make_plan(tree, compiler.scans, compiled, settings)
             self._plans.keep(key, tree, plan)
             return plan
 
@@ -109,7 +109,7 @@ class QueryEngine:
         """Of a rewritten query that knows no session."""
         guard = Guard(QueryLimits.of(settings))
         compiler, compiled = _compiled(tree, catalog, settings, database, {"timezone": settings.timezone}, guard)
-        return make_plan(tree, compiler.scans, compiled)
+        return make_plan(tree, compiler.scans, compiled, settings)
 
     def describe(
         self,

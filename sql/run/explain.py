@@ -93,11 +93,17 @@ def _index_lines(scan: Scan, relation: PartsRelation) -> Iterator[str]:
 
 def _use_lines(use: IndexUse) -> Iterator[str]:
     yield f"  {use.kind}"
-    if use.condition != "true":
+    if use.index is not None:
+        yield f"    Name: {use.index.name}"
+        yield f"    Description: {use.index.kind} GRANULARITY {use.index.granularity}"
+        if use.index.kind == "minmax":
+            yield f"    Condition: {use.condition}"
+    elif use.condition != "true":
         yield "    Keys: "
         for key in use.keys:
             yield f"      {key}"
-    yield f"    Condition: {use.condition}"
+    if use.index is None:
+        yield f"    Condition: {use.condition}"
     yield f"    Parts: {use.parts[0]}/{use.parts[1]}"
     yield f"    Granules: {use.granules[0]}/{use.granules[1]}"
 

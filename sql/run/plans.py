@@ -45,7 +45,7 @@ from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
 from sql.run.stored_rows import StoredRows, stored_rows
 from sql.run.totals import Total, totals_of
-from sql.settings.session import Settings
+from sql.settings.session import DEFAULT_SETTINGS, Settings
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined, leaf
 from sql.typing.mapping import output_cast
 
@@ -110,7 +110,7 @@ class Plan:
         return replace(self, scans=tuple(planned.over(None) for planned in self.scans))
 
 
-def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
+def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings: Settings = DEFAULT_SETTINGS) -> Plan:
     sql = _final_sql(compiled)
     check_weight(sql)
     planned = []
@@ -120,7 +120,7 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery) -> Plan:
         relation = scan.source.relation
         if is_parts_relation(relation):
             description = relation.description
-            planned.append(ScanPlan(scan, description, analyse_scan(scan, description, EVALUATION)))
+            planned.append(ScanPlan(scan, description, analyse_scan(scan, description, EVALUATION, settings)))
         else:
             planned.append(ScanPlan(scan))
     sql = move_to_scans(sql, scans)

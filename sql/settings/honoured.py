@@ -80,6 +80,11 @@ class Settings:
     result_overflow_mode: str = _setting(
         "OverflowMode", "throw", "Beyond these limits: throw, or break and answer part"
     )
+    use_skip_indexes: bool = _setting("Bool", True, "Granules are passed over by the skip indexes of a table")
+    ignore_data_skipping_indices: str = _setting("String", "", "Names of skip indexes that a query does not use")
+    force_data_skipping_indices: str = _setting(
+        "String", "", "Names of skip indexes that a query must use, or is refused (277)"
+    )
     join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
     max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
     max_parser_depth: int = _setting("UInt64", 1000, "Levels that the parser goes down (306); never more than 1000")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from chdb.session import Session
@@ -17,10 +16,13 @@ __all__ = ["Local", "Oracle", "local", "oracle"]
 class Oracle:
     """ClickHouse, with a database for itself: all of a process share one server."""
 
-    def __init__(self, path: Path) -> None:
+    _count = 0
+
+    def __init__(self) -> None:
         self._session = Session()
-        self._database = "d_" + path.parent.name.replace("-", "_")
-        self.run(f"CREATE DATABASE {self._database} ENGINE = Atomic")
+        Oracle._count += 1
+        self._database = f"skip_indexes_{Oracle._count}"
+        self.run(f"CREATE DATABASE {self._database}")
         self.run(f"USE {self._database}")
 
     def run(self, sql: str) -> str:
@@ -41,7 +43,7 @@ class Oracle:
 
 
 @pytest.fixture
-def oracle(tmp_path: Path) -> Iterator[Oracle]:
-    running = Oracle(tmp_path / "clickhouse")
+def oracle() -> Iterator[Oracle]:
+    running = Oracle()
     yield running
     running.end()

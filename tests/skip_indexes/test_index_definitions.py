@@ -52,6 +52,7 @@ def definition(text: str) -> str:
         "INDEX i id TYPE bloom_filter('a')",
         "INDEX i id TYPE bloom_filter(0.1, 2)",
         "INDEX i m TYPE bloom_filter",
+        "INDEX i [n] TYPE bloom_filter",
         "INDEX i id TYPE ngrambf_v1(3, 256, 2, 0)",
         "INDEX i (s, id) TYPE tokenbf_v1(256, 2, 0)",
         "INDEX i s TYPE ngrambf_v1(3, 256, 2)",

@@ -103,12 +103,6 @@ class Definitions:
     def _version(self) -> int:
         return self._state.description.metadata_version
 
-    def columns_version(self, keeper: Keeper) -> int | None:
-        """Of the node that has the columns, when they are those that this replica works with; else ``None``."""
-        self.take_over(keeper)
-        text, stat = keeper.get(self._state.paths.columns)
-        return stat.version if text.decode() == shared_definition(self._state.description).columns else None
-
     # -- ALTER --------------------------------------------------------------------------------------------------
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
@@ -130,11 +124,12 @@ class Definitions:
         """Whether the change is made."""
         state = self._state
         keeper.sync(state.paths.columns)
-        version = self.columns_version(keeper)
+        self.take_over(keeper)
         require_feature(keeper, state.paths, ALTER, "ALTER of columns")
-        if version is None:
-            return False  # another was made in between
         old = state.definition
+        text, stat = keeper.get(state.paths.columns)
+        if text.decode() != shared_definition(old.description).columns:
+            return False  # another was made in between
         new = self._define(change(old))
         if new.description.ttl != old.description.ttl:
             require_feature(keeper, state.paths, TTL, "ALTER of TTL")
@@ -143,7 +138,7 @@ class Definitions:
             require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
         wanted = shared_definition(new.description).columns.encode()
         try:
-            keeper.set(state.paths.columns, wanted, version)
+            keeper.set(state.paths.columns, wanted, stat.version)
         except BadVersion:
             return False
         except KeeperConnectionLoss as lost:

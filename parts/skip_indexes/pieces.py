@@ -1,0 +1,37 @@
+"""Pieces of texts: words, and all runs of n bytes.
+
+A word is a run of letters, digits and bytes beyond ASCII, as ClickHouse's tokenbf_v1 has it. Runs are of bytes, not of
+characters: what holds a text holds its bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from parts.skip_indexes.hashing import Hashes, Texts, hash_pieces
+
+_IN_WORDS = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)])
+
+
+def word_hashes(texts: Texts) -> Hashes:
+    """The words of every text."""
+    if not len(texts.begins):
+        return Hashes(np.zeros(0, np.uint64), np.zeros(len(texts.ends), np.int64))
+    origin, end = int(texts.begins[0]), int(texts.stops[-1])
+    inside = _IN_WORDS[texts.data[origin:end]]
+    before = np.concatenate(([False], inside[:-1])) if len(inside) else inside
+    filled = texts.begins[texts.begins < texts.stops] - origin
+    before[filled] = False
+    after = np.concatenate((inside[1:], [False])) if len(inside) else inside
+    after[filled[1:] - 1] = False
+    begins, stops = np.flatnonzero(inside & ~before) + origin, np.flatnonzero(inside & ~after) + origin + 1
+    counted = np.searchsorted(begins, np.append(texts.begins, end))
+    return Hashes(hash_pieces(texts.data, begins, stops), counted[texts.ends])
+
+
+def run_hashes(texts: Texts, length: int) -> Hashes:
+    """All runs of ``length`` bytes of every text."""
+    counts = np.maximum(texts.stops - texts.begins - (length - 1), 0)
+    ends = np.concatenate(([0], np.cumsum(counts)))
+    begins = np.arange(int(ends[-1])) + np.repeat(texts.begins - ends[:-1], counts)
+    return Hashes(hash_pieces(texts.data, begins, begins + length), ends[texts.ends])
