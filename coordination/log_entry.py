@@ -7,7 +7,8 @@ back; an unknown version or type is refused, because a replica that skipped an e
 =============  =====================================================================================================
 GET_PART       the part exists on ``source_replica``; fetch it (from any holder). ``block_id``, ``quorum``, hash.
 ATTACH_PART    as GET_PART, but a local detached part of the same content hash may be taken.
-MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``deduplicate_by``, ``merge_type``.
+MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``deduplicate_by``, ``merge_type``,
+               ``expire_at``.
 MUTATE_PART    apply ``mutations`` to the one source part, under definition ``alter_version`` or a later one.
 DROP_RANGE     the blocks of ``new_part``'s range are gone; ``detach`` keeps them in detached/.
 DROP_PART      the one part ``new_part`` is gone; ``detach`` as above.
@@ -88,7 +89,10 @@ class LogEntry:
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
     merge_type: str = ""
-    """``Regular`` or ``Optimize``, as in system.replication_queue."""
+    """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue."""
+    expire_at: int = 0
+    """MERGE_PARTS: the time, in seconds since the epoch, at which TTL is applied; 0: it is not. ``alter_version`` is
+    then the version of the definition that has the TTL."""
     detach: bool = False
     has_leftovers: bool = False
     """A drop: who executes it first clears block ids and quorums of the range (``drop_range``)."""

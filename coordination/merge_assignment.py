@@ -27,8 +27,10 @@ def merge_entry(
     merge_type: str = "Regular",
     deduplicate: bool = False,
     deduplicate_by: Sequence[str] = (),
+    expire_at: int = 0,
+    alter_version: int = 0,
 ) -> LogEntry:
-    """The entry that merges ``sources`` (in block order). ``merge_type``: ``Regular`` or ``Optimize``."""
+    """The entry that merges ``sources`` (in block order)."""
     return LogEntry(
         type=EntryType.MERGE_PARTS,
         new_part=merged_name(list(sources)),
@@ -40,6 +42,8 @@ def merge_entry(
         deduplicate=deduplicate,
         deduplicate_by=tuple(deduplicate_by),
         merge_type=merge_type,
+        expire_at=expire_at,
+        alter_version=alter_version,
     )
 
 

@@ -16,6 +16,7 @@ from parts.part_name import PartName
 from parts.reader import Part
 from parts.ttl import NOTHING_KNOWN
 
+TTL_MERGES = (TTL_DELETE, TTL_RECOMPRESS)
 _NOT_HERE = TtlFacts(NOTHING_KNOWN, 1, 0)
 
 
@@ -54,7 +55,7 @@ class Expiring:
         """Of ``runs`` of neighbours that may be merged, and are here."""
         now = self.time
         settings = self._table.definition.settings
-        under_way = sum(merge.merge_type in (TTL_DELETE, TTL_RECOMPRESS) for merge in self._table.services.merges)
+        under_way = sum(merge.merge_type in TTL_MERGES for merge in self._table.services.merges)
         if not now or under_way >= settings.max_number_of_merges_with_ttl_in_pool:
             return None
         return select_ttl_merge(

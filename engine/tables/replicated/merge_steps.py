@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from coordination.drop_part import log_part_drop
 from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
 from engine.tables.disk_space import SELECTED
+from engine.tables.expiring import TTL_MERGES, Expiring
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
@@ -40,6 +42,7 @@ class MergeSteps:
         self._wake_execution = wake_execution
         self.task = state.make_task("select merges", self.select_step)
         self.are_selected = True
+        self._expiring = Expiring(state)
 
     # -- in the background --------------------------------------------------------------------------------------
 
@@ -61,9 +64,19 @@ class MergeSteps:
         queued = state.queue.count(EntryType.MERGE_PARTS)
         if queued >= settings.max_replicated_merges_in_queue:
             return False
-        if all(len(parts) < 2 for parts in self._parts_by_partition().values()):
+        gone = self._expiring.gone()
+        may_expire = self._may_expire()
+        is_merged = any(len(parts) > 1 for parts in self._parts_by_partition().values())
+        if not (gone or may_expire or is_merged):
             return False  # spares ZooKeeper the predicate's questions
         predicate = self._predicate(keeper)
+        if gone and self._drop_gone(keeper, predicate, gone):
+            return True
+        if may_expire and (expired := self._expiring.choose(self._local_runs(predicate))) is not None:
+            if self._assign(keeper, predicate, [expired.sources], OptimizeOptions(), expired.merge_type):
+                self._expiring.note(expired)
+                return True
+            return False
         slots = self._slots
         chosen = select_merge(
             self._local_runs(predicate),
@@ -82,6 +95,29 @@ class MergeSteps:
         if not chosen:
             return False
         return self._assign(keeper, predicate, [chosen], OptimizeOptions(), "Regular")
+
+    def _may_expire(self) -> bool:
+        if not self._expiring.has_work():
+            return False
+        queued = sum(item.entry.merge_type in TTL_MERGES for item in self._state.queue.entries())
+        return queued < self._state.definition.settings.max_replicated_merges_with_ttl_in_queue
+
+    def _drop_gone(self, keeper: Keeper, predicate: MergePredicate, gone: Sequence[PartName]) -> bool:
+        """One of the parts of which no row is left: whether that was logged. Beside replicas that do not know such a
+        drop a merge makes an empty part of it."""
+        name = next((name for name in gone if predicate.why_not_single(name) is None), None)
+        if name is None:
+            return False
+        state = self._state
+        where = (keeper, state.paths, state.replica.name)
+        try:
+            is_logged = log_part_drop(*where, name, predicate.log_version, clock=state.services.clock)
+        except UserError as refused:
+            logger.info("part %s of %s is kept: %s", name, state.definition.full_name, refused)
+            return False
+        if is_logged:
+            self._log.pull(keeper)
+        return is_logged
 
     def _parts_by_partition(self) -> dict[str, list[PartName]]:
         partitions: dict[str, list[PartName]] = {}
@@ -116,7 +152,7 @@ class MergeSteps:
         options: OptimizeOptions,
         merge_type: str,
     ) -> bool:
-        state = self._state
+        state, expire_at = self._state, self._expiring.time
         entries = [
             merge_entry(
                 list(sources),
@@ -125,6 +161,8 @@ class MergeSteps:
                 deduplicate=options.deduplicate,
                 deduplicate_by=options.deduplicate_by,
                 merge_type=merge_type,
+                expire_at=expire_at,
+                alter_version=state.description.metadata_version if expire_at else 0,
                 rows=sum(facts.rows for facts in map(self._facts, sources)),
                 size_bytes=sum(facts.size_bytes for facts in map(self._facts, sources)),
             )

@@ -24,6 +24,7 @@ from coordination.quorum_failure import fail_unreachable_part
 from coordination.replica_activity import active_replicas
 from engine.background import wake_one
 from engine.tables.disk_space import RESERVED
+from engine.tables.expiring import TTL_MERGES
 from engine.tables.merging import merge_to_temporary
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
@@ -174,6 +175,9 @@ class QueueSteps:
 
     def _merge(self, keeper: Keeper, action: Action, result: PartName) -> None:
         state = self._state
+        if action.entry.merge_type in TTL_MERGES and Stoppable.TTL_MERGES in state.stopped:
+            state.queue.postpone(action.name, "Merges with TTL are cancelled now", pause_seconds=1.0)
+            return
         with state.store.snapshot() as snapshot:
             by_name = {part.name: part for part in snapshot.parts}
             sources = [by_name[name] for name in action.entry.source_parts if name in by_name]
@@ -187,6 +191,8 @@ class QueueSteps:
                 deduplicate=action.entry.deduplicate,
                 deduplicate_by=action.entry.deduplicate_by,
                 is_cancelled=lambda: self._is_cancelled(action, Stoppable.MERGES),
+                expire_at=action.entry.expire_at,
+                merge_type=action.entry.merge_type,
             )
             self._commit(keeper, action, result, directory)
 
@@ -360,6 +366,7 @@ class QueueSteps:
                     at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
                 ),
             ),
+            metadata_version=self._state.description.metadata_version,
             always_fetch_merged_part=settings.always_fetch_merged_part,
             prefer_fetch_seconds=settings.prefer_fetch_merged_part_time_threshold,
             prefer_fetch_bytes=settings.prefer_fetch_merged_part_size_threshold,
