@@ -14,7 +14,12 @@ from engine.simulator.statements import Statements, StatementWeights
 from engine.simulator.trace import Trace
 from parts.pool import working_inline
 
-_TABLE_SETTINGS = {"cleanup_delay_period": 5, "min_replicated_logs_to_keep": 3, "old_parts_lifetime": 20}
+_TABLE_SETTINGS = {
+    "cleanup_delay_period": 5,
+    "min_replicated_logs_to_keep": 3,
+    "old_parts_lifetime": 20,
+    "merge_with_ttl_timeout": 0,
+}
 """Short periods, so that what is rare in a real cluster's day happens in a run."""
 
 

@@ -180,7 +180,8 @@ class Server(Node):
         keeper = self.colony.ensemble.connect()
         found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
         columns = ", ".join(map(render_column, found.columns)) if found is not None else _COLUMNS
-        self.sql(_CREATE.format(columns))
+        ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""
+        self.sql(_CREATE.format(columns) + ttl)
 
     def drop(self) -> None:
         self.sql("DROP TABLE t SYNC")

@@ -15,6 +15,7 @@ from engine.simulator.partitions import PartitionWork
 from engine.simulator.servers import Server, Servers
 from engine.simulator.simulation import Expected, Weights
 from engine.simulator.steps import Crash
+from engine.simulator.ttl import ExpiryWork
 from recovery import flags
 
 
@@ -35,10 +36,11 @@ class StatementWeights(Weights):
     detach_partition: float = 0.6
     alter: float = 1
     look_at_columns: float = 0.5
+    pass_time: float = 1
 
 
 @dataclass
-class Statements(AlterationWork, PartitionWork):
+class Statements(ExpiryWork, AlterationWork, PartitionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:
