@@ -34,6 +34,24 @@ class SystemTable(Protocol):
     def rows(self) -> Callable[[Context], Iterable[Row]]: ...
 
 
+class QueryTotals(Protocol):
+    """See :class:`engine.http.query_counts.Totals`."""
+
+    def __getitem__(self, name: str) -> float: ...
+
+    @property
+    def errors(self) -> Mapping[str, float]: ...
+
+
+class NoQueries:
+    """Of an engine that nothing asks over a network."""
+
+    errors: Mapping[str, float] = {}
+
+    def __getitem__(self, name: str) -> float:
+        return 0.0
+
+
 class Server(Protocol):
     config: Config
     path: Path
@@ -57,6 +75,10 @@ class Server(Protocol):
     @property
     def worker_rows(self) -> Callable[[], list[Row]]:
         """The rows of ``system.workers``."""
+
+    @property
+    def query_totals(self) -> Callable[[], QueryTotals]:
+        """What all processes have counted of queries."""
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         """Of ``system.zookeeper``: the children of those nodes."""

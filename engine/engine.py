@@ -14,7 +14,7 @@ from pathlib import Path
 
 from engine.catalog import Catalog
 from engine.config import Config
-from engine.context import Row
+from engine.context import NoQueries, QueryTotals, Row
 from engine.processes import Process
 from engine.replica_status import ReplicaStatus
 from engine.server_uuid import server_uuid
@@ -58,6 +58,7 @@ class Engine(StatementRunner):
         self.processes_elsewhere: Callable[[], Iterable[Process]] = tuple
         """The statements that run in other processes of this server."""
         self.worker_rows: Callable[[], list[Row]] = list
+        self.query_totals: Callable[[], QueryTotals] = NoQueries
         """Of ``system.workers``."""
         self._on_stop = ExitStack()
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from engine.catalog import Catalog
 from engine.config import Config
-from engine.context import Context, Row, SystemTable
+from engine.context import Context, QueryTotals, Row, SystemTable
 from engine.elsewhere import Elsewhere
 from engine.interpreter import execute_statement
 from engine.interpreter.relations import CatalogRelations
@@ -59,6 +59,7 @@ class StatementRunner(ABC):
     replication: Replication
     query_engine: QueryEngine
     worker_rows: Callable[[], list[Row]]
+    query_totals: Callable[[], QueryTotals]
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
 
     def __init__(self, config: Config, services: TableServices, elsewhere: Elsewhere | None = None) -> None:

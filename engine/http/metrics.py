@@ -28,6 +28,7 @@ class Metrics:
     def __init__(self, engine: StatementRunner, counts: QueryCounts | None = None, row: int = 0) -> None:
         self._counts = counts or QueryCounts()
         self._row = self._counts.row(row)
+        engine.query_totals = self._counts.totals
         self._row[_RUNNING] = 0  # whatever a process before this one left running
         self._monotonic = engine.services.monotonic
         self._registry = CollectorRegistry()

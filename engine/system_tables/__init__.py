@@ -1,6 +1,8 @@
 """``system.*``: what the server knows about itself, as tables. Columns have ClickHouse's names where it has them."""
 
 from engine.system_tables import (
+    activity,
+    counters,
     information_schema,
     kinds,
     replication,
@@ -15,7 +17,7 @@ from engine.system_tables.system_table import SystemTable
 
 SYSTEM_TABLES = {
     table.name: table
-    for module in (tables, storage, kinds, server, settings, replication, transactions)
+    for module in (tables, storage, activity, counters, kinds, server, settings, replication, transactions)
     for table in module.TABLES
 }
 SYSTEM_TABLES[zookeeper.TABLE.name] = zookeeper.TABLE

@@ -93,9 +93,11 @@ def _queue(server: Server) -> Iterator[Row]:
                 entry.source_replica,
                 str(entry.new_part or ""),
                 [str(part) for part in entry.source_parts],
+                int(entry.detach),
                 int(item.is_executing),
                 item.num_tries,
                 item.last_exception,
+                int(item.last_exception_time),
                 int(item.last_attempt_time),
                 item.num_postponed,
                 item.postpone_reason,
@@ -154,9 +156,11 @@ TABLES = (
         source_replica String
         new_part_name String
         parts_to_merge Array(String)
+        is_detach UInt8
         is_currently_executing UInt8
         num_tries UInt32
         last_exception String
+        last_exception_time DateTime
         last_attempt_time DateTime
         num_postponed UInt32
         postpone_reason String

@@ -99,9 +99,10 @@ TABLES = (
         """,
         _settings,
     ),
-    system_table(
-        "merge_tree_settings",
-        f"""
+    *(
+        system_table(
+            kind,
+            f"""
         name String
         value String
         default String
@@ -115,6 +116,8 @@ TABLES = (
         is_obsolete UInt8
         tier {_TIERS}
         """,
-        _merge_tree_settings,
+            _merge_tree_settings,
+        )
+        for kind in ("merge_tree_settings", "replicated_merge_tree_settings")
     ),
 )

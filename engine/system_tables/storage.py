@@ -1,57 +1,156 @@
-"""``system.parts``, ``detached_parts`` and ``merges``."""
+"""``system.parts``, ``parts_columns``, ``detached_parts`` and ``dropped_tables``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime
 
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
+from engine.tables.definition import TableDefinition
+from engine.tables.part_log import partition_text
 from parts.detached import split_detached
-from parts.store import PartState
+from parts.layout import MARKS, PRIMARY_INDEX
+from parts.reader import Part
+from parts.store import PartState, StoredPart
+
+_DISK = "default"
+_EPOCH = date(1970, 1, 1)
+_NO_TIME = 0
+
+
+def _stored(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
+    for table in server.catalog.tables():
+        if table.definition.description.has_parts:
+            for entry in table.store.entries():
+                yield table.definition, entry
 
 
 def _parts(server: Server) -> Iterator[Row]:
-    for table in server.catalog.tables():
-        definition = table.definition
-        if not definition.description.has_parts:
-            continue
-        for part, state in sorted(table.store.all_parts(), key=lambda item: item[0].name):
-            yield (
-                ", ".join(map(str, part.partition)) if len(part.partition) == 1 else str(part.partition),
-                str(part.name),
-                str(part.uuid),
-                part.part_type,
-                int(state is PartState.ACTIVE),
-                part.marks,
-                part.rows,
-                part.bytes_on_disk,
-                part.data_uncompressed_bytes,
-                int(part.modification_time),
-                part.name.partition_id,
-                part.name.min_block,
-                part.name.max_block,
-                part.name.level,
-                part.name.mutation,
-                part.content_hash,
-                definition.database,
-                definition.name,
-                definition.engine_name,
-                str(part.path),
-                state.value,
-            )
+    for definition, entry in _stored(server):
+        part, files = entry.part, entry.part.checksums.files
+        sizes = part.checksums.column_bytes.values()
+        index, marks = files.get(PRIMARY_INDEX), files.get(MARKS)
+        yield (
+            *_identity(part, entry),
+            "Packed" if part.part_type == "Compact" else "Full",
+            len(files) + 1,
+            sum(stored for stored, _ in sizes),
+            index.size if index is not None else 0,
+            marks.size if marks is not None else 0,
+            int(entry.remove_time or 0),
+            entry.references + (entry.state is PartState.ACTIVE),
+            *_times(part),
+            part.content_hash,
+            *_place(definition, part),
+            entry.state.value,
+            int(entry.state is PartState.ACTIVE),
+            int(part.has_deleted_rows),
+        )
+
+
+def _parts_columns(server: Server) -> Iterator[Row]:
+    for definition, entry in _stored(server):
+        part, schema = entry.part, definition.description.schema
+        sizes = part.column_sizes()
+        for position, column in enumerate(schema.stored.columns, 1):
+            stored, raw = sizes.get(column.name, (0, 0))
+            if column.name in sizes:
+                yield (
+                    *_identity(part, entry),
+                    *_place(definition, part),
+                    column.name,
+                    str(column.type),
+                    position,
+                    column.default_kind,
+                    column.default_expression,
+                    stored,
+                    stored,
+                    raw,
+                    0,
+                )
+
+
+def _identity(part: Part, entry: StoredPart) -> Row:
+    name = part.name
+    return (
+        partition_text(part),
+        str(name),
+        str(part.uuid),
+        part.part_type,
+        int(entry.state is PartState.ACTIVE),
+        part.marks,
+        part.rows,
+        part.bytes_on_disk,
+        part.data_uncompressed_bytes,
+        int(part.modification_time),
+        name.partition_id,
+        name.min_block,
+        name.max_block,
+        name.level,
+        name.mutation,
+    )
+
+
+_IDENTITY = """
+partition String
+name String
+uuid String
+part_type String
+active UInt8
+marks UInt64
+rows UInt64
+bytes_on_disk UInt64
+data_uncompressed_bytes UInt64
+modification_time DateTime
+partition_id String
+min_block_number Int64
+max_block_number Int64
+level UInt32
+data_version UInt64"""
+
+
+def _place(definition: TableDefinition, part: Part) -> Row:
+    return (definition.database, definition.name, definition.engine_name, _DISK, str(part.path))
+
+
+_PLACE = """
+database String
+table String
+engine String
+disk_name String
+path String"""
+
+
+def _times(part: Part) -> Row:
+    """The least and the greatest date, and time, of the partition key's columns; the epoch where it has none."""
+    dates, times = [_EPOCH, _EPOCH], [_NO_TIME, _NO_TIME]
+    for least, greatest in part.minmax.values():
+        if isinstance(least, datetime) and isinstance(greatest, datetime):
+            times = [int(least.timestamp()), int(greatest.timestamp())]
+        elif isinstance(least, date) and isinstance(greatest, date):
+            dates = [least, greatest]
+    return (*dates, *times)
 
 
 def _detached_parts(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         for directory in table.store.detached():
             reason, name = split_detached(directory)
-            files = (table.store.path / "detached" / directory).iterdir()
+            path = table.store.path / "detached" / directory
+            try:
+                size, changed = sum(file.stat().st_size for file in path.iterdir()), int(path.stat().st_mtime)
+            except FileNotFoundError:  # it has just been attached, or dropped
+                continue
             yield (
                 table.definition.database,
                 table.definition.name,
                 name.partition_id if name else None,
                 directory,
-                sum(file.stat().st_size for file in files),
+                size,
+                changed,
+                _DISK,
+                str(path),
                 reason,
                 name.min_block if name else None,
                 name.max_block if name else None,
@@ -59,49 +158,42 @@ def _detached_parts(server: Server) -> Iterator[Row]:
             )
 
 
-def _merges(server: Server) -> Iterator[Row]:
-    now = server.services.clock()
-    for merge in list(server.services.merges):
-        yield (
-            merge.database,
-            merge.table,
-            now - merge.started,
-            merge.progress,
-            len(merge.sources),
-            list(merge.sources),
-            merge.result,
-            merge.total_rows,
-            merge.rows_written,
-        )
-
-
 TABLES = (
     system_table(
         "parts",
-        """
-        partition String
-        name String
-        uuid String
-        part_type String
-        active UInt8
-        marks UInt64
-        rows UInt64
-        bytes_on_disk UInt64
-        data_uncompressed_bytes UInt64
-        modification_time DateTime
-        partition_id String
-        min_block_number Int64
-        max_block_number Int64
-        level UInt32
-        data_version UInt64
-        hash_of_uncompressed_files String
-        database String
-        table String
-        engine String
-        path String
+        f"""{_IDENTITY}
+        part_storage_type String
+        files UInt64
+        data_compressed_bytes UInt64
+        primary_key_size UInt64
+        marks_bytes UInt64
+        remove_time DateTime
+        refcount UInt32
+        min_date Date
+        max_date Date
+        min_time DateTime
+        max_time DateTime
+        hash_of_uncompressed_files String{_PLACE}
         _state String
+        visible UInt8
+        has_lightweight_delete UInt8
         """,
         _parts,
+    ),
+    system_table(
+        "parts_columns",
+        f"""{_IDENTITY}{_PLACE}
+        column String
+        type String
+        column_position UInt64
+        default_kind String
+        default_expression String
+        column_bytes_on_disk UInt64
+        column_data_compressed_bytes UInt64
+        column_data_uncompressed_bytes UInt64
+        column_marks_bytes UInt64
+        """,
+        _parts_columns,
     ),
     system_table(
         "detached_parts",
@@ -111,26 +203,27 @@ TABLES = (
         partition_id Nullable(String)
         name String
         bytes_on_disk UInt64
-        reason String
+        modification_time DateTime
+        disk String
+        path String
+        reason Nullable(String)
         min_block_number Nullable(Int64)
         max_block_number Nullable(Int64)
         level Nullable(UInt32)
         """,
         _detached_parts,
     ),
-    system_table(
-        "merges",
+    system_table(  # a table that is dropped is gone when DROP returns: nothing waits here
+        "dropped_tables",
         """
+        index UInt32
         database String
         table String
-        elapsed Float64
-        progress Float64
-        num_parts UInt64
-        source_part_names Array(String)
-        result_part_name String
-        total_rows UInt64
-        rows_written UInt64
+        uuid UUID
+        engine String
+        metadata_dropped_path String
+        table_dropped_time DateTime
         """,
-        _merges,
+        lambda _: [],
     ),
 )

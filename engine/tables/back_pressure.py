@@ -35,7 +35,14 @@ def delay_insert(table: TableData, options: InsertOptions, *, may_wait: bool = T
     """Before an INSERT begins. Raises 252 (TOO_MANY_PARTS), and what ends the query meanwhile."""
     _require_free_disk(table, options)
     services, settings, never = table.services, table.definition.settings, threading.Event()
-    left = judge(_count(table, options), settings, options, table.definition.full_name)
+    try:
+        left = judge(_count(table, options), settings, options, table.definition.full_name)
+    except UnavailableError:
+        services.delays.rejected += 1
+        raise
+    if may_wait and left > 0:
+        services.delays.count += 1
+        services.delays.seconds += left
     while may_wait and left > 0 and not table.is_cancelled():
         options.status.check()
         services.wait(never, min(left, _SLICE_SECONDS))

@@ -24,10 +24,11 @@ from engine.tables.back_pressure import delay_insert
 from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import Expiring
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertSink
 from engine.tables.merging import merge_to_temporary
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
+from engine.tables.plain_insert import MergeTreeInsert
 from engine.tables.plain_partitions import PlainPartitions
 from engine.tables.plain_transactions import PlainTransactions
 from engine.tables.stopped import Stoppable
@@ -48,55 +49,6 @@ _SELECT_SECONDS = 0.25
 _OPTIMIZE_RETRY_SECONDS = 0.02
 _PENDING_POLL_SECONDS = 0.002
 _OPTIMIZE_ATTEMPTS = 30_000
-
-
-class MergeTreeInsert(InsertSink):
-    """Commits all parts of the INSERT at once, in memory; each is on disk under its final name before."""
-
-    table: MergeTreeTable
-
-    def __init__(self, table: MergeTreeTable, options: InsertOptions) -> None:
-        super().__init__(table, options)
-        self._outcome = InsertOutcome()
-
-    def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
-        if self.options.transaction:
-            return self.table.transactions.stage(parts, self.options)
-        with self.table.deduplicating():
-            wanted = self._not_known(parts)
-            with self.table.numbers(len(wanted)) as numbers:
-                named = self._named(wanted, numbers)
-                with self.table.store.lock:
-                    for stored in named:
-                        self.table.store.commit(stored)
-            self.table.remember({part.block_id: stored.name for part, stored in zip(wanted, named, strict=True)})
-        self.table.wake_merges()
-        return self._outcome
-
-    def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
-        wanted = [part for part in parts if not self.table.is_duplicate(part.block_id)]
-        self._outcome.deduplicated_blocks += len(parts) - len(wanted)
-        return wanted
-
-    def _named(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:
-        """The parts under their final names: all or, after an error, none, so that no restart finds some of them."""
-        named: list[Part] = []
-        try:
-            for part, number in zip(parts, numbers, strict=True):
-                name = PartName(part.partition_id, number, number, 0)
-                store = self.table.store
-                named.append(store.add_preactive(part.directory, name, is_synced=True, written=part.written))
-                named[-1].check_conversions()  # an ALTER may have come since it was written
-                self.table.services.failpoint("insert.after_rename")
-                self._outcome.written_rows += part.rows
-                self._outcome.written_bytes += part.bytes
-                self._outcome.part_names.append(str(name))
-        except BaseException:
-            for stored in named:
-                with contextlib.suppress(OSError):
-                    self.table.store.rollback(stored)
-            raise
-        return named
 
 
 class MergeTreeTable(Table):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from engine.tables.part_log import PartEventType
 from engine.tables.services import MergeOrder, RunningMerge
 from engine.tables.table_data import TableData
 from parts.merge import Deduplicated, MergeProgress, merge_parts
 from parts.part_name import PartName
-from parts.reader import Part
+from parts.reader import Part, open_part
 from parts.schema import TableDescription
 
 
@@ -34,6 +35,9 @@ def merge_to_temporary(
         sources=tuple(str(source.name) for source in sources),
         started=table.services.clock(),
         total_rows=sum(source.rows for source in sources),
+        path=str(definition.data_path),
+        total_bytes=sum(source.bytes_on_disk for source in sources),
+        total_uncompressed_bytes=sum(source.data_uncompressed_bytes for source in sources),
         merge_type=merge_type,
     )
     running = table.services.merges
@@ -50,15 +54,27 @@ def merge_to_temporary(
         where = (definition.database, definition.create, path)
         order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, expire_at)
         stop = is_cancelled or table.is_cancelled
-        source_bytes = sum(source.bytes_on_disk for source in sources)
-        with table.services.disk.reserving(path, source_bytes, f"merging to {result}"):
+        with table.services.disk.reserving(path, merge.total_bytes, f"merging to {result}"):
             if table.services.merge_elsewhere is not None:
                 table.services.merge_elsewhere(order, stop, on_progress)
             else:
                 carry_out(order, sources, definition.description, stop, on_progress)
         table.services.failpoint("merge.after_temporary_part")
-    except BaseException:
+        table.services.part_log.note(
+            PartEventType.MERGE,
+            definition,
+            open_part(directory, name=result),
+            table.services.clock(),
+            started=merge.started,
+            sources=sources,
+            merge_type=merge.merge_type,
+        )
+    except BaseException as error:
         table.store.drop_temporary(directory)
+        now = table.services.clock()
+        table.services.part_log.note_failure(
+            PartEventType.MERGE, definition, result, now, error, started=merge.started, sources=sources
+        )
         raise
     finally:
         running.remove(merge)

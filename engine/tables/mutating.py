@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.tables.definition import TableDefinition
+from engine.tables.part_log import PartEventType
 from engine.tables.services import MutationOrder, RunningMerge, TableRead
 from engine.tables.table_data import TableData
 from parts.errors import CancelledError, CorruptionError, UserError
@@ -59,6 +60,9 @@ def mutate_to_temporary(
         sources=(str(source.name),),
         started=table.services.clock(),
         total_rows=source.rows,
+        path=str(definition.data_path),
+        total_bytes=source.bytes_on_disk,
+        total_uncompressed_bytes=source.data_uncompressed_bytes,
         is_mutation=True,
     )
     running, path = table.services.merges, definition.data_path
@@ -85,8 +89,20 @@ def mutate_to_temporary(
                 others = {(d.database, d.name): HeldTable(d.description, parts) for d, parts in read}
                 _carry_out(order, source, definition, HeldTables(others), stop)
         table.services.failpoint("mutation.after_temporary_part")
-    except BaseException:
+        table.services.part_log.note(
+            PartEventType.MUTATE,
+            definition,
+            open_part(directory, name=result),
+            table.services.clock(),
+            started=merge.started,
+            sources=[source],
+        )
+    except BaseException as error:
         table.store.drop_temporary(directory)
+        now = table.services.clock()
+        table.services.part_log.note_failure(
+            PartEventType.MUTATE, definition, result, now, error, started=merge.started, sources=[source]
+        )
         raise
     finally:
         running.remove(merge)

@@ -41,6 +41,7 @@ class InsertOptions:
     min_free_disk_bytes: int = 0
     """Less free, or than this ratio of the disk, refuses it; 0 for what the table says."""
     min_free_disk_ratio: float = 0.0
+    query_id: str = ""
     is_whole: bool = False
     """All data are here: the INSERT does not wait for its client."""
     status: QueryStatus = field(default_factory=QueryStatus, compare=False)

@@ -32,8 +32,10 @@ from coordination.transactions import (
     key_of,
     name_of,
 )
+from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
+from engine.tables.part_log import PartEventType
 from engine.tables.services import TableServices
 from engine.tables.transactions import KnownTransaction
 from parts.disk import sync_directory
@@ -50,6 +52,7 @@ _DECISIONS, _APPLICATIONS = "transactions", "applications"
 class NumberedTable(Protocol):
     """A table that counts its blocks by itself."""
 
+    definition: TableDefinition
     store: PartStore
     services: TableServices
 
@@ -156,6 +159,9 @@ class PlainTransactions:
                 store.exchange(arrivals, is_leaving, notes)
         if request.overwrite is not Overwrite.NOTHING:
             self._forget_blocks()
+        services = self._table.services
+        for part in filter(None, map(store.get_active, arrivals)):
+            services.part_log.note(PartEventType.NEW, self._table.definition, part, services.clock())
         store.staged.remove(name)
         self._table.wake_merges()
         return CommitOutcome(Verdict.COMMITTED, rows, tuple(arrivals))

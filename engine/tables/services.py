@@ -14,6 +14,7 @@ from uuid import UUID
 from engine.background import BackgroundPool
 from engine.interserver.transfer import Throttle, Transfer
 from engine.tables.disk_space import DiskSpace
+from engine.tables.part_log import PartLog
 from parts.merge import MergeProgress
 from parts.part_name import PartName
 from sql.grammar.statements import CreateTable
@@ -34,6 +35,20 @@ class RunningMerge:
     rows_written: int = 0
     is_mutation: bool = False
     merge_type: str = "Regular"
+    path: str = ""
+    """Of the table's data."""
+    total_bytes: int = 0
+    """Of the sources on disk, and, by the next, uncompressed."""
+    total_uncompressed_bytes: int = 0
+
+
+@dataclass
+class Delays:
+    """Of INSERTs into tables of too many parts, since the start."""
+
+    count: int = 0
+    seconds: float = 0.0
+    rejected: int = 0
 
 
 @dataclass(eq=False)
@@ -148,6 +163,8 @@ class TableServices:
     """Merges and mutations that run now."""
     fetches: Slots = field(default_factory=lambda: Slots(16))
     """Parts that come from other replicas now."""
+    delays: Delays = field(default_factory=Delays)
+    part_log: PartLog = field(default_factory=PartLog)
     running_fetches: list[RunningFetch] = field(default_factory=list)
     disk: DiskSpace = field(default_factory=DiskSpace)
     max_fetches_bandwidth: int = 0

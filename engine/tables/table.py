@@ -228,4 +228,5 @@ class Table(ABC):
         return _CLEANUP_SECONDS
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
+        self.services.part_log.note_removed(self.definition, parts, self.services.clock())
         self.store.delete(parts)

@@ -10,8 +10,10 @@ from coordination.transaction_commit import CommitRequest
 from engine.simulator.colony import Colony, Node
 from engine.tables.disk_space import DiskSpace
 from engine.tables.options import CommitOptions, OptimizeOptions, SyncMode
+from engine.tables.part_log import PartEventType
 from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
+from parts.part_name import PartName
 from parts.query_status import QueryStatus
 
 MakeColony = Callable[..., Colony]
@@ -211,3 +213,21 @@ def test_a_merge_that_does_not_fit_waits_for_room(make_colony: MakeColony) -> No
     colony.now += 60.0
     colony.settle()
     colony.check_equal()
+
+
+def test_fetched_parts_are_logged_and_seen_on_their_way(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    seen: list[tuple[str, str]] = []
+
+    def on_copy(part: PartName, source: Node) -> None:
+        seen.extend((str(fetch.part), fetch.source_path) for fetch in two.table.services.running_fetches)
+
+    colony.on_copy = on_copy
+    one.insert(1, [1])
+    colony.settle()
+    assert set(seen) == {("1_0_0_0", "/tables/t/replicas/r1")}
+    assert two.table.services.running_fetches == []
+    names = [(event.type, str(event.name), event.rows) for event in two.table.services.part_log.events()]
+    assert names == [(PartEventType.DOWNLOAD, "1_0_0_0", 1)]
+    assert [event.type for event in one.table.services.part_log.events()] == [PartEventType.NEW]

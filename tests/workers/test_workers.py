@@ -61,6 +61,22 @@ def test_small_tables_are_the_same_in_every_worker(server: WorkerServer) -> None
     assert server.everywhere("SELECT count() FROM small_Log_2") == {"[[20]]"}
 
 
+def test_every_worker_shows_what_became_of_parts(server: WorkerServer) -> None:
+    server.execute("CREATE TABLE logged (k UInt64) ENGINE = MergeTree ORDER BY k")
+    for k in range(2):
+        server.execute(f"INSERT INTO logged VALUES ({k})")
+    server.execute("OPTIMIZE TABLE logged FINAL")
+    with pytest.raises(PandoError):
+        server.run("SELECT nothing_of_this_name")
+    condition = "table = 'logged' AND event_type != 'RemovePart'"
+    events = f"SELECT toString(event_type), part_name FROM system.part_log WHERE {condition}"
+    expected = [["NewPart", "all_1_1_0"], ["NewPart", "all_2_2_0"], ["MergeParts", "all_1_2_1"]]
+    assert server.everywhere(events) == {str(expected)}
+    assert server.everywhere("SELECT count() FROM system.parts_columns WHERE table = 'logged' AND active") == {"[[1]]"}
+    assert server.value("SELECT value > 0 FROM system.errors WHERE code = 47") == 1
+    assert server.value("SELECT value > 5 FROM system.events WHERE event = 'Query'") == 1
+
+
 def test_too_many_parts_are_too_many_for_every_worker(server: WorkerServer) -> None:
     server.execute("CREATE TABLE crowded (k UInt8) ENGINE = MergeTree ORDER BY k SETTINGS parts_to_throw_insert = 3")
     server.execute("SYSTEM STOP MERGES crowded")

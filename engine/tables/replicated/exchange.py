@@ -31,6 +31,7 @@ from coordination.queue_io import drop_entries, own_parts, remove_parts
 from coordination.queue_rules import Action
 from coordination.quorum import confirm_own_parts
 from coordination.replica_activity import addresses
+from engine.tables.part_log import PartEventType
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.lost_transactions import Loss, LostTransactions
 from engine.tables.replicated.state import DETACHED_PREFIX, ReplicaState, part_record
@@ -89,12 +90,21 @@ class Exchanges:
             state.store.exchange(arrivals, lambda name: any(dropped.covers(name) for dropped in gone))
         for part in arrivals:
             state.queue.add_active(part)
+            self._note(part, group)
         state.services.failpoint("exchange.after")
         self._tell(keeper, action, list(arrivals))
         drop_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
         state.store.staged.remove(entry.transaction)
         for part in loss.parts if loss is not None else ():
             state.queue.remove_virtual(part)
+
+    def _note(self, name: PartName, group: list[Action]) -> None:
+        part, services = self._state.store.get_active(name), self._state.services
+        staged = [staged for action in group for staged in action.entry.replace_parts if staged.part == name]
+        is_own = any(each.replica == self._state.replica.name for each in staged)
+        if part is not None:
+            kind = PartEventType.NEW if is_own else PartEventType.DOWNLOAD
+            services.part_log.note(kind, self._state.definition, part, services.clock())
 
     def _look_for_loss(self, keeper: Keeper, action: Action) -> Loss | None:
         state = self._state

@@ -82,4 +82,5 @@ class Housekeeping:
         except PandoError as error:
             logger.info("deleting outdated parts of %s is put off: %s", state.definition.full_name, error)
             return
+        state.services.part_log.note_removed(state.definition, parts, state.services.clock())
         state.store.delete(parts)

@@ -25,6 +25,7 @@ from coordination.quorum_wait import wait_for_quorum
 from coordination.replica_activity import Activation
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
+from engine.tables.part_log import PartEventType
 from engine.tables.replicated.state import ReplicaState, part_record
 from parts.errors import CancelledError, ConflictError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
@@ -102,8 +103,20 @@ class ReplicatedInsert(InsertSink):
         outcome.written_rows += part.rows
         outcome.written_bytes += part.bytes
         outcome.part_names.append(committed.part)
+        self._note(committed.part)
         if plan is not None:
             self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel)
+
+    def _note(self, name: str) -> None:
+        services, stored = self._state.services, self._state.store.get(PartName.parse(name))
+        if stored is not None:
+            services.part_log.note(
+                PartEventType.NEW,
+                self._state.definition,
+                stored,
+                services.clock(),
+                query_id=self.options.query_id,
+            )
 
     def _stored_in_part(self, parts: list[TemporaryPart], outcome: InsertOutcome, error: Exception) -> PandoError:
         names = outcome.part_names

@@ -26,6 +26,7 @@ from engine.background import wake_one
 from engine.tables.disk_space import RESERVED
 from engine.tables.expiring import TTL_MERGES
 from engine.tables.merging import merge_to_temporary
+from engine.tables.part_log import PartEventType
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.small_fetches import MOST, SmallFetches
@@ -120,6 +121,14 @@ class QueueSteps:
         except PandoError as error:
             queue.fail(action.name, str(error))
             logger.info("entry %s of %s failed: %s", action.name, self._state.definition.full_name, error)
+            if action.kind is ActionKind.FETCH and action.entry.new_part is not None:
+                self._state.services.part_log.note_failure(
+                    PartEventType.DOWNLOAD,
+                    self._state.definition,
+                    action.entry.new_part,
+                    self._state.services.clock(),
+                    error,
+                )
         except Exception as error:
             queue.fail(action.name, repr(error))
             logger.exception("entry %s of %s failed", action.name, self._state.definition.full_name)
@@ -268,6 +277,11 @@ class QueueSteps:
         state.services.failpoint("produced.after_commit")
         if status is ProducedStatus.COMMITTED:
             state.store.commit(part)
+            if action.kind is ActionKind.FETCH:
+                item, now = state.queue.get(action.name), state.services.clock()
+                state.services.part_log.note(
+                    PartEventType.DOWNLOAD, state.definition, part, now, started=item.last_attempt_time if item else now
+                )
             state.queue.add_active(name)
             state.queue.finish(action.name)
             return

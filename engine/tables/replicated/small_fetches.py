@@ -15,6 +15,7 @@ from coordination.keeper import Keeper, KeeperConnectionLoss, MultiFailed
 from coordination.part_commit import Agreement, commit_agreed_parts
 from coordination.queue_rules import Action
 from engine.replication import PartTransport
+from engine.tables.part_log import PartEventType
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.state import ReplicaState, part_record
 from engine.tables.stopped import Stoppable
@@ -111,6 +112,7 @@ class SmallFetches:
         state.services.failpoint("produced.after_commit")
         for action, part, _ in agreed:
             state.store.commit(part)
+            state.services.part_log.note(PartEventType.DOWNLOAD, state.definition, part, state.services.clock())
             state.queue.add_active(part.name)
             state.queue.finish(action.name)
         return left
