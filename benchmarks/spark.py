@@ -72,7 +72,10 @@ class Pair:
         by_query = self._pando(query=f"SELECT {', '.join(_TOTALS)} FROM {LINEITEM}").collect
         options = {"url": self._url, "table": LINEITEM}
         calls = {text: text for text in _TOTALS}
-        by_parts = aggregate(self._spark, options, aggregates=calls).collect
+
+        def by_parts() -> object:  # made anew: Spark keeps what it shuffled for a frame
+            return aggregate(self._spark, options, aggregates=calls).collect()
+
         top = self._pando(query=f"SELECT {columns} FROM {LINEITEM} {_TOP}").collect
         month = self._pando(table=LINEITEM, columns=columns, filter=_MONTH)
         files.createOrReplaceTempView("files")

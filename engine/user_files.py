@@ -227,6 +227,18 @@ class UserFiles:
                 raise _is_there(target) if error.errno in (errno.ENOTEMPTY, errno.EEXIST) else error from None
             sync(parent)
 
+    def directories(self, name: re.Pattern[str]) -> Iterator[tuple[str, float, list[str]]]:
+        """Directories of such a name, by their paths below the root, with when something in them was last changed, and
+        what is in them. None of a machine: that would be a long look."""
+        walked = os.walk(self._root) if self._is_confined else iter(())
+        for path, directories, files in walked:
+            if name.fullmatch(os.path.basename(path)):
+                inside = [*directories, *files]
+                directories.clear()
+                with suppress(OSError):  # it is gone, or gets its name now
+                    changed = max(os.lstat(os.path.join(path, item)).st_mtime for item in ("", *inside))
+                    yield os.path.relpath(path, self._root), changed, inside
+
     def remove(self, path: str, keeps: Iterable[str] = ()) -> None:
         """The files of a directory that are not to be kept; without any to keep the directory itself."""
         real, kept = self.resolved(path), set(keeps)

@@ -21,7 +21,9 @@ from engine.commands.startup import leave_out_pandas, start_engine
 
 if TYPE_CHECKING:
     from engine.config import Config
+    from engine.engine import Engine
 
+_EXPORTS_SECONDS = 3600.0
 _WAKE_SECONDS = 0.25
 """polars installs a SIGINT handler that restarts system calls: a wait without end would never see the signal."""
 
@@ -87,7 +89,7 @@ def _start(config: Config, running: ExitStack) -> int:
     from engine.engine import Engine
 
     engine = Engine(config)
-    start_engine(engine, running)
+    _start_engine(engine, running)
     if http is None:
         return 0
     # The end runs backwards: HTTP first, so that running queries still find their engine.
@@ -107,8 +109,21 @@ def _start_with_workers(config: Config, running: ExitStack) -> int:
     config = config.model_copy(update={"http_port": port})
     replica = ReplicaProcess(config, listening)  # forks, so nothing may have started a thread before
     config = _start_zookeeper(config, running)
-    replica.start(running, start_engine, Engine(config))
+    replica.start(running, _start_engine, Engine(config))
     return port
+
+
+def _start_engine(engine: Engine, running: ExitStack) -> None:
+    """With what a server does for the files that servers share."""
+    from engine.background import Task
+    from engine.scan.export import remove_abandoned
+
+    def remove() -> float:
+        list(remove_abandoned(engine.config.user_files, engine.services.clock()))
+        return _EXPORTS_SECONDS
+
+    start_engine(engine, running)
+    engine.services.housekeeping.add(Task("remove abandoned exports", remove))
 
 
 def _start_zookeeper(config: Config, running: ExitStack) -> Config:

@@ -2,6 +2,8 @@
 
 The files are written into ``<directory>.unfinished-<export>``. The directory gets its name in one step, when all are
 there with ``_manifest.json``, which says what they are; so whoever finds the directory finds the whole export.
+A client that ends before that leaves them: whatever server comes by removes them when nobody wrote there for a day. One
+that wakes up later is told that its files are not there.
 
 The types are those of a scan (``engine.scan.stream``), but Spark reads no TIMESTAMP(NANOS): by default what has
 nanoseconds becomes their number since 1970.
@@ -10,24 +12,30 @@ nanoseconds becomes their number since 1970.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.scan.stream import scan_type
-from engine.user_files import UserFiles
-from parts.errors import UserError
+from engine.user_files import TEMPORARY, UserFiles
+from parts.errors import PandoError, UserError
 from parts.reader import Part
 from parts.schema import Column
 from sql.formats.arrow_formats import PieceSink
 from sql.formats.wire import list_parts
 
+logger = logging.getLogger(__name__)
+
+ABANDONED_SECONDS = 24 * 3600.0
 MANIFEST = "_manifest.json"
 _UNFINISHED = ".unfinished-"
 _ID = re.compile(r"[0-9a-f]{8,64}")
 _FILE = re.compile(r"part-\d{5,}-[0-9a-f]+\.parquet")
+_DIRECTORY = re.compile(rf".+{re.escape(_UNFINISHED)}[0-9a-f]{{8,64}}", re.DOTALL)
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
 """What a file's rows take at a time, uncompressed."""
@@ -93,6 +101,20 @@ def publish(files: UserFiles, directory: str, export: str, manifest: dict[str, o
     if not sizes:
         raise UserError("BAD_ARGUMENTS", "'manifest' must have the files of this export under 'files'")
     files.publish(unfinished(directory, export), directory, sizes, MANIFEST, json.dumps(manifest, indent=1).encode())
+
+
+def remove_abandoned(files: UserFiles, now: float) -> Iterator[str]:
+    """Directories of exports in which nothing was written since long: those that went."""
+    for directory, changed, inside in files.directories(_DIRECTORY):
+        if now - changed > ABANDONED_SECONDS and all(map(_is_of_export, inside)):
+            with suppress(OSError, PandoError):  # another server was first
+                files.remove(directory)
+                logger.info("the unfinished export %s, of which nothing was written for a day, is removed", directory)
+                yield directory
+
+
+def _is_of_export(name: str) -> bool:
+    return name == MANIFEST or name.startswith(TEMPORARY) or _FILE.fullmatch(name) is not None
 
 
 def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table | None]:

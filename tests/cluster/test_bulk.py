@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,32 @@ def test_a_server_dies_while_it_exports(bulk: Bulk) -> None:
     read = pq.read_table(bulk.root / "killed")
     assert (read.num_rows, len(set(read.column("k").to_pylist()))) == (_ROWS, _ROWS)
     assert bulk.left() == []
+
+
+def test_a_client_dies_while_it_exports(bulk: Bulk) -> None:
+    """Nobody removes what it left, but the servers, when nothing was written there for a day."""
+    table, export = bulk.filled(), uuid.uuid4().hex
+    request = {"table": table, "columns": ["k"], "scan": export, "directory": "left", "export": export}
+    bulk.servers.first(lambda url: bulk.servers.call(url, "/scan/export", {**request, "slot": 0, "slots": 2}))
+    (folder,) = bulk.root.glob("left.unfinished-*")
+    bulk.replicas.restart("r1")
+    bulk.replicas.wait(lambda: bulk.replicas.try_value("r1", "SELECT 1") == 1, "r1")
+    assert len(list(folder.iterdir())) == 1
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (0, 0))
+    bulk.replicas.restart("r1")
+    bulk.replicas.wait(lambda: not folder.exists(), "its end")
+    with pytest.raises(PandoError) as raised:
+        bulk.servers.call(
+            bulk.servers.urls[1],
+            "/scan/publish",
+            {
+                "directory": "left",
+                "export": export,
+                "manifest": {"files": [{"name": f"part-00000-{export[:12]}.parquet", "bytes": 1}]},
+            },
+        )
+    assert raised.value.code == 107
 
 
 def test_a_server_dies_while_it_loads(bulk: Bulk) -> None:
