@@ -50,12 +50,15 @@ def rewrite_columns(
     names: Collection[str],
     blocks: Iterator[pa.Table],
     gone: Collection[str] = (),
+    indexes: Collection[str] = (),
 ) -> WrittenPart:
     """All rows of the source; ``blocks`` have them, in their order, with the columns ``names`` alone. The other columns
-    are the source's, but for those ``gone``, which the result lacks."""
+    are the source's, but for those ``gone``, which the result lacks. ``indexes`` are made of the rows, and all skip
+    indexes of columns that change; the others are the source's."""
     columns = _columns(source, description.schema, names, gone)
     if source.part_type == "Wide":
-        return _rewrite_wide(source, directory, description, columns, {*names, *source.converted}, blocks)
+        changed = {*names, *source.converted}
+        return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes)
     with _writing(_writer(source, directory, description, columns)) as writer:
         for block in _completed(source, columns, blocks):
             writer.append(block)
@@ -129,6 +132,7 @@ def _rewrite_wide(
     columns: Sequence[Column],
     written: Collection[str],
     blocks: Iterator[pa.Table],
+    made: Collection[str],
 ) -> WrittenPart:
     """``written`` are the columns that get files of their own."""
     own = [column for column in columns if column.name in written]
@@ -144,12 +148,13 @@ def _rewrite_wide(
     )
     writer = PartWriter(directory, own_description, [], is_dense=_is_dense(source), with_dictionaries=True)
     with _writing(writer):
-        kept, changed = _divided(source, description, written)
+        kept, changed = _divided(source, description, written, made)
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
         indexes = IndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
-        if own:
+        if own or needed:
             for block in _completed(source, list(dict.fromkeys([*own, *needed])), blocks):
-                writer.append(block)
+                if own:
+                    writer.append(block)
                 indexes.add(block)
         for name, data in indexes.files(kept).items():
             writer.add_file(name, data)
@@ -158,13 +163,13 @@ def _rewrite_wide(
 
 
 def _divided(
-    source: Part, description: TableDescription, written: Collection[str]
+    source: Part, description: TableDescription, written: Collection[str], made: Collection[str]
 ) -> tuple[list[EncodedIndex], list[SkipIndex]]:
     """The skip indexes that stay as the source has them, and those that become others."""
     kept, changed = [], []
     for index in description.indexes:
         found = None if source.index_file is None else source.index_file.find(index)
-        if set(written) & set(index.key.columns):
+        if index.name in made or set(written) & set(index.key.columns):
             changed.append(index)
         elif found is not None and source.skip_index(index) is not None:
             kept.append(found)

@@ -3,6 +3,7 @@
 from engine.system_tables import (
     activity,
     counters,
+    indexes,
     information_schema,
     kinds,
     replication,
@@ -17,7 +18,7 @@ from engine.system_tables.system_table import SystemTable
 
 SYSTEM_TABLES = {
     table.name: table
-    for module in (tables, storage, activity, counters, kinds, server, settings, replication, transactions)
+    for module in (tables, storage, indexes, activity, counters, kinds, server, settings, replication, transactions)
     for table in module.TABLES
 }
 SYSTEM_TABLES[zookeeper.TABLE.name] = zookeeper.TABLE

@@ -36,6 +36,7 @@ def _parts(server: Server) -> Iterator[Row]:
             "Packed" if part.part_type == "Compact" else "Full",
             len(files) + 1,
             sum(stored for stored, _ in sizes),
+            *_index_bytes(part),
             index.size if index is not None else 0,
             marks.size if marks is not None else 0,
             int(entry.remove_time or 0),
@@ -47,6 +48,12 @@ def _parts(server: Server) -> Iterator[Row]:
             int(entry.state is PartState.ACTIVE),
             int(part.has_deleted_rows),
         )
+
+
+def _index_bytes(part: Part) -> tuple[int, int, int]:
+    """Of the skip indexes: on disk, before compression, and their marks, of which they have none."""
+    indexes = list(part.index_file or ())
+    return sum(index.size for index in indexes), sum(index.uncompressed_bytes for index in indexes), 0
 
 
 def _parts_columns(server: Server) -> Iterator[Row]:
@@ -165,6 +172,9 @@ TABLES = (
         part_storage_type String
         files UInt64
         data_compressed_bytes UInt64
+        secondary_indices_compressed_bytes UInt64
+        secondary_indices_uncompressed_bytes UInt64
+        secondary_indices_marks_bytes UInt64
         primary_key_size UInt64
         marks_bytes UInt64
         remove_time DateTime

@@ -187,9 +187,26 @@ class ApplyDeletedMask:
     partition: PartitionRef | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MaterializeIndex:
+    """A skip index is made of parts that lack it. One that is not there is passed over, here and below."""
+
+    name: str
+    partition: PartitionRef | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClearIndex:
+    """Parts lose a skip index, which the table keeps."""
+
+    name: str
+    partition: PartitionRef | None = None
+
+
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 IndexChange = AddIndex | DropIndex
 DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings | ModifyTtl
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
-MutationCommand = UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask
+IndexCommand = MaterializeIndex | ClearIndex
+MutationCommand = UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask | IndexCommand
 AlterCommand = DefinitionChange | PartitionCommand | MutationCommand

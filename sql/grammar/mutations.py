@@ -13,8 +13,10 @@ from parts.row_exists import ROW_EXISTS
 from sql.grammar.alterations import (
     ApplyDeletedMask,
     ClearColumnData,
+    ClearIndex,
     DeleteRows,
     MaterializeColumn,
+    MaterializeIndex,
     MutationCommand,
     PartitionRef,
     UpdateRows,
@@ -107,6 +109,16 @@ def _clear_column(stream: TokenStream) -> MutationCommand:
     return ClearColumnData(column_name(stream), in_partition(stream), exists)
 
 
+def _materialize_index(stream: TokenStream) -> MutationCommand:
+    if_exists(stream)
+    return MaterializeIndex(stream.identifier("index name"), in_partition(stream))
+
+
+def _clear_index(stream: TokenStream) -> MutationCommand:
+    if_exists(stream)
+    return ClearIndex(stream.identifier("index name"), in_partition(stream))
+
+
 def _apply_deleted_mask(stream: TokenStream) -> MutationCommand:
     return ApplyDeletedMask(in_partition(stream))
 
@@ -116,6 +128,8 @@ _COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
     "DELETE": _delete,
     "MATERIALIZE COLUMN": _materialize_column,
     "CLEAR COLUMN": _clear_column,
+    "MATERIALIZE INDEX": _materialize_index,
+    "CLEAR INDEX": _clear_index,
     "APPLY DELETED MASK": _apply_deleted_mask,
 }
 
@@ -169,6 +183,10 @@ def _text(command: MutationCommand) -> str:
             return f"MATERIALIZE COLUMN {identifier_if_needed(name)}{where}"
         case ClearColumnData(name, _):
             return f"CLEAR COLUMN {identifier_if_needed(name)}{where}"
+        case MaterializeIndex(name, _):
+            return f"MATERIALIZE INDEX {identifier_if_needed(name)}{where}"
+        case ClearIndex(name, _):
+            return f"CLEAR INDEX {identifier_if_needed(name)}{where}"
         case ApplyDeletedMask(_):
             return f"APPLY DELETED MASK{where}"
 

@@ -32,8 +32,10 @@ from parts.schema import Column, TableDescription
 from sql.grammar.alterations import (
     ApplyDeletedMask,
     ClearColumnData,
+    ClearIndex,
     DeleteRows,
     MaterializeColumn,
+    MaterializeIndex,
     MutationCommand,
     UpdateRows,
 )
@@ -119,6 +121,10 @@ class MutationRun:
                 names = [column.name for column in columns_of_rows(part, self.description.schema)]
                 write_rows(part, place, self.description, self._tables(part.read(names)))
                 return True
+            case MaterializeIndex(name):
+                return self._make_index(part, name, place)
+            case ClearIndex(name):
+                return self._clear_index(part, name, place)
             case MaterializeColumn(name) | ClearColumnData(name):
                 return self._renew(part, name, place, is_cleared=isinstance(step.command, ClearColumnData))
 
@@ -149,6 +155,24 @@ class MutationRun:
         else:
             blocks = self._tables(bare.read([name], with_deleted=True))
             rewrite_columns(part, place, self.description, [name], blocks)
+        return True
+
+    def _make_index(self, part: Part, name: str, place: Path) -> bool:
+        """Of a column that the part does not have yet there is none."""
+        known = {*part.readable, *part.converted}
+        for index in self.description.indexes:
+            if index.name == name and part.skip_index(index) is None and known.issuperset(index.key.columns):
+                blocks = self._tables(part.read([], with_deleted=True))
+                rewrite_columns(part, place, self.description, (), blocks, indexes=[name])
+                return True
+        return False
+
+    def _clear_index(self, part: Part, name: str, place: Path) -> bool:
+        if part.index_file is None or all(index.name != name for index in part.index_file):
+            return False
+        others = tuple(index for index in self.description.indexes if index.name != name)
+        blocks = self._tables(part.read([], with_deleted=True))
+        rewrite_columns(part, place, replace(self.description, indexes=others), (), blocks)
         return True
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

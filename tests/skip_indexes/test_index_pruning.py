@@ -137,7 +137,11 @@ def conditions() -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(condition=conditions())
 def test_same_answers(both: Both, condition: str) -> None:
     both.check(condition)
