@@ -10,13 +10,16 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from engine.catalog_follower import CatalogFollower
 from engine.system_names import SYSTEM_NAMES
 from engine.table_files import (
+    DefinitionsChange,
     TableMove,
     TablePlaces,
     definition_text,
@@ -30,13 +33,14 @@ from engine.tables.table import Table
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.safe_names import check_file_name
-from sql.definitions.description import build_description, merge_tree_settings, with_column_types
+from sql.definitions.description import build_description, with_column_types
+from sql.definitions.engine import pin_location
 from sql.grammar.statements import CreateTable, TableRef
 from sql.grammar.tokens import quote_identifier
 from sql.settings.table_settings import MergeTreeSettings
 
 if TYPE_CHECKING:
-    from engine.config import Config
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -44,22 +48,6 @@ _DDL_WAIT_SECONDS = 0.1
 
 TableFactory = Callable[[TableDefinition], Table]
 """Builds (without starting) the table of a definition."""
-
-
-class CatalogFollower(Protocol):
-    """Somebody who tells other processes what there is. Must be quick."""
-
-    def database_made(self, name: str) -> None: ...
-
-    def database_gone(self, name: str) -> None: ...
-
-    def table_started(self, table: Table) -> None: ...
-
-    def table_altered(self, table: Table, definition: TableDefinition) -> None:
-        """The definition that the table is about to take; no part of it is there yet. Nothing before its start."""
-
-    def table_gone(self, table: Table) -> None:
-        """Before its files go. Nothing when it was not started."""
 
 
 class Catalog:
@@ -122,7 +110,15 @@ class Catalog:
     def _load_database(self, database: str) -> None:
         self._enter_database(database)
         for name in self._places.tables(database):
-            self._start(self.read_definition(database, name))
+            table = self._start(self.read_definition(database, name))
+            if table.definition.create.is_scratch:
+                self._drop_scratch(database, name)
+
+    def _drop_scratch(self, database: str, name: str) -> None:
+        try:
+            self.drop_table(database, name)
+        except PandoError:
+            logger.exception("table %s.%s, which was replaced or not finished, could not be dropped", database, name)
 
     def _make(self, definition: TableDefinition) -> Table:
         table = self._factory(definition)
@@ -200,6 +196,8 @@ class Catalog:
                 raise UserError(
                     "TABLE_ALREADY_EXISTS", f"Table {database}.{name} is detached; ATTACH TABLE or drop it first"
                 )
+            if not create.directory:
+                create = self._apart_from_others(create, (database, name))
             definition = self.make_definition(database, create)
             if holds_data(definition.data_path):
                 raise UserError(
@@ -266,12 +264,12 @@ class Catalog:
             check_file_name("table", new[1])
             if new[1] in self._database(new[0]) or self._places.definition(*new).exists():
                 raise UserError("TABLE_ALREADY_EXISTS", f"Table {new[0]}.{new[1]} already exists")
-            data_path = self._places.data(*new, table.definition.create)
+            create = self._apart_from_others(table.renamed(TableRef(*new)), new)
+            data_path = self._places.data(*new, create)
             if holds_data(data_path):
                 raise UserError(
                     "TABLE_ALREADY_EXISTS", f"Directory for table data of {new[0]}.{new[1]} already holds files"
                 )
-            create = table.renamed(TableRef(new[0], new[1]))
             definition = replace(table.definition, database=new[0], name=new[1], create=create, data_path=data_path)
             table.stop()
             self._leave(table)
@@ -285,6 +283,63 @@ class Catalog:
             ).carry_out(self._places.metadata)
             self._start(definition)
 
+    def exchange_tables(self, one: tuple[str, str], other: tuple[str, str]) -> None:
+        """Each gets the other's name. Whoever looks for a name finds one table or the other."""
+        with self._ddl:
+            first, second = self.table(*one), self.table(*other)
+            if first is not second:
+                self._rename_in_place([(first, other), (second, one)])
+
+    def create_scratch(self, database: str, create: CreateTable) -> str:
+        """A table like this under a name of its own, for :meth:`put_in_place`."""
+        with self._ddl:
+            tables = self._database(database)
+            name = next(name for number in count(1) if (name := f"_tmp_replace_{number}") not in tables)
+            wanted = create.table.table
+            create = pin_location(create, database=database, table=wanted)
+            data_path = self._places.data(database, wanted, self._apart_from_others(create, (database, wanted)))
+            create = replace(create, table=TableRef(database, name), is_scratch=True)
+            self.create_table(database, self._places.with_data_at(data_path, create))
+            return name
+
+    def put_in_place(self, database: str, scratch: str, name: str) -> None:
+        """The scratch table gets the name, and the one that has it, if any, goes."""
+        with self._ddl:
+            new, old = self.table(database, scratch), self.find(database, name)
+            if old is None:
+                check_file_name("table", name)
+                self._rename_in_place([(new, (database, name))])
+                return
+            old.check_can_drop()
+            self._rename_in_place([(new, (database, name)), (old, (database, scratch))])
+            self.drop_table(database, scratch)
+
+    def _apart_from_others(self, create: CreateTable, name: tuple[str, str]) -> CreateTable:
+        taken = [table.definition.data_path for table in self.tables()]
+        return self._places.apart_from(taken, replace(create, table=TableRef(*name)))
+
+    def _rename_in_place(self, moves: Sequence[tuple[Table, tuple[str, str]]]) -> None:
+        """All at once, on disk too; the data stay where they are."""
+        renamed: list[tuple[Table, TableDefinition]] = []
+        former = [(table.definition.database, table.definition.name) for table, _ in moves]
+        texts: dict[Path, str | None] = {self._places.definition(*name): None for name in former}
+        is_replacing = any(table.definition.create.is_scratch for table, _ in moves)
+        for table, (database, name) in moves:
+            create = table.renamed(TableRef(database, name))
+            create = replace(create, is_scratch=is_replacing and not create.is_scratch)
+            create = self._places.with_data_at(table.definition.data_path, create)
+            renamed.append((table, replace(table.definition, database=database, name=name, create=create)))
+            texts[self._places.definition(database, name)] = definition_text(create)
+        DefinitionsChange(texts).carry_out(self._places.metadata)
+        if self.follower is not None:
+            self.follower.tables_renamed(renamed)
+        for table, definition in renamed:
+            table.take_name(definition)
+            self._databases[definition.database][definition.name] = table
+        for database, name in former:
+            if self._databases[database][name].definition.name != name:
+                del self._databases[database][name]
+
     def alter_table(self, database: str, name: str, change: Callable[[TableDefinition], CreateTable]) -> None:
         """Gives the table the definition that ``change`` makes of its own: on disk, here, and elsewhere.
 
@@ -293,9 +348,6 @@ class Catalog:
         with self._ddl:
             table = self.table(database, name)
             self._redefine(table, self.make_definition(database, change(table.definition)))
-
-    def define(self, database: str, create: CreateTable) -> TableDefinition:
-        return self.make_definition(database, create)
 
     def redefine(self, table: Table, change: Callable[[TableDefinition], CreateTable | None]) -> bool:
         """For a table that is being started, too. Waits for no other statement: one that drops the table waits for who
@@ -328,6 +380,8 @@ class Catalog:
         create = with_column_types(create, description.schema)
         return TableDefinition(database, name, create, description, self._places.data(database, name, create))
 
+    define = make_definition
+
     def read_definition(self, database: str, name: str) -> TableDefinition:
         file = self._places.definition(database, name)
         try:
@@ -336,15 +390,3 @@ class Catalog:
         except PandoError as error:
             error.message = f"{error.message} (in the table definition {file})"
             raise
-
-
-def read_definitions(config: Config) -> Iterator[TableDefinition]:
-    """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
-    settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
-    catalog = Catalog(config.path, config.temporary_path, _no_tables, settings)
-    for database, name in catalog.names_on_disk():
-        yield catalog.read_definition(database, name)
-
-
-def _no_tables(_: TableDefinition) -> Table:
-    raise AssertionError("definitions are read, tables are not made")

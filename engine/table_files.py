@@ -16,7 +16,8 @@ Every function here is durable when it returns. A rename touches two definitions
 does at once: it is first written down in ``metadata/rename_in_progress``, and a start that finds this file finishes
 what it says.
 
-What ALTER did to a table's columns (``parts.schema_history``) stands below its definition, as JSON in a comment.
+What ALTER did to a table's columns (``parts.schema_history``) stands below its definition, as JSON in a comment, and so
+does what EXCHANGE and REPLACE TABLE made of its directory: they change definitions, and leave the data in place.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -39,6 +42,7 @@ from sql.grammar.statements import CreateTable
 
 _JOURNAL = "rename_in_progress"
 _HISTORY = "-- schema_history "
+_PLACE = "-- place "
 
 
 class TablePlaces:
@@ -53,7 +57,7 @@ class TablePlaces:
         """At the start of a server: removes what it must not find, and finishes what was begun."""
         make_directories(self.metadata)
         shutil.rmtree(self._memory, ignore_errors=True)
-        _finish_move(self.metadata)
+        _finish_change(self.metadata)
         for leftover in _files(self.metadata, "**/*.tmp"):
             leftover.unlink()
 
@@ -75,7 +79,25 @@ class TablePlaces:
 
     def data(self, database: str, name: str, create: CreateTable) -> Path:
         root = self._memory if is_passing(create) else self._data
+        if create.directory:
+            return root / create.directory
         return _directory(_directory(root, database), name)
+
+    def with_data_at(self, data_path: Path, create: CreateTable) -> CreateTable:
+        """The definition, whose data lie there already."""
+        assert create.table.database is not None
+        usual = replace(create, directory="")
+        if self.data(create.table.database, create.table.table, usual) == data_path:
+            return usual
+        return replace(create, directory="/".join(data_path.parts[-2:]))
+
+    def apart_from(self, taken: Collection[Path], create: CreateTable) -> CreateTable:
+        """The definition of a new table, whose data lie where none of another does. No name of a table has a plus."""
+        database, name = create.table.database, create.table.table
+        assert database is not None
+        usual = self.data(database, name, replace(create, directory=""))
+        paths = (usual.with_name(f"{usual.name}+{number}") for number in count(1))
+        return self.with_data_at(usual if usual not in taken else next(p for p in paths if not p.exists()), create)
 
 
 def _file(parent: Path, name: str) -> Path:
@@ -102,21 +124,32 @@ def holds_data(path: Path) -> bool:
 
 def definition_text(create: CreateTable) -> str:
     """What is kept of a table, for :func:`parse_definition`."""
-    text = render_create(replace(create, attach=True)) + "\n"
-    return f"{text}{_HISTORY}{json.dumps(create.history.to_json())}\n" if create.history.version else text
+    lines = [render_create(replace(create, attach=True, is_temporary=False))]
+    if create.history.version:
+        lines.append(_HISTORY + json.dumps(create.history.to_json()))
+    if create.directory or create.is_scratch:
+        lines.append(_PLACE + json.dumps({"directory": create.directory, "is_scratch": create.is_scratch}))
+    return "\n".join(lines) + "\n"
 
 
 def parse_definition(text: str) -> CreateTable:
     """Raises ``UserError`` 62 and others for a text that is damaged."""
-    statement, _, history = text.partition("\n" + _HISTORY)
-    create = parse_statements(statement)[0].statement
+    text, place = _last_comment(text, _PLACE)
+    text, history = _last_comment(text, _HISTORY)
+    create = parse_statements(text)[0].statement
     assert isinstance(create, CreateTable)
-    if not history:
-        return create
     try:
-        return replace(create, history=SchemaHistory.from_json(json.loads(history)))
+        if place:
+            create = replace(create, **json.loads(place))
+        return replace(create, history=SchemaHistory.from_json(json.loads(history))) if history else create
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError("SYNTAX_ERROR", f"The schema history {history.strip()!r} cannot be read ({error})") from error
+        raise UserError("SYNTAX_ERROR", f"{(place or history).strip()!r} cannot be read ({error})") from error
+
+
+def _last_comment(text: str, begin: str) -> tuple[str, str]:
+    """The text before it, and what it says."""
+    before, _, last = text.rstrip("\n").rpartition("\n")
+    return (before, last.removeprefix(begin)) if last.startswith(begin) else (text, "")
 
 
 def write_durably(file: Path, text: str) -> None:
@@ -134,6 +167,27 @@ def remove_durably(file: Path) -> None:
     """A file that is gone already is fine."""
     file.unlink(missing_ok=True)
     sync_directory(file.parent)
+
+
+@dataclass(frozen=True)
+class DefinitionsChange:
+    """Definitions that change together; ``None`` goes."""
+
+    texts: Mapping[Path, str | None]
+
+    def carry_out(self, metadata: Path) -> None:
+        content = {os.path.relpath(path, metadata.parent): text for path, text in self.texts.items()}
+        write_durably(metadata / _JOURNAL, json.dumps({"definitions": content}))
+        self._finish(metadata)
+
+    def _finish(self, metadata: Path) -> None:
+        """Repeatable from any point."""
+        for path, text in self.texts.items():
+            if text is None:
+                remove_durably(path)
+            else:
+                write_durably(path, text)
+        remove_durably(metadata / _JOURNAL)
 
 
 @dataclass(frozen=True)
@@ -166,11 +220,15 @@ class TableMove:
         remove_durably(metadata / _JOURNAL)
 
 
-def _finish_move(metadata: Path) -> None:
-    """Carries out the rename that was cut short, if there is one."""
+def _finish_change(metadata: Path) -> None:
+    """Carries out what was cut short, if there is something."""
     try:
         content = json.loads((metadata / _JOURNAL).read_text())
     except FileNotFoundError:
+        return
+    if "definitions" in content:
+        texts = {metadata.parent / path: text for path, text in content["definitions"].items()}
+        DefinitionsChange(texts)._finish(metadata)
         return
     paths = [metadata.parent / path for path in content["paths"]]
     TableMove(paths[0], paths[1], paths[2], paths[3], content["text"])._finish(metadata)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from coordination.keeper import Keeper
     from coordination.paths import ReplicaPaths
     from engine.config import Config
+    from engine.tables.definition import TableDefinition
+    from engine.tables.table import Table
     from recovery.inspection import Inspection
 
 _CONNECT_SECONDS = 10.0
@@ -135,10 +137,9 @@ def _replicas(config_file: Path, only: str | None) -> Iterator[tuple[Keeper, lis
 
 def _replicated_tables(config: Config) -> Iterator[_Replica]:
     from coordination.paths import TablePaths
-    from engine.catalog import read_definitions
     from sql.definitions.engine import replica_location
 
-    for definition in read_definitions(config):
+    for definition in _definitions(config):
         if definition.is_replicated:
             location = replica_location(
                 definition.create,
@@ -154,3 +155,18 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
                 definition.data_path,
                 definition.settings.replicated_max_ratio_of_wrong_parts,
             )
+
+
+def _definitions(config: Config) -> Iterator[TableDefinition]:
+    """The tables on a server's disk, without starting them. Raises 62 and others for a definition that is damaged."""
+    from engine.catalog import Catalog
+    from sql.definitions.description import merge_tree_settings
+    from sql.settings.table_settings import MergeTreeSettings
+
+    def no_tables(_: TableDefinition) -> Table:
+        raise AssertionError("definitions are read, tables are not made")
+
+    settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+    catalog = Catalog(config.path, config.temporary_path, no_tables, settings)
+    for database, name in catalog.names_on_disk():
+        yield catalog.read_definition(database, name)

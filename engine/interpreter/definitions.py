@@ -11,8 +11,8 @@ from engine.interpreter.queries import described
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
+from engine.tables.table import Table
 from parts.errors import UserError
-from parts.schema_history import UNCHANGED
 from sql.definitions.creation import completed
 from sql.definitions.defaults import insertable_columns
 from sql.grammar.plain_clauses import ColumnClause
@@ -22,12 +22,15 @@ from sql.grammar.statements import (
     CreateTable,
     DropDatabase,
     DropTable,
+    ExchangeTables,
     RenameTables,
     SetSettings,
     TruncateTable,
     Use,
 )
 from sql.settings.session import SettingValue, parse_settings
+
+_KEYS = ("partition_by", "order_by", "primary_key", "sample_by")
 
 
 def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
@@ -47,39 +50,68 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     create = _with_columns(statement, context)
     if not create.attach:
         create = completed(create, context.settings)
-    table = context.server.catalog.create_table(database, replace(create, as_table=None, as_select="", is_empty=False))
-    if table is not None and statement.as_select and not statement.is_empty:
-        insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)
+    create = replace(create, as_table=None, as_select="", is_empty=False, replaces=False, must_exist=False)
+    if statement.replaces:
+        _replace_table(database, create, statement, context)
+        return QueryResult()
+    table = context.server.catalog.create_table(database, create)
+    if table is not None:
+        _fill(table, statement, context)
     return QueryResult()
+
+
+def _fill(table: Table, statement: CreateTable, context: Context) -> None:
+    if statement.as_select and not statement.is_empty:
+        insert_select(table, insertable_columns(table.description.schema), statement.as_select, context)
+
+
+def _replace_table(database: str, create: CreateTable, statement: CreateTable, context: Context) -> None:
+    """The new table is filled under another name: readers of the old one see it until the new one is whole."""
+    catalog, name = context.server.catalog, create.table.table
+    if statement.must_exist:
+        catalog.table(database, name)
+    scratch = catalog.create_scratch(database, create)
+    try:
+        _fill(catalog.table(database, scratch), statement, context)
+        catalog.put_in_place(database, scratch, name)
+    except BaseException:
+        if catalog.find(database, scratch) is not None:
+            catalog.drop_table(database, scratch)
+        raise
 
 
 def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
     """Fills in what ``AS table`` and ``AS SELECT`` leave out."""
     if statement.as_table is not None:
-        source = context.server.catalog.table(
-            context.database(statement.as_table.database), statement.as_table.table
-        ).definition.create
-        if statement.engine is None:
-            return replace(
-                source,
-                table=statement.table,
-                if_not_exists=statement.if_not_exists,
-                as_select=statement.as_select,
-                history=UNCHANGED,
+        ref = statement.as_table
+        database = context.database(ref.database)
+        system = context.server.system_schemas.get(database, {})
+        if ref.table in system and statement.engine is not None:
+            columns = tuple(ColumnClause(column.name, str(column.type)) for column in system[ref.table].columns)
+            return replace(statement, columns=columns)
+        if database in context.server.system_schemas:
+            raise UserError("UNKNOWN_TABLE", f"There is no definition of table {database}.{ref.table}: name an ENGINE")
+        source = context.server.catalog.table(database, ref.table).definition.create
+        if statement.engine is None and not statement.is_temporary:
+            statement = replace(
+                statement,
+                engine=source.engine,
+                settings=statement.settings or source.settings,
+                **{key: getattr(statement, key) or getattr(source, key) for key in _KEYS},
             )
-        return replace(statement, columns=statement.columns or source.columns)
+        return replace(statement, columns=source.columns, indexes=source.indexes)
     if statement.as_select and not statement.columns:
-        columns = described(statement.as_select, context)
-        return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in columns))
+        selected = described(statement.as_select, context)
+        return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in selected))
     return statement
 
 
 def drop_table(statement: DropTable, context: Context) -> QueryResult:
-    database = context.database(statement.table.database)
-    refuse_system(database)
-    context.server.catalog.drop_table(
-        database, statement.table.table, if_exists=statement.if_exists, detach=statement.detach
-    )
+    catalog = context.server.catalog
+    for ref in (statement.table, *statement.others):
+        database = context.database(ref.database)
+        refuse_system(database)
+        catalog.drop_table(database, ref.table, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
 
 
@@ -94,6 +126,14 @@ def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
     for old, new in statement.pairs:
         context.server.catalog.rename_table(
             (context.database(old.database), old.table), (context.database(new.database), new.table)
+        )
+    return QueryResult()
+
+
+def exchange_tables(statement: ExchangeTables, context: Context) -> QueryResult:
+    for one, other in statement.pairs:
+        context.server.catalog.exchange_tables(
+            (context.database(one.database), one.table), (context.database(other.database), other.table)
         )
     return QueryResult()
 

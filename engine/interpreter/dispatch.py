@@ -30,6 +30,7 @@ _HANDLERS: dict[type, Callable[[Any, Context], QueryResult]] = {
     statements.DropTable: definitions.drop_table,
     statements.AttachTable: definitions.attach_table,
     statements.RenameTables: definitions.rename_tables,
+    statements.ExchangeTables: definitions.exchange_tables,
     statements.TruncateTable: definitions.truncate_table,
     statements.AlterTable: alter.alter_table,
     statements.Use: definitions.use,

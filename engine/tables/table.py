@@ -219,6 +219,10 @@ class Table(ABC):
         """The definition under another name."""
         return replace(self.definition.create, table=new)
 
+    def take_name(self, definition: TableDefinition) -> None:
+        """The definition under another name: nothing else of it differs, and the data stay where they are."""
+        self.definition = definition
+
     def clean_up_step(self) -> float:
         """Deletes outdated parts that are old enough and not read by anybody."""
         if Stoppable.CLEANUP in self.stopped:

@@ -34,6 +34,7 @@ from sql.settings.session import settings_of
 
 logger = logging.getLogger(__name__)
 
+_CATALOG_CHANGES = ("create_scratch", "put_in_place", "drop_table")
 _PARTS_OF_WORKER = "tmp_insert_{}_*"
 
 
@@ -130,6 +131,10 @@ class Calls:
 
     def _on_create_table(self, _: Channel, database: str, create: CreateTable) -> bool:
         return self._shared.engine.catalog.create_table(database, create) is not None
+
+    def _on_change_catalog(self, _: Channel, method: str, arguments: Sequence[Any]) -> Any:
+        assert method in _CATALOG_CHANGES, method
+        return getattr(self._shared.engine.catalog, method)(*arguments)
 
     def _on_insert(
         self, channel: Channel, uid: int, parts: list[TemporaryPart], values: Mapping[str, Any]

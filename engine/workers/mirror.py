@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.catalog import Catalog
 from engine.tables.back_pressure import delay_insert
@@ -47,6 +47,9 @@ class Requests(Protocol):
 
     def create_table(self, database: str, create: CreateTable) -> bool:
         """Whether a table was made."""
+
+    def change_catalog(self, method: str, *arguments: object) -> Any:
+        """A method of the catalog, with its result."""
 
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         """Commits the parts."""
@@ -309,6 +312,18 @@ class MirrorCatalog(Catalog):
         is_new = self._requests.create_table(database, create)
         return self.table(database, create.table.table) if is_new else None
 
+    def create_scratch(self, database: str, create: CreateTable) -> str:
+        name: str = self._requests.change_catalog("create_scratch", database, create)
+        return name
+
+    def put_in_place(self, database: str, scratch: str, name: str) -> None:
+        self._requests.change_catalog("put_in_place", database, scratch, name)
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
+        assert not if_exists, "DROP TABLE is carried out elsewhere"
+        assert not detach, "DETACH TABLE is carried out elsewhere"
+        self._requests.change_catalog("drop_table", database, name)
+
     def by_uid(self, uid: int) -> MirrorTable | None:
         return self._by_uid.get(uid)
 
@@ -332,13 +347,26 @@ class MirrorCatalog(Catalog):
                 case ("altered", uid, create):
                     table = self._by_uid[uid]
                     table.alter(self.make_definition(table.definition.database, create))
+                case ("renamed", renamed):
+                    self._rename(renamed)
                 case ("no table", uid):
                     self._forget(self._by_uid.pop(uid))
                 case ("parts", uid, changes):
                     self._by_uid[uid].hear(changes)
 
+    def _rename(self, renamed: Sequence[Record]) -> None:
+        moved = [(self._by_uid[uid], self.make_definition(database, create)) for uid, database, _, create in renamed]
+        for table, _ in moved:
+            self._remove_name(table)
+        for table, definition in moved:
+            table.take_name(definition)
+            self._databases[definition.database][definition.name] = table
+
     def _forget(self, table: MirrorTable) -> None:
         table.leave()
+        self._remove_name(table)
+
+    def _remove_name(self, table: MirrorTable) -> None:
         tables = self._databases.get(table.definition.database, {})
         if tables.get(table.definition.name) is table:
             del tables[table.definition.name]

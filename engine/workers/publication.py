@@ -11,6 +11,7 @@ file, so that numbers grow and say what to read.
 ``("no database", name)``                   … no more
 ``("table", uid, database, name, create)``  a table started; ``create`` is its definition as a statement
 ``("altered", uid, create)``                … has another definition
+``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as of ``table``
 ``("no table", uid)``                       … stopped
 ``("parts", uid, [(name, is_active), …])``  parts came and went, at once
 ==========================================  ============================================================
@@ -32,7 +33,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from engine.catalog import CatalogFollower
+from engine.catalog_follower import CatalogFollower
 from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
 from engine.workers.shared_page import SharedPage
@@ -93,6 +94,17 @@ class Publication(CatalogFollower):
             record = ("table", uid, definition.database, definition.name, definition.create)
             self._tables[uid] = (record, self._tables[uid][1])
             self._write([("altered", uid, definition.create)])
+
+    def tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
+        named: list[Record] = []
+        with self._lock:
+            for table, definition in renamed:
+                uid = self._uid_of.get(id(table))
+                if uid is not None and uid in self._tables:
+                    told = (uid, definition.database, definition.name, definition.create)
+                    self._tables[uid] = (("table", *told), self._tables[uid][1])
+                    named.append(told)
+            self._write([("renamed", named)])
 
     def table_gone(self, table: Table) -> None:
         with self._lock:

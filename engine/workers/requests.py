@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -74,6 +75,9 @@ class RemoteReplica:
 
     def create_table(self, database: str, create: CreateTable) -> bool:
         return bool(self._caller.call("create_table", database, create))
+
+    def change_catalog(self, method: str, *arguments: object) -> Any:
+        return self._caller.call("change_catalog", method, arguments)
 
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))

@@ -61,7 +61,8 @@ _MOST_BEATS_AT_WALL = 4
 
 _FORWARDED = (
     statements.CreateDatabase, statements.DropDatabase, statements.DropTable, statements.AttachTable,
-    statements.RenameTables, statements.TruncateTable, statements.CheckTable, statements.OptimizeTable,
+    statements.RenameTables, statements.ExchangeTables,
+    statements.TruncateTable, statements.CheckTable, statements.OptimizeTable,
     statements.SystemCommand, statements.DropReplica, statements.KillQuery,
     statements.CommitTransaction, statements.RollbackTransaction, statements.AlterTable,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from sql.grammar.statements import (
     DescribeTable,
     DropDatabase,
     DropTable,
+    ExchangeTables,
     ExistsDatabase,
     ExistsTable,
     KillMutation,
@@ -76,12 +77,13 @@ def drop(stream: TokenStream) -> Statement:
     if stream.at("IF", "EMPTY"):
         raise not_implemented(f"{verb} TABLE IF EMPTY")
     table = table_ref(stream)
+    others: list[TableRef] = []
+    while stream.accept(","):
+        others.append(table_ref(stream))
     refuse_on_cluster(stream)
-    if stream.at(","):
-        raise not_implemented(f"{verb} of several tables in one statement")
     if stream.at("PERMANENTLY"):
         raise not_implemented("DETACH TABLE … PERMANENTLY")
-    return DropTable(table, exists, detach, _sync(stream))
+    return DropTable(table, exists, detach, _sync(stream), tuple(others))
 
 
 def _sync(stream: TokenStream) -> bool:
@@ -94,15 +96,25 @@ def rename(stream: TokenStream) -> Statement:
         raise not_implemented("RENAME DATABASE")
     refuse_other_objects(stream, "RENAME")
     stream.expect("TABLE")
+    return RenameTables(_pairs(stream, "TO"))
+
+
+def exchange(stream: TokenStream) -> Statement:
+    stream.next()
+    if stream.at("DICTIONARIES"):
+        raise not_implemented("EXCHANGE DICTIONARIES")
+    stream.expect("TABLES")
+    return ExchangeTables(_pairs(stream, "AND"))
+
+
+def _pairs(stream: TokenStream, between: str) -> tuple[tuple[TableRef, TableRef], ...]:
     pairs: list[tuple[TableRef, TableRef]] = []
-    while True:
-        source = table_ref(stream)
-        stream.expect("TO")
-        pairs.append((source, table_ref(stream)))
-        if not stream.accept(","):
-            break
+    while not pairs or stream.accept(","):
+        first = table_ref(stream)
+        stream.expect(between)
+        pairs.append((first, table_ref(stream)))
     refuse_on_cluster(stream)
-    return RenameTables(tuple(pairs))
+    return tuple(pairs)
 
 
 def truncate(stream: TokenStream) -> Statement:

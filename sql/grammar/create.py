@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from parts.errors import UserError
@@ -45,13 +46,27 @@ class _Clauses:
 
 def create(stream: TokenStream) -> Statement:
     stream.next()
-    if stream.at("OR", "REPLACE"):
-        raise not_implemented("CREATE OR REPLACE")
-    if stream.accept("DATABASE"):
+    is_replacing = stream.accept("OR", "REPLACE")
+    if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
-    refuse_other_objects(stream, "CREATE")
+    refuse_other_objects(stream, "CREATE OR REPLACE" if is_replacing else "CREATE")
     stream.expect("TABLE")
-    return _table(stream, attach=False)
+    return _replacing(stream) if is_replacing else _table(stream, attach=False)
+
+
+def replace(stream: TokenStream) -> Statement:
+    stream.next()
+    refuse_other_objects(stream, "REPLACE")
+    stream.expect("TABLE")
+    return dataclasses.replace(_replacing(stream), must_exist=True)
+
+
+def _replacing(stream: TokenStream) -> CreateTable:
+    if stream.at("IF", "NOT", "EXISTS"):
+        stream.fail("table name: what is replaced cannot be IF NOT EXISTS")
+    statement = _table(stream, attach=False)
+    assert isinstance(statement, CreateTable)
+    return dataclasses.replace(statement, replaces=True)
 
 
 def attach(stream: TokenStream) -> Statement:

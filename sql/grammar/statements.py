@@ -31,6 +31,9 @@ class CreateTable:
     if_not_exists: bool = False
     attach: bool = False
     is_temporary: bool = False
+    replaces: bool = False
+    """CREATE OR REPLACE, or REPLACE, where ``must_exist``."""
+    must_exist: bool = False
     partition_by: str = ""
     order_by: str = ""
     primary_key: str = ""
@@ -45,7 +48,11 @@ class CreateTable:
     ttl: str = ""
     """As ``sql.grammar.ttl`` writes it."""
     history: SchemaHistory = UNCHANGED
-    """What ALTER has done to the columns so far; no text of a statement says it."""
+    """What ALTER has done to the columns so far; no text of a statement says it, nor the next two."""
+    directory: str = ""
+    """Where the data lie below those of all tables, if not where the table's name says."""
+    is_scratch: bool = False
+    """Of a CREATE OR REPLACE that has not ended: the next start of the server drops the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +71,13 @@ class DropDatabase:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """DROP TABLE or DETACH TABLE."""
+    """DROP TABLE or DETACH TABLE, of one or several."""
 
     table: TableRef
     if_exists: bool = False
     detach: bool = False
     sync: bool = False
+    others: tuple[TableRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,11 @@ class AttachTable:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
+    pairs: tuple[tuple[TableRef, TableRef], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeTables:
     pairs: tuple[tuple[TableRef, TableRef], ...]
 
 
@@ -297,6 +310,7 @@ Statement = (
     | ExistsTable | ExistsDatabase | ShowDatabases | ShowTables | ShowCreateTable | ShowCreateDatabase | ShowProcesslist
     | DescribeTable | DescribeQuery | Use | SetSettings | OptimizeTable | SystemCommand | Insert | SelectQuery | Explain
     | KillQuery | DropReplica | CheckTable | CommitTransaction | RollbackTransaction | AlterTable
+    | ExchangeTables
     | MutateTable | KillMutation
 )  # fmt: skip
 

@@ -16,6 +16,10 @@ from tests.sql_statements.oracle import Oracle
 
 __all__ = ["local"]
 
+_CHANGED_SETTINGS = (
+    "allow_deprecated_syntax_for_merge_tree", "create_table_empty_primary_key_by_default", "default_table_engine",
+    "max_threads",
+)  # fmt: skip
 _DEFAULT_SETTINGS = re.compile(rb"(\\nSETTINGS) index_granularity = 8192(?:(,)|)")
 
 
@@ -56,4 +60,6 @@ def oracle() -> Oracle:
 def both(oracle: Oracle, local: Local, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
     database = f"d_{tmp_path.name}".replace("-", "_")
     yield Both(oracle, local, database)
+    for name in _CHANGED_SETTINGS:
+        oracle.query(f"SET {name} = DEFAULT")
     oracle.query(f"DROP DATABASE IF EXISTS {database}")

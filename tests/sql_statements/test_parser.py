@@ -185,7 +185,7 @@ def test_several_statements() -> None:
         ("CREATE TABLE t ON CLUSTER c (a UInt8) ENGINE = MergeTree", "ON CLUSTER"),
         ("DROP TABLE t ON CLUSTER c", "ON CLUSTER"),
         ("CREATE TABLE t (a UInt8 EPHEMERAL) ENGINE = MergeTree", "EPHEMERAL"),
-        ("CREATE OR REPLACE TABLE t (a UInt8) ENGINE = MergeTree", "OR REPLACE"),
+        ("CREATE OR REPLACE DICTIONARY t (a UInt8)", "OR REPLACE"),
         ("CREATE TEMPORARY TABLE t (a UInt8)", "TEMPORARY"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "MATERIALIZED"),
         ("CREATE DATABASE d ENGINE = Replicated", "Replicated"),

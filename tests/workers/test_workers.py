@@ -89,6 +89,24 @@ def test_too_many_parts_are_too_many_for_every_worker(server: WorkerServer) -> N
     assert server.everywhere("SELECT count() FROM crowded") == {"[[4]]"}
 
 
+def test_tables_that_take_each_others_names(server: WorkerServer) -> None:
+    server.execute("CREATE TABLE taken_1 ENGINE = MergeTree AS SELECT 1 AS k")
+    server.execute("CREATE TABLE taken_2 ENGINE = Memory AS SELECT 'two' AS v")
+    for _ in range(3):
+        server.execute("EXCHANGE TABLES taken_1 AND taken_2")
+        assert server.everywhere("SELECT * FROM taken_1") == {"[['two']]"}
+        server.execute("EXCHANGE TABLES taken_1 AND taken_2")
+        assert server.everywhere("SELECT * FROM taken_1") == {"[[1]]"}
+    for number in range(3):
+        server.execute(f"CREATE OR REPLACE TABLE taken_1 ENGINE = Log AS SELECT {number} AS n FROM numbers(3)")
+        server.execute("INSERT INTO taken_1 VALUES (7)")
+        assert server.everywhere("SELECT sum(n) FROM taken_1") == {f"[[{3 * number + 7}]]"}
+    with pytest.raises(PandoError):
+        server.execute("CREATE OR REPLACE TABLE taken_1 ENGINE = Log AS SELECT throwIf(number = 1) FROM numbers(3)")
+    assert server.run("SHOW TABLES LIKE 'taken%'") == [["taken_1"], ["taken_2"]]
+    assert server.run("SHOW TABLES LIKE '%tmp%'") == []
+
+
 def test_a_table_of_the_same_name_and_other_columns(server: WorkerServer) -> None:
     for number in range(5):
         server.execute(f"CREATE TABLE again (k UInt64, c{number} String) ENGINE = MergeTree ORDER BY k")

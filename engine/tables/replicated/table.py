@@ -77,7 +77,7 @@ class ReplicatedTable(Table):
         self.queue_steps = QueueSteps(state, fetcher, exchanges, give_up, self.part_checks.report)
         self.definitions = Definitions(
             state,
-            lambda create: self.home.define(definition.database, create),
+            lambda create: self.home.define(self.definition.database, create),
             lambda change: self.home.redefine(self, change),
             self.wake_execution,
         )
@@ -168,6 +168,10 @@ class ReplicatedTable(Table):
             default_name=self.state.replication.default_name,
         )
         return replace(create, table=new)
+
+    def take_name(self, definition: TableDefinition) -> None:
+        super().take_name(definition)
+        self.state.definition = definition
 
     @contextmanager
     def altering(self, new: TableDefinition) -> Iterator[None]:
