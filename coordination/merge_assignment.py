@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from coordination.keeper import BadVersion, Create, Keeper, KeeperConnectionLoss, MultiFailed, SetData, Stat
 from coordination.log_entry import EntryType, LogEntry
-from coordination.mutation_set import Mutation, mutated_name
+from coordination.mutation_set import MutationEntry, mutated_name
 from coordination.packets import op_bytes, packets, require_fitting
 from coordination.paths import TablePaths
 from parts.part_name import PartName, merged_name
@@ -49,7 +49,7 @@ def merge_entry(
 
 def mutation_entry(
     source: PartName,
-    mutations: Sequence[Mutation],
+    mutations: Sequence[MutationEntry],
     replica_name: str,
     now: float,
     *,

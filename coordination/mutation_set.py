@@ -25,13 +25,14 @@ FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
-    """The content of a mutation's node. ``mutation_id`` is the number in the node's name, as text."""
+class MutationEntry:
+    """The content of a mutation's node. ``mutation_id`` is the number in the node's name, as text; ``text`` what is to
+    be done (``sql.definitions.mutations``)."""
 
     mutation_id: str
     create_time: float
     source_replica: str
-    commands: tuple[str, ...]
+    text: str
     numbers: Mapping[str, int]
     """Partition → its block number there."""
     metadata_version: int = 0
@@ -42,14 +43,14 @@ class Mutation:
             "version": FORMAT_VERSION,
             "create_time": self.create_time,
             "source_replica": self.source_replica,
-            "commands": list(self.commands),
+            "text": self.text,
             "block_numbers": dict(sorted(self.numbers.items())),
             "metadata_version": self.metadata_version,
         }
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @classmethod
-    def parse(cls, mutation_id: str, data: bytes) -> Mutation:
+    def parse(cls, mutation_id: str, data: bytes) -> MutationEntry:
         try:
             document = json.loads(data)
             if document["version"] != FORMAT_VERSION:
@@ -58,7 +59,7 @@ class Mutation:
                 mutation_id,
                 float(document["create_time"]),
                 str(document["source_replica"]),
-                tuple(map(str, document["commands"])),
+                str(document["text"]),
                 {str(partition_id): int(number) for partition_id, number in document["block_numbers"].items()},
                 int(document["metadata_version"]),
             )
@@ -83,16 +84,16 @@ class Mutation:
 class MutationSet:
     """Those that are there, in the order of their ids."""
 
-    mutations: tuple[Mutation, ...] = ()
+    mutations: tuple[MutationEntry, ...] = ()
 
     @cached_property
-    def _by_id(self) -> dict[str, Mutation]:
+    def _by_id(self) -> dict[str, MutationEntry]:
         return {mutation.mutation_id: mutation for mutation in self.mutations}
 
     @cached_property
-    def _by_partition(self) -> dict[str, tuple[list[int], list[Mutation]]]:
+    def _by_partition(self) -> dict[str, tuple[list[int], list[MutationEntry]]]:
         """The numbers, and whose they are."""
-        found: dict[str, tuple[list[int], list[Mutation]]] = {}
+        found: dict[str, tuple[list[int], list[MutationEntry]]] = {}
         for mutation in self.mutations:
             for partition_id, number in mutation.numbers.items():
                 numbers, owners = found.setdefault(partition_id, ([], []))
@@ -100,7 +101,7 @@ class MutationSet:
                 owners.append(mutation)
         return found
 
-    def get(self, mutation_id: str) -> Mutation | None:
+    def get(self, mutation_id: str) -> MutationEntry | None:
         return self._by_id.get(mutation_id)
 
     def version(self, part: PartName) -> int:
@@ -110,7 +111,7 @@ class MutationSet:
         index = bisect_right(numbers, part.data_version)
         return numbers[index - 1] if index else 0
 
-    def next_of(self, part: PartName, metadata_version: int, at_most: int) -> list[Mutation]:
+    def next_of(self, part: PartName, metadata_version: int, at_most: int) -> list[MutationEntry]:
         """What is to be applied to the part now, in one go and in this order. A mutation that was checked against a
         later definition than ``metadata_version`` waits until it is known here, and those behind it wait too."""
         numbers, owners = self._by_partition.get(part.partition_id, ([], []))
@@ -118,7 +119,7 @@ class MutationSet:
         known = next((i for i, m in enumerate(ahead) if m.metadata_version > metadata_version), len(ahead))
         return ahead[:known]
 
-    def between(self, source: PartName, result: PartName) -> list[Mutation]:
+    def between(self, source: PartName, result: PartName) -> list[MutationEntry]:
         """Those that are there of what makes ``result`` of ``source``."""
         numbers, owners = self._by_partition.get(source.partition_id, ([], []))
         return owners[bisect_right(numbers, source.data_version) : bisect_right(numbers, result.data_version)]
@@ -127,7 +128,7 @@ class MutationSet:
         """Where mutations behind ``finished`` have something to do."""
         return sorted({p for mutation in self.unfinished(finished) for p in mutation.numbers})
 
-    def unfinished(self, finished: str) -> list[Mutation]:
+    def unfinished(self, finished: str) -> list[MutationEntry]:
         """Behind ``finished``, the last that this replica is done with ("" for none)."""
         return [mutation for mutation in self.mutations if mutation.mutation_id > finished]
 
@@ -144,7 +145,7 @@ class MutationSet:
         return finished
 
 
-def mutated_name(source: PartName, mutations: Sequence[Mutation]) -> PartName:
+def mutated_name(source: PartName, mutations: Sequence[MutationEntry]) -> PartName:
     """``mutations`` in the order of their numbers, at least one."""
     number = mutations[-1].numbers[source.partition_id]
     assert number > source.data_version

@@ -4,7 +4,7 @@ A mutation takes a block number in every partition that it is about, and then ma
 numbers up. Between the two its locks keep merges from reaching over the numbers, so every block, on every replica, lies
 before or behind it. The multi expects the version of ``mutations`` that was read before the first number was taken,
 which every creation moves: ids and numbers grow together. It expects that of ``block_numbers`` too, so that no
-partition is left out, and that of ``columns``: the commands are true of the definition that they are carried out under.
+partition is left out, and that of ``columns``, whose definition the mutation was checked against.
 
 A replica that is done with a mutation says so in its ``mutation_pointer``, the id of the last of which that is true.
 """
@@ -30,7 +30,7 @@ from coordination.keeper import (
     SetData,
     Watch,
 )
-from coordination.mutation_set import Mutation, MutationSet, removable
+from coordination.mutation_set import MutationEntry, MutationSet, removable
 from coordination.packets import op_bytes, packets, require_fitting
 from coordination.paths import ReplicaPaths, TablePaths, sequence_number
 from coordination.replica_activity import MUTATE, require_feature
@@ -67,7 +67,7 @@ class KnownMutations:
                 answers = keeper.get_many([self._table.mutation(id_) for id_ in unknown])
                 for id_, answer in zip(unknown, answers, strict=True):
                     if answer is not None:
-                        known[id_] = Mutation.parse(id_, answer[0])
+                        known[id_] = MutationEntry.parse(id_, answer[0])
                 self._current = MutationSet(tuple(known[id_] for id_ in ids if id_ in known))
             return self._current
 
@@ -75,14 +75,14 @@ class KnownMutations:
 def create_mutation(
     keeper: Keeper,
     replica: ReplicaPaths,
-    commands: Sequence[str],
+    text: str,
     partition_ids: Collection[str] | None,
     metadata_version: int,
     columns_version: int,
     *,
     first_number: Callable[[str], int],
     clock: Callable[[], float],
-) -> Mutation | None:
+) -> MutationEntry | None:
     """Makes the mutation of the rows that are there now in the partitions (``None``: in all). ``None``: the definition
     is no more that of ``columns_version``, or others get ahead; look again.
 
@@ -97,8 +97,8 @@ def create_mutation(
         partitions_version = keeper.get(replica.table.block_numbers)[1].version  # before the partitions themselves
         wanted = [p for p in partitions(keeper, replica.table) if partition_ids is None or p in partition_ids]
         _take_numbers(keeper, replica, wanted, first_number, locks)
-        mutation = Mutation(
-            "", clock(), replica.name, tuple(commands), {lock.partition_id: lock.number for lock in locks},
+        mutation = MutationEntry(
+            "", clock(), replica.name, text, {lock.partition_id: lock.number for lock in locks},
             metadata_version,
         )  # fmt: skip
         return _create(keeper, replica.table, mutation, locks, version, partitions_version, columns_version)
@@ -138,12 +138,12 @@ def _take_numbers(
 def _create(
     keeper: Keeper,
     table: TablePaths,
-    mutation: Mutation,
+    mutation: MutationEntry,
     locks: list[BlockLock],
     version: int,
     partitions_version: int,
     columns_version: int,
-) -> Mutation | None:
+) -> MutationEntry | None:
     content = mutation.to_bytes()
     create = Create(table.mutation_prefix, content, sequential=True)
     require_fitting(create, f"a mutation of {len(locks)} partitions")
@@ -166,10 +166,10 @@ def _create(
             release_quietly(keeper, lock)
         return _find(keeper, table, content)
     locks.clear()
-    return Mutation.parse(mutation_id(str(path)), content)
+    return MutationEntry.parse(mutation_id(str(path)), content)
 
 
-def _find(keeper: Keeper, table: TablePaths, content: bytes) -> Mutation | None:
+def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | None:
     """After a lost answer. Nobody else's has these numbers."""
     try:
         keeper.sync(table.mutations)
@@ -181,7 +181,7 @@ def _find(keeper: Keeper, table: TablePaths, content: bytes) -> Mutation | None:
         ) from error
     for id_, answer in zip(ids, answers, strict=True):
         if answer is not None and answer[0] == content:
-            return Mutation.parse(id_, content)
+            return MutationEntry.parse(id_, content)
     return None
 
 

@@ -48,6 +48,7 @@ class ProducedStatus(Enum):
     COMMITTED = "committed"
     DIFFERENT = "another replica has other content under this name: discard ours, fetch theirs"
     DROPPED = "not wanted any more (a DROP covered it, or its quorum failed): discard ours and the entry"
+    STALE = "what it was made of has changed: discard ours, make it anew"
     UNKNOWN = "may be committed: keep it pre-active and ask again"
 
 
@@ -74,13 +75,15 @@ def commit_produced_part(
     record: PartRecord,
     *,
     agreement: Agreement | None = None,
+    conditions: Sequence[Op] = (),
     resolve_seconds: float = 10.0,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> ProducedStatus:
     """Commits ``part`` for the queue entry ``name``.
 
-    ``part`` is ``entry.new_part``, or a part of the virtual parts that covers it and was fetched instead.
+    ``part`` is ``entry.new_part``, or a part of the virtual parts that covers it and was fetched instead; when one of
+    the ``conditions`` fails the outcome is STALE.
     Repeating it is safe. Exceptions mean that it was not committed (now); the entry is still there.
     """
     if queue.is_cancelled(name):
@@ -91,7 +94,7 @@ def commit_produced_part(
         try:
             if attempt == 0 and _commit_agreed(keeper, replica, name, entry, part, record, agreement):
                 return ProducedStatus.COMMITTED
-            status = _try_commit(keeper, replica, name, entry, part, record, is_in_doubt=is_in_doubt)
+            status = _try_commit(keeper, replica, name, entry, part, record, conditions, is_in_doubt=is_in_doubt)
         except KeeperConnectionLoss:
             status, is_in_doubt = None, True
         except MultiFailed as error:
@@ -155,6 +158,7 @@ def _try_commit(
     entry: LogEntry,
     part: PartName,
     record: PartRecord,
+    conditions: Sequence[Op],
     *,
     is_in_doubt: bool,
 ) -> ProducedStatus | None:
@@ -168,7 +172,7 @@ def _try_commit(
     agreement = agreement_ops(keeper, replica, part, record)
     if agreement is None:
         return ProducedStatus.DIFFERENT
-    ops: list[Op] = [Delete(replica.queue_entry(name)), *agreement]
+    ops: list[Op] = [Delete(replica.queue_entry(name)), *agreement, *conditions]
     if listed is None:
         ops.append(Create(mine, record.to_bytes()))
     if entry.quorum >= 2 and entry.new_part is not None:
@@ -180,6 +184,8 @@ def _try_commit(
     try:
         keeper.multi(ops)
     except MultiFailed as error:
+        if error.op in conditions:
+            return ProducedStatus.STALE
         if isinstance(error.cause, NodeExists | NoNode) or "/quorum/" in error.op.path:
             return None
         raise

@@ -164,13 +164,13 @@ class Colony:
         raise AssertionError(f"the queues do not drain: {[node.explain() for node in self]}")
 
     def _is_idle(self) -> bool:
-        live = [node.table for node in self if node.is_up]
         return all(
             table.state.activation is not None
             and not table.queue.entries()
             and not len(table.part_checks)
             and not table.session.restart_requested.is_set()
-            for table in live
+            and all(mutation.is_done or mutation.failure.part for mutation in table.mutations.shown())
+            for table in (node.table for node in self if node.is_up)
         )
 
     def _parts_moved(self) -> bool:

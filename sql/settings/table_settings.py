@@ -56,6 +56,7 @@ class MergeTreeSettings(PartSettings):
     merge_with_recompression_ttl_timeout: int = 4 * 3600
     max_number_of_merges_with_ttl_in_pool: int = 2
     max_replicated_merges_with_ttl_in_queue: int = 1
+    finished_mutations_to_keep: int = 100
 
 
 HONOURED_BY_TABLES: dict[str, SettingValue] = {

@@ -8,7 +8,7 @@ from collections import Counter
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.merge_assignment import mutation_entry
 from coordination.merge_predicate import MergePredicate
-from coordination.mutation_set import Mutation, MutationSet, removable
+from coordination.mutation_set import MutationEntry, MutationSet, removable
 from coordination.part_set import PartSet
 from parts.part_name import PartName, merged_name
 
@@ -33,7 +33,7 @@ class Model:
         self.finished = [""] * self.leaders
         self.begun: tuple[int, int] | None = None
         """The number of a mutation that is being created, and how many there had been."""
-        self.mutations: list[Mutation] = []
+        self.mutations: list[MutationEntry] = []
         self.done: set[int] = set()
         """Numbers of mutations that were removed since all were done with them."""
         self.applied: dict[int, list[int]] = {}
@@ -80,7 +80,7 @@ class Model:
         if number in self.locks:
             self.locks.remove(number)
             if created == self.created:
-                self.mutations.append(Mutation(f"{created:010d}", 0.0, "r", (), {"p": number}))
+                self.mutations.append(MutationEntry(f"{created:010d}", 0.0, "r", "", {"p": number}))
                 self.created += 1
 
     def kill(self) -> None:

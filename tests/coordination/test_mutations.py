@@ -12,7 +12,7 @@ from coordination.keeper import KeeperConnectionLoss
 from coordination.log_entry import LogEntry
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, mutation_entry
-from coordination.mutation_set import Mutation, MutationSet, mutated_name, removable
+from coordination.mutation_set import MutationEntry, MutationSet, mutated_name, removable
 from coordination.mutations import (
     advance_pointer,
     clean_mutations,
@@ -34,8 +34,8 @@ def part(name: str) -> PartName:
     return PartName.parse(name)
 
 
-def mutation(id_: int, numbers: dict[str, int], metadata_version: int = 0) -> Mutation:
-    return Mutation(f"{id_:010d}", 1.0, "r1", ("DELETE WHERE a = 1",), numbers, metadata_version)
+def mutation(id_: int, numbers: dict[str, int], metadata_version: int = 0) -> MutationEntry:
+    return MutationEntry(f"{id_:010d}", 1.0, "r1", "DELETE WHERE a = 1", numbers, metadata_version)
 
 
 def test_what_a_part_is_to_go_through() -> None:
@@ -79,26 +79,26 @@ def test_what_is_done() -> None:
 
 def test_what_is_written_is_read() -> None:
     one = mutation(7, {"p": 2, "q": 0}, 5)
-    assert Mutation.parse(one.mutation_id, one.to_bytes()) == one
+    assert MutationEntry.parse(one.mutation_id, one.to_bytes()) == one
     entry = mutation_entry(part("p_0_0_0"), [one], "r1", 2.0, metadata_version=5)
     assert LogEntry.parse(entry.to_bytes()) == entry
     assert (entry.mutations, entry.alter_version) == ((one.mutation_id,), 5)
     with pytest.raises(PandoError, match="Cannot read mutation"):
-        Mutation.parse("0000000000", b'{"version": 2}')
+        MutationEntry.parse("0000000000", b'{"version": 2}')
 
 
 # --- with ZooKeeper ----------------------------------------------------------------------------------------------
 
 
-def create(member: Member, partitions: tuple[str, ...] | None = None, **options: object) -> Mutation | None:
+def create(member: Member, partitions: tuple[str, ...] | None = None, **options: object) -> MutationEntry | None:
     columns = member.keeper.get(TABLE.columns)[1].version
     arguments: dict[str, object] = {"first_number": lambda _: 0, "clock": lambda: 5.0, **options}
     return create_mutation(
-        member.keeper, member.paths, ["DELETE WHERE a = 1"], partitions, 0, columns, **arguments  # type: ignore[arg-type]
+        member.keeper, member.paths, "DELETE WHERE a = 1", partitions, 0, columns, **arguments  # type: ignore[arg-type]
     )  # fmt: skip
 
 
-def made(mutation: Mutation | None) -> Mutation:
+def made(mutation: MutationEntry | None) -> MutationEntry:
     assert mutation is not None
     return mutation
 
@@ -134,7 +134,7 @@ def test_another_comes_first() -> None:
     """Their order must be that of the numbers in every partition."""
     one, two = members()
     one.insert("a", partition="p")
-    begin: list[Mutation] = []
+    begin: list[MutationEntry] = []
 
     def meanwhile(session: int, kind: str, path: str) -> None:
         if kind == "multi" and "block-" in path and session == one.keeper.session_id and not begin:

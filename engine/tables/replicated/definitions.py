@@ -103,6 +103,12 @@ class Definitions:
     def _version(self) -> int:
         return self._state.description.metadata_version
 
+    def columns_version(self, keeper: Keeper) -> int | None:
+        """Of the node that has the columns, when they are those that this replica works with; else ``None``."""
+        self.take_over(keeper)
+        text, stat = keeper.get(self._state.paths.columns)
+        return stat.version if text.decode() == shared_definition(self._state.description).columns else None
+
     # -- ALTER --------------------------------------------------------------------------------------------------
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
@@ -124,12 +130,11 @@ class Definitions:
         """Whether the change is made."""
         state = self._state
         keeper.sync(state.paths.columns)
-        self.take_over(keeper)
+        version = self.columns_version(keeper)
         require_feature(keeper, state.paths, ALTER, "ALTER of columns")
-        old = state.definition
-        text, stat = keeper.get(state.paths.columns)
-        if text.decode() != shared_definition(old.description).columns:
+        if version is None:
             return False  # another was made in between
+        old = state.definition
         new = self._define(change(old))
         if new.description.ttl != old.description.ttl:
             require_feature(keeper, state.paths, TTL, "ALTER of TTL")
@@ -138,7 +143,7 @@ class Definitions:
             require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
         wanted = shared_definition(new.description).columns.encode()
         try:
-            keeper.set(state.paths.columns, wanted, stat.version)
+            keeper.set(state.paths.columns, wanted, version)
         except BadVersion:
             return False
         except KeeperConnectionLoss as lost:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from coordination.cleanup import CleanupSettings, LogHolder, clean_once
 from coordination.deduplication_window import DeduplicationWindow
 from coordination.keeper import Keeper
+from coordination.mutations import clean_mutations
 from coordination.queue_io import remove_parts
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
@@ -61,6 +62,7 @@ class Housekeeping:
                     self._window,
                 )
                 self._clean_transactions(keeper)
+                clean_mutations(keeper, state.paths, settings.finished_mutations_to_keep)
             self._warn(report.log_holders)
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)

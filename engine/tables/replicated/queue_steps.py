@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import xxhash
 
 from coordination.drop_range import clear_leftovers
-from coordination.keeper import Keeper
+from coordination.keeper import Keeper, Op
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_commit import Agreement, ProducedStatus, commit_produced_part
 from coordination.queue_io import (
@@ -19,21 +19,21 @@ from coordination.queue_io import (
     own_parts,
     remove_parts,
 )
-from coordination.queue_rules import Action, ActionKind, Limits
+from coordination.queue_rules import Action, ActionKind
 from coordination.quorum_failure import fail_unreachable_part
 from coordination.replica_activity import active_replicas
 from engine.background import wake_one
-from engine.tables.disk_space import RESERVED
 from engine.tables.expiring import TTL_MERGES
 from engine.tables.merging import merge_to_temporary
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.fetcher import Fetcher, Source
+from engine.tables.replicated.mutated_parts import MutatedParts
+from engine.tables.replicated.room import Room
 from engine.tables.replicated.small_fetches import MOST, SmallFetches
 from engine.tables.replicated.state import ReplicaState, part_record
 from engine.tables.stopped import Stoppable
 from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
-from parts.merge.select import max_merge_bytes
 from parts.part_name import PartName
 from parts.reader import Part
 
@@ -50,6 +50,7 @@ class QueueSteps:
         state: ReplicaState,
         fetcher: Fetcher,
         exchanges: Exchanges,
+        mutated_parts: MutatedParts,
         give_up: Callable[[Keeper, str, LogEntry], bool],
         report_corruption: Callable[[CorruptionError], None],
     ) -> None:
@@ -57,6 +58,7 @@ class QueueSteps:
         self._state = state
         self._fetcher = fetcher
         self._exchanges = exchanges
+        self._mutated_parts = mutated_parts
         self._small_fetches = SmallFetches(
             state,
             fetcher,
@@ -68,6 +70,7 @@ class QueueSteps:
         self._report_corruption = report_corruption
         self.slots = 4
         """How many entries run at a time."""
+        self._room = Room(state, self.slots)
         self.tasks = [state.make_task(f"execute queue {number}", self.execute_step) for number in range(self.slots)]
 
     def wake(self) -> None:
@@ -81,10 +84,10 @@ class QueueSteps:
             return _EXECUTE_IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
-                action = state.queue.next_action(self, self._limits())
+                action = state.queue.next_action(self._room, self._room.limits())
                 if action is None:
                     return _EXECUTE_IDLE_SECONDS
-                more = state.queue.take_along_inserts(action, self, self._limits(), MOST - 1)
+                more = state.queue.take_along_inserts(action, self._room, self._room.limits(), MOST - 1)
                 self.wake()
                 self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
         except UnavailableError as error:  # the table has just become read-only
@@ -114,7 +117,7 @@ class QueueSteps:
             queue.postpone(action.name, "The entry was cancelled: a drop, a stop, or a new ZooKeeper session")
         except CorruptionError as error:
             self._report_corruption(error)
-            if action.kind is ActionKind.MERGE and self._can_fetch(keeper, action.entry):
+            if action.entry.source_parts and self._can_fetch(keeper, action.entry):
                 queue.fetch_instead(action.name)
             else:
                 queue.fail(action.name, str(error))
@@ -145,12 +148,12 @@ class QueueSteps:
             self._drop_range(keeper, action, name)
         elif state.store.get_preactive(name) is not None:
             state.queue.postpone(action.name, "The part is being committed by an INSERT here", pause_seconds=0.05)
-        elif action.kind is ActionKind.MERGE:
-            self._merge_if_free(keeper, action, name)
+        elif action.kind in (ActionKind.MERGE, ActionKind.MUTATE):
+            self._make_if_free(keeper, action, name)
         else:
             self._fetch_if_free(keeper, action, name)
 
-    def _merge_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
+    def _make_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
         maker = self._single_maker(keeper, action.entry)
         if maker is not None and self._can_fetch(keeper, action.entry):
@@ -159,14 +162,16 @@ class QueueSteps:
             state.queue.postpone(action.name, f"Replica {maker} makes the part, which will be fetched")
         else:
             with state.services.merging.taking() as is_taken:
-                if is_taken:
+                if is_taken and action.kind is ActionKind.MUTATE:
+                    self._mutate(keeper, action, name)
+                elif is_taken:
                     self._merge(keeper, action, name)
                 else:
                     state.queue.postpone(action.name, "All merges of this server are taken", pause_seconds=0.1)
 
     def _single_maker(self, keeper: Keeper, entry: LogEntry) -> str | None:
-        """The replica that carries the merge out for all (``execute_merges_on_single_replica_time_threshold``), if it
-        is another one: all agree on it while the same replicas are active."""
+        """The replica that carries it out for all (``execute_merges_on_single_replica_time_threshold``), if it is
+        another one: all agree on it while the same replicas are active."""
         state = self._state
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
         if not seconds or state.services.clock() >= entry.create_time + seconds:
@@ -208,6 +213,20 @@ class QueueSteps:
     def _is_cancelled(self, action: Action, kind: Stoppable) -> bool:
         state = self._state
         return state.is_cancelled() or kind in state.stopped or state.queue.is_cancelled(action.name)
+
+    def _mutate(self, keeper: Keeper, action: Action, result: PartName) -> None:
+        state, entry = self._state, action.entry
+        mutations = self._mutated_parts.mutations_of(keeper, entry)
+        if len(mutations) < len(entry.mutations) and self._can_fetch(keeper, entry):
+            state.queue.fetch_instead(action.name)
+            return
+        with state.store.snapshot() as snapshot:
+            source = next((part for part in snapshot.parts if part.name == entry.source_parts[0]), None)
+            if source is None:
+                state.queue.postpone(action.name, "The source part has just gone", pause_seconds=0.1)
+                return
+            directory = self._mutated_parts.make(entry, action.name, source, mutations)
+            self._commit(keeper, action, result, directory, conditions=self._mutated_parts.conditions(mutations))
 
     def _can_fetch(self, keeper: Keeper, entry: LogEntry) -> bool:
         try:
@@ -259,7 +278,13 @@ class QueueSteps:
         return [name, cover]
 
     def _commit(
-        self, keeper: Keeper, action: Action, name: PartName, directory: Path, agreement: Agreement | None = None
+        self,
+        keeper: Keeper,
+        action: Action,
+        name: PartName,
+        directory: Path,
+        agreement: Agreement | None = None,
+        conditions: Sequence[Op] = (),
     ) -> None:
         """Makes the part in ``directory`` active here and in ZooKeeper, or discards it."""
         state = self._state
@@ -269,11 +294,18 @@ class QueueSteps:
             return
         part = self._name(directory, name)
         state.services.failpoint("produced.after_rename")
-        self._activate(keeper, action, part, agreement)
+        self._activate(keeper, action, part, agreement, conditions)
 
-    def _activate(self, keeper: Keeper, action: Action, part: Part, agreement: Agreement | None) -> None:
+    def _activate(
+        self,
+        keeper: Keeper,
+        action: Action,
+        part: Part,
+        agreement: Agreement | None,
+        conditions: Sequence[Op] = (),
+    ) -> None:
         state, name = self._state, part.name
-        status = self._commit_in_keeper(keeper, action, part, agreement)
+        status = self._commit_in_keeper(keeper, action, part, agreement, conditions)
         state.services.failpoint("produced.after_commit")
         if status is ProducedStatus.COMMITTED:
             state.store.commit(part)
@@ -284,11 +316,15 @@ class QueueSteps:
                 )
             state.queue.add_active(name)
             state.queue.finish(action.name)
+            if action.entry.mutations:
+                self._mutated_parts.note_done(action.entry)
             return
         state.store.rollback(part)
         if status is ProducedStatus.DIFFERENT:
             logger.warning("the content of %s differs from another replica's: theirs will be fetched", name)
             state.queue.fetch_instead(action.name)
+        elif status is ProducedStatus.STALE:
+            state.queue.postpone(action.name, "One of its mutations was killed meanwhile", pause_seconds=0.0)
         else:
             discard_entry(keeper, state.replica, state.queue, action.name)
 
@@ -305,7 +341,12 @@ class QueueSteps:
             raise
 
     def _commit_in_keeper(
-        self, keeper: Keeper, action: Action, part: Part, agreement: Agreement | None
+        self,
+        keeper: Keeper,
+        action: Action,
+        part: Part,
+        agreement: Agreement | None,
+        conditions: Sequence[Op],
     ) -> ProducedStatus:
         """An outcome that stays UNKNOWN is settled by the next session, which compares disk and ZooKeeper."""
         state = self._state
@@ -319,6 +360,7 @@ class QueueSteps:
                 part.name,
                 part_record(part),
                 agreement=agreement,
+                conditions=conditions,
                 resolve_seconds=_RESOLVE_SECONDS,
                 clock=state.services.monotonic,
                 sleep=state.sleep,
@@ -347,41 +389,3 @@ class QueueSteps:
         state.store.drop_active(gone)
         covered = state.queue.covered_entries(action.name)
         drop_entries(keeper, state.replica, state.queue, [*covered, action.name])
-
-    # -- what the queue asks (coordination.queue.LocalParts) ----------------------------------------------------
-
-    def covering_active(self, part: PartName) -> PartName | None:
-        found = self._state.store.covering_active(part)
-        return found.name if found is not None else None
-
-    def size_bytes(self, part: PartName) -> int:
-        found = self._state.store.get_active(part)
-        return found.bytes_on_disk if found is not None else 0
-
-    def _limits(self) -> Limits:
-        settings, stopped = self._state.definition.settings, self._state.stopped
-        merging = self._state.queue.count_merging()
-        merge_slots = self.slots - 1  # one slot is always left for fetches
-        free = max(0, min(merge_slots - merging, self._state.services.merging.free))
-        fitting = int(self._state.services.disk.unreserved_bytes(self._state.store.path) / RESERVED)
-        return Limits(
-            free_merge_slots=0 if Stoppable.MERGES in stopped else free,
-            free_fetch_slots=0 if Stoppable.FETCHES in stopped else self._state.services.fetches.free,
-            # What was assigned must run one day, however large OPTIMIZE or another replica's settings made it: on an
-            # idle pool nothing is too large that fits on the disk.
-            max_merge_bytes=fitting
-            if free >= merge_slots
-            else min(
-                fitting,
-                max_merge_bytes(
-                    free,
-                    merge_slots,
-                    at_most=settings.max_bytes_to_merge_at_max_space_in_pool,
-                    at_least=settings.max_bytes_to_merge_at_min_space_in_pool,
-                ),
-            ),
-            metadata_version=self._state.description.metadata_version,
-            always_fetch_merged_part=settings.always_fetch_merged_part,
-            prefer_fetch_seconds=settings.prefer_fetch_merged_part_time_threshold,
-            prefer_fetch_bytes=settings.prefer_fetch_merged_part_size_threshold,
-        )

@@ -2,7 +2,7 @@
 
 The parts of it, each a module: :mod:`state` (what the others share, and the right to write), :mod:`session` (getting
 and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (executes what was pulled), :mod:`fetcher`,
-:mod:`merge_steps`, :mod:`partitions`, :mod:`housekeeping`, :mod:`part_checks`, :mod:`lost_parts`,
+:mod:`merge_steps`, :mod:`mutations`, :mod:`partitions`, :mod:`housekeeping`, :mod:`part_checks`, :mod:`lost_parts`,
 :mod:`failed_quorums`. None knows the table; what one needs of another is handed to it here.
 """
 
@@ -22,6 +22,7 @@ from engine.tables.back_pressure import delay_insert
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
+from engine.tables.mutations import TableMutations
 from engine.tables.options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
 from engine.tables.partitions import TablePartitions
 from engine.tables.replicated.block_history import ReplicaHistory
@@ -35,6 +36,8 @@ from engine.tables.replicated.log_pull import LogPull
 from engine.tables.replicated.lost_parts import LostParts
 from engine.tables.replicated.lost_transactions import LostTransactions
 from engine.tables.replicated.merge_steps import MergeSteps
+from engine.tables.replicated.mutated_parts import MutatedParts
+from engine.tables.replicated.mutations import ReplicatedMutations
 from engine.tables.replicated.part_checks import PartChecks
 from engine.tables.replicated.partitions import ReplicatedPartitions
 from engine.tables.replicated.queue_steps import QueueSteps
@@ -74,7 +77,10 @@ class ReplicatedTable(Table):
         self.failed_quorums = FailedQuorums(state, self.log_pull.pull)
         give_up = LostParts(state, self.log_pull.pull).give_up
         exchanges = Exchanges(state, fetcher, LostTransactions(state, self.log_pull.pull))
-        self.queue_steps = QueueSteps(state, fetcher, exchanges, give_up, self.part_checks.report)
+        mutated_parts = MutatedParts(
+            state, lambda database, name: self.home.find(database, name), lambda: self._mutations.task.wake()
+        )
+        self.queue_steps = QueueSteps(state, fetcher, exchanges, mutated_parts, give_up, self.part_checks.report)
         self.definitions = Definitions(
             state,
             lambda create: self.home.define(self.definition.database, create),
@@ -86,6 +92,9 @@ class ReplicatedTable(Table):
         )
         self.housekeeping = Housekeeping(state, self._transactions.clean_up)
         self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
+        self._mutations = ReplicatedMutations(
+            state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
+        )
         self._partitions = ReplicatedPartitions(state, self.log_pull, self._transactions)
         self.session = ReplicaSession(
             state,
@@ -138,8 +147,8 @@ class ReplicatedTable(Table):
         housekeeping, workers = self.services.housekeeping, self.services.workers
         first_pause = self.session.step()
         self.run_in_background(housekeeping, self.session.task, first_pause)
-        for task in (self.log_pull.task, self.merge_steps.task, self.failed_quorums.task, self.definitions.task):
-            self.run_in_background(housekeeping, task)
+        for satellite in (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self._mutations):
+            self.run_in_background(housekeeping, satellite.task)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
             self.run_in_background(workers, task)
         self.run_in_background(housekeeping, self.housekeeping.task, self.definition.settings.cleanup_delay_period)
@@ -194,7 +203,7 @@ class ReplicatedTable(Table):
 
     def _wake_all(self) -> None:
         """The replica has become writable."""
-        satellites = (self.log_pull, self.part_checks, self.merge_steps, self.failed_quorums)
+        satellites = (self.log_pull, self.part_checks, self.merge_steps, self.failed_quorums, self._mutations)
         for task in (*(satellite.task for satellite in satellites), *self.queue_steps.tasks):
             task.wake()
 
@@ -214,6 +223,10 @@ class ReplicatedTable(Table):
     @property
     def partitions(self) -> TablePartitions:
         return self._partitions
+
+    @property
+    def mutations(self) -> TableMutations:
+        return self._mutations
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
         return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()

@@ -1,0 +1,45 @@
+"""Mutations of the colony's table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.simulator.colony import Colony, Node
+from engine.tables.mutations import MutationOptions, ShownMutation
+from parts.errors import PandoError
+from sql.definitions.mutations import Mutation
+from sql.grammar.mutations import parse_mutations
+
+MakeColony = Callable[..., Colony]
+
+
+def mutate(node: Node, text: str, *, sync: int = 0, **options: object) -> str:
+    """The id."""
+    mutation = Mutation(parse_mutations(text), "db")
+    chosen = MutationOptions(sync=sync, **options)  # type: ignore[arg-type]
+    return str(node.call(lambda table: table.mutations.add(mutation, chosen)))
+
+
+def kill(node: Node, id_: str) -> bool:
+    return bool(node.call(lambda table: table.mutations.kill(id_)))
+
+
+def shown(node: Node) -> list[ShownMutation]:
+    return list(node.table.mutations.shown())
+
+
+def values(node: Node) -> dict[int, str]:
+    """Key → value; a key that is there twice is our bug."""
+    with node.acting(), node.table.snapshot() as snapshot:
+        batches = [batch for part in snapshot.parts for batch in part.read(["k", "v"])]
+    pairs = [pair for batch in batches for pair in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    assert len(dict(pairs)) == len(pairs), pairs
+    return dict(sorted(pairs))
+
+
+def code(action: Callable[[], object]) -> int:
+    try:
+        action()
+    except PandoError as error:
+        return error.code
+    return 0
