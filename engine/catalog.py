@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.catalog_follower import CatalogFollower
-from engine.system_names import SYSTEM_NAMES
+from engine.system_names import SYSTEM_NAMES, TEMPORARY
 from engine.table_files import (
     DefinitionsChange,
     TableMove,
@@ -67,7 +67,8 @@ class Catalog:
     # -- look-up ------------------------------------------------------------------------------------------------
 
     def databases(self) -> list[str]:
-        return sorted(self._databases)
+        """But for the one of temporary tables."""
+        return sorted(self._databases.keys() - {TEMPORARY})
 
     def tables(self, database: str | None = None) -> list[Table]:
         names = [database] if database is not None else self.databases()
@@ -94,13 +95,14 @@ class Catalog:
     def load(self) -> None:
         """Starts every table on disk; the first start of a server makes the database ``default``."""
         self._places.begin()
+        self._enter_database(TEMPORARY)
         for database in self._places.databases():
             self._load_database(database)
         if "default" not in self._databases:
             self.create_database("default", if_not_exists=True)
 
     def stop(self) -> None:
-        for table in self.tables():
+        for table in (*self.tables(), *self.tables(TEMPORARY)):
             table.stop()
 
     def names_on_disk(self) -> list[tuple[str, str]]:

@@ -26,6 +26,8 @@ class Session:
     external_tables: Mapping[str, ArrowRelation] = field(default_factory=dict)
     """Tables that the statement's request brings along."""
     profile: str = "default"
+    temporary_tables: dict[str, str] = field(default_factory=dict)
+    """What the session calls them, and their names in the hidden database."""
 
     @property
     def readonly(self) -> bool:

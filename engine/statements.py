@@ -6,6 +6,7 @@ What a statement does is its handler's matter (``engine.interpreter``); of the s
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +22,13 @@ from engine.context import Context, QueryTotals, Row, SystemTable
 from engine.elsewhere import Elsewhere
 from engine.interpreter import execute_statement
 from engine.interpreter.relations import CatalogRelations
+from engine.interpreter.temporary import forget_dropped, resolved
 from engine.processes import Process, ProcessList
 from engine.readonly import check_settings_change
 from engine.replica_status import ReplicaStatus
 from engine.replication import Replication
 from engine.session import QueryResult, QueryStatistics, Session
+from engine.system_names import TEMPORARY
 from engine.system_tables import zookeeper
 from engine.tables.services import TableServices
 from engine.watchdog import Watchdog
@@ -40,6 +43,8 @@ from sql.run.executor import QueryEngine
 from sql.run.short_queries import ShortQueries
 from sql.settings.session import Settings, settings_of
 from sql.settings.values import OWN_DIALECT
+
+logger = logging.getLogger(__name__)
 
 _SHOWN_TEXT = 10_000
 """So much of a statement stands in system.processes."""
@@ -96,6 +101,15 @@ class StatementRunner(ABC):
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)
+
+    def end_session(self, session: Session) -> None:
+        """Its temporary tables go."""
+        for name in session.temporary_tables.values():
+            try:
+                self.catalog.drop_table(TEMPORARY, name)
+            except PandoError as error:
+                logger.warning("temporary table %s of a session that ended stays: %s", name, error)
+        session.temporary_tables.clear()
 
     def queries_elsewhere(self) -> int:
         """Statements that other processes of this server run."""
@@ -181,7 +195,8 @@ class StatementRunner(ABC):
                 given = context.parameters
                 result = self._short_result(text, session, given, context.statistics, context.query_id)
             if result is None:
-                result = self._carry_out(parsed, text, context)
+                result = self._carry_out(resolved(parsed, session), text, context)
+                forget_dropped(parsed, session)
                 if may_be_short:
                     self._consider(parsed, text, context)
         except PandoError as error:
@@ -262,6 +277,7 @@ class StatementRunner(ABC):
         """Whether the statement asks for nothing that a short query does not do."""
         return not (
             session.external_tables
+            or session.temporary_tables
             or settings.dialect != OWN_DIALECT
             or settings.max_result_rows
             or settings.max_result_bytes

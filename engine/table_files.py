@@ -9,6 +9,7 @@ Layout under the server's ``path``::
 and under its temporary directory, emptied at a start::
 
     memory/<database>/<table>/        the parts of tables whose rows are gone with the server
+    temporary_tables/<table>.sql      the definitions of sessions' tables
 
 Names are percent-encoded (``parts.safe_names``).
 
@@ -31,6 +32,7 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
 
+from engine.system_names import TEMPORARY
 from parts.disk import make_directories, sync, sync_directory
 from parts.errors import UserError
 from parts.safe_names import file_stem, former_file_stem
@@ -52,11 +54,14 @@ class TablePlaces:
         self.metadata = path / "metadata"
         self._data = path / "data"
         self._memory = temporary_path / "memory"
+        self._temporary = temporary_path / "temporary_tables"
 
     def begin(self) -> None:
         """At the start of a server: removes what it must not find, and finishes what was begun."""
         make_directories(self.metadata)
-        shutil.rmtree(self._memory, ignore_errors=True)
+        for directory in (self._memory, self._temporary):
+            shutil.rmtree(directory, ignore_errors=True)
+        make_directories(self._temporary)
         _finish_change(self.metadata)
         for leftover in _files(self.metadata, "**/*.tmp"):
             leftover.unlink()
@@ -72,13 +77,13 @@ class TablePlaces:
         return _file(self.metadata, name)
 
     def definitions(self, database: str) -> Path:
-        return _directory(self.metadata, database)
+        return self._temporary if database == TEMPORARY else _directory(self.metadata, database)
 
     def definition(self, database: str, name: str) -> Path:
         return _file(self.definitions(database), name)
 
     def data(self, database: str, name: str, create: CreateTable) -> Path:
-        root = self._memory if is_passing(create) else self._data
+        root = self._memory if database == TEMPORARY or is_passing(create) else self._data
         if create.directory:
             return root / create.directory
         return _directory(_directory(root, database), name)

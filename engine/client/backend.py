@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from engine.client.http.client import HttpClient
     from engine.engine import Engine
     from engine.session import Session
+
+
+_TEMPORARY = re.compile(r"\s*CREATE\s+(OR\s+REPLACE\s+)?TEMPORARY\s", re.IGNORECASE)
+_SESSION_SECONDS = 3600
+"""The longest that a server allows."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,8 @@ class HttpBackend:
         self._settings = dict(settings)
         self._parameters = parameters
         self._database = client.database or "default"
+        self._session: dict[str, object] = {}
+        """Of the server, from the first temporary table on, which would be gone without."""
 
     @property
     def database(self) -> str:
@@ -96,7 +104,9 @@ class HttpBackend:
 
     @contextlib.contextmanager
     def run(self, query: Query) -> Iterator[Answer]:
-        settings = {**self._settings, **query.settings, "default_format": query.format}
+        if not self._session and _TEMPORARY.match(query.text):
+            self._session = {"session_id": str(uuid.uuid4()), "session_timeout": _SESSION_SECONDS}
+        settings = {**self._settings, **query.settings, **self._session, "default_format": query.format}
         if query.is_whole:
             settings.setdefault("wait_end_of_query", 1)
         with self._client.stream(

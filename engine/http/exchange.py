@@ -70,6 +70,7 @@ class Exchange:
         self._process: Process | None = None
         self._result: QueryResult | None = None
         self._kept: Session | None = None
+        self._entered: Session | None = None
         self._chunks: Iterator[bytes] = iter(())
         self._source: Iterator[bytes] = self._chunks
         self._is_cancelled = False
@@ -157,6 +158,8 @@ class Exchange:
         if self._kept is not None:
             seconds = request.session_timeout_seconds
             self._sessions.release(request.credentials.user, request.session_id, seconds, self._kept)
+        elif self._entered is not None:
+            self._engine.end_session(self._entered)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -206,7 +209,7 @@ class Exchange:
             self._kept = self._sessions.acquire(
                 request.credentials.user, request.session_id, self._new_session, must_exist=request.session_check
             )
-        kept = self._kept or self._new_session()
+        kept = self._entered = self._kept or self._new_session()
         profile = self._engine.config.profile(request.profile) if request.profile else {}
         changes = {**profile, **request.settings}
         check_settings_change(kept.settings, changes)
@@ -221,6 +224,7 @@ class Exchange:
             user=kept.user,
             profile=kept.profile,
             query_id=self.query_id,
+            temporary_tables=kept.temporary_tables,
         )
 
     def _keep_changes(self, statement: Statement, session: Session) -> None:

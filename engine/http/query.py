@@ -52,7 +52,7 @@ class QueryEndpoint:
         self._engine = engine
         self._metrics = metrics
         self._users = Users(engine.config.users)
-        self._sessions: Sessions = sessions or SessionStore(engine.services.monotonic)
+        self._sessions: Sessions = sessions or SessionStore(engine.services.monotonic, engine.end_session)
         self._limit = engine.config.max_concurrent_queries
         self._placed: set[Exchange] = set()
         self._asides: set[asyncio.Task[None]] = set()

@@ -2,7 +2,8 @@
 
 Invariants:
 - A session serves one request at a time (373 otherwise).
-- A session ends ``session_timeout`` seconds after its last request; nothing but its database and settings is lost.
+- A session ends ``session_timeout`` seconds after its last request, with its temporary tables; nothing else is lost but
+  its database and settings.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ class Sessions(Protocol):
 class SessionStore:
     """Thread-safe. Keys are (user, session id): nobody enters another user's session."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], on_end: Callable[[Session], None]) -> None:
         self._clock = clock
+        self._on_end = on_end
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], _Held] = {}
 
     def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
         """Raises 372 (SESSION_NOT_FOUND) and 373 (SESSION_IS_LOCKED)."""
+        self.sweep()
         with self._lock:
-            self._sweep()
             held = self._held.get((user, session_id))
             if held is None:
                 if must_exist:
@@ -64,11 +66,14 @@ class SessionStore:
                 held.in_use = False
                 held.expires = self._clock() + timeout_seconds
 
-    def _sweep(self) -> None:
-        now = self._clock()
-        expired = [key for key, held in self._held.items() if not held.in_use and held.expires <= now]
-        for key in expired:
-            del self._held[key]
+    def sweep(self) -> None:
+        """Ends the sessions that have expired."""
+        with self._lock:
+            now = self._clock()
+            expired = [key for key, held in self._held.items() if not held.in_use and held.expires <= now]
+            ended = [self._held.pop(key).session for key in expired]
+        for session in ended:
+            self._on_end(session)
 
     def __len__(self) -> int:
         return len(self._held)

@@ -9,6 +9,7 @@ from engine.context import Context
 from engine.interpreter.inserts import insert_select
 from engine.interpreter.queries import described
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
+from engine.interpreter.temporary import create_temporary
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from engine.tables.table import Table
@@ -46,11 +47,18 @@ def drop_database(statement: DropDatabase, context: Context) -> QueryResult:
 
 def create_table(statement: CreateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
-    refuse_system(database)
+    if not statement.is_temporary:
+        refuse_system(database)
     create = _with_columns(statement, context)
     if not create.attach:
         create = completed(create, context.settings)
-    create = replace(create, as_table=None, as_select="", is_empty=False, replaces=False, must_exist=False)
+    create = replace(create, as_table=None, as_select="", is_empty=False, must_exist=False)
+    if statement.is_temporary:
+        table = create_temporary(create, context)
+        if table is not None:
+            _fill(table, statement, context)
+        return QueryResult()
+    create = replace(create, replaces=False)
     if statement.replaces:
         _replace_table(database, create, statement, context)
         return QueryResult()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from engine.catalog import Catalog
 from engine.context import Context
 from engine.interpreter.files import find_files
+from engine.system_names import TEMPORARY
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
@@ -53,6 +54,8 @@ class SessionRelations:
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
         if database is None and table in self.context.session.external_tables:
             return self.context.session.external_tables[table]
+        if database is None and table in self.context.session.temporary_tables:
+            database, table = TEMPORARY, self.context.session.temporary_tables[table]
         database = self.context.database(database)
         tables = SYSTEM_DATABASES.get(database)
         if tables is not None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from engine.context import Context
 from engine.interpreter.answers import STRING, UINT8, rows_result
 from engine.interpreter.queries import described, run_query
+from engine.interpreter.temporary import shown_name
 from engine.session import QueryResult
+from engine.system_names import TEMPORARY
 from parts.schema import TableSchema
 from sql.definitions.render import render_create
 from sql.grammar.statements import (
@@ -35,7 +38,9 @@ def show_tables(statement: ShowTables, context: Context) -> QueryResult:
 
 def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResult:
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
-    return rows_result([("statement", STRING)], [(render_create(table.definition.create),)])
+    create = table.definition.create
+    shown = replace(create, table=shown_name(create.table, context.session))
+    return rows_result([("statement", STRING)], [(render_create(shown),)])
 
 
 def show_create_database(statement: ShowCreateDatabase, context: Context) -> QueryResult:
@@ -61,6 +66,9 @@ def describe_query(statement: DescribeQuery, context: Context) -> QueryResult:
 
 def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
+    if database == TEMPORARY:
+        found = context.server.catalog.find(database, statement.table.table) is not None
+        return rows_result([("result", UINT8)], [(int(found),)])
     found = database in context.server.database_names() and statement.table.table in _table_names(database, context)
     return rows_result([("result", UINT8)], [(int(found),)])
 

@@ -66,7 +66,7 @@ class ReplicaProcess:
         """Everything's end is pushed on ``running``."""
         services = engine.services
         leases = LeaseBook(services.monotonic, partial(delay_seconds, engine))
-        shared = Shared(self._publication, SessionStore(services.monotonic), leases)
+        shared = Shared(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
         pool = WorkerPool(
             self._config.worker_count, self._nursery, self._page, shared, self._config.worker_stuck_seconds
         )

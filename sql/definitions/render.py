@@ -16,7 +16,8 @@ from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_str
 def render_create(create: CreateTable) -> str:
     """CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
     exists = "IF NOT EXISTS " if create.if_not_exists else ""
-    lines = [f"{'ATTACH' if create.attach else 'CREATE'} TABLE {exists}{render_table(create.table)}"]
+    kind = "TEMPORARY TABLE" if create.is_temporary else "TABLE"
+    lines = [f"{'ATTACH' if create.attach else 'CREATE'} {kind} {exists}{render_table(create.table)}"]
     if create.columns:
         elements = [*map(render_column, create.columns), *map(render_index, create.indexes)]
         lines += ["(", ",\n".join(f"    {element}" for element in elements), ")"]

@@ -32,7 +32,6 @@ from sql.grammar.tokens import TokenStream, not_implemented
 
 _OTHER_OBJECTS = frozenset(
     {
-        "TEMPORARY",
         "VIEW",
         "MATERIALIZED",
         "DICTIONARY",
@@ -72,6 +71,7 @@ def drop(stream: TokenStream) -> Statement:
         _sync(stream)
         return DropDatabase(name, exists, detach)
     refuse_other_objects(stream, verb)
+    is_temporary = stream.accept("TEMPORARY")
     stream.expect("TABLE")
     exists = if_exists(stream)
     if stream.at("IF", "EMPTY"):
@@ -83,7 +83,7 @@ def drop(stream: TokenStream) -> Statement:
     refuse_on_cluster(stream)
     if stream.at("PERMANENTLY"):
         raise not_implemented("DETACH TABLE … PERMANENTLY")
-    return DropTable(table, exists, detach, _sync(stream), tuple(others))
+    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary)
 
 
 def _sync(stream: TokenStream) -> bool:
@@ -122,6 +122,7 @@ def truncate(stream: TokenStream) -> Statement:
     if stream.at("DATABASE") or stream.at("ALL", "TABLES"):
         raise not_implemented("TRUNCATE DATABASE")
     refuse_other_objects(stream, "TRUNCATE")
+    stream.accept("TEMPORARY")
     stream.accept("TABLE")
     exists = if_exists(stream)
     table = table_ref(stream)
@@ -136,9 +137,10 @@ def exists(stream: TokenStream) -> Statement:
         stream.next()
         return ExistsDatabase(stream.identifier("database name"))
     refuse_other_objects(stream, "EXISTS")
+    is_temporary = stream.at("TEMPORARY") and stream.peek(1).is_identifier and stream.accept("TEMPORARY")
     if stream.at("TABLE") and stream.peek(1).is_identifier:
         stream.next()
-    return ExistsTable(table_ref(stream))
+    return ExistsTable(table_ref(stream), is_temporary)
 
 
 def describe_table(stream: TokenStream) -> Statement:

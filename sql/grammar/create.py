@@ -50,8 +50,11 @@ def create(stream: TokenStream) -> Statement:
     if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
     refuse_other_objects(stream, "CREATE OR REPLACE" if is_replacing else "CREATE")
+    is_temporary = stream.accept("TEMPORARY")
     stream.expect("TABLE")
-    return _replacing(stream) if is_replacing else _table(stream, attach=False)
+    statement = _replacing(stream) if is_replacing else _table(stream, attach=False)
+    assert isinstance(statement, CreateTable)
+    return dataclasses.replace(statement, is_temporary=is_temporary)
 
 
 def replace(stream: TokenStream) -> Statement:

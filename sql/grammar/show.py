@@ -55,9 +55,10 @@ def _create(stream: TokenStream) -> Statement:
     if stream.accept("DATABASE"):
         return ShowCreateDatabase(stream.identifier("database name"))
     refuse_other_objects(stream, "SHOW CREATE")
+    is_temporary = stream.at("TEMPORARY", "TABLE") and stream.accept("TEMPORARY")
     if stream.at("TABLE") and stream.peek(1).is_identifier:
         stream.next()
-    return ShowCreateTable(table_ref(stream))
+    return ShowCreateTable(table_ref(stream), is_temporary)
 
 
 def _settings(stream: TokenStream) -> Statement:

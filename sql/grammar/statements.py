@@ -78,6 +78,7 @@ class DropTable:
     detach: bool = False
     sync: bool = False
     others: tuple[TableRef, ...] = ()
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class TruncateTable:
 @dataclass(frozen=True, slots=True)
 class ExistsTable:
     table: TableRef
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class ShowTables:
 @dataclass(frozen=True, slots=True)
 class ShowCreateTable:
     table: TableRef
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,13 +175,13 @@ def test_servers_are_tried_in_turn(is_idempotent: bool, asked: list[str]) -> Non
 # -- sessions -------------------------------------------------------------------------------------------------------
 
 
-def _store() -> tuple[SessionStore, Callable[[float], None]]:
+def _store(on_end: Callable[[Session], None] = lambda _: None) -> tuple[SessionStore, Callable[[float], None]]:
     now = [0.0]
 
     def pass_time(seconds: float) -> None:
         now[0] += seconds
 
-    return SessionStore(clock=lambda: now[0]), pass_time
+    return SessionStore(clock=lambda: now[0], on_end=on_end), pass_time
 
 
 def test_session_is_for_one_request_at_a_time() -> None:
@@ -196,7 +196,8 @@ def test_session_is_for_one_request_at_a_time() -> None:
 
 
 def test_session_expires() -> None:
-    store, pass_time = _store()
+    ended: list[Session] = []
+    store, pass_time = _store(ended.append)
     first = store.acquire("default", "s", Session, must_exist=False)
     store.release("default", "s", 60)
     pass_time(59)
@@ -208,3 +209,4 @@ def test_session_expires() -> None:
         store.acquire("default", "s", Session, must_exist=True)
     assert caught.value.code == 372
     assert len(store) == 0
+    assert ended == [first]

@@ -186,7 +186,6 @@ def test_several_statements() -> None:
         ("DROP TABLE t ON CLUSTER c", "ON CLUSTER"),
         ("CREATE TABLE t (a UInt8 EPHEMERAL) ENGINE = MergeTree", "EPHEMERAL"),
         ("CREATE OR REPLACE DICTIONARY t (a UInt8)", "OR REPLACE"),
-        ("CREATE TEMPORARY TABLE t (a UInt8)", "TEMPORARY"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "MATERIALIZED"),
         ("CREATE DATABASE d ENGINE = Replicated", "Replicated"),
         ("ALTER TABLE t DELETE WHERE 1", "ALTER TABLE"),
