@@ -1,8 +1,9 @@
-"""ALTER TABLE: changes of the definition, and commands on partitions."""
+"""ALTER TABLE: changes of the definition, commands on partitions, and mutations."""
 
 from __future__ import annotations
 
 from engine.context import Context
+from engine.interpreter.mutations import mutate
 from engine.interpreter.partition_commands import carry_out
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.session import QueryResult
@@ -20,12 +21,13 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     refuse_system(database)
     catalog = context.server.catalog
     table = catalog.table(database, statement.table.table)
-    if any(isinstance(command, MutationCommand) for command in statement.commands):
-        raise not_implemented("ALTER TABLE … UPDATE, DELETE, MATERIALIZE COLUMN and APPLY DELETED MASK")
     on_partitions = [command for command in statement.commands if isinstance(command, PartitionCommand)]
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
-    if on_partitions and changes:
-        raise not_implemented("ALTER TABLE with commands on columns and on partitions together")
+    mutations = [command for command in statement.commands if isinstance(command, MutationCommand)]
+    if sum(map(bool, (on_partitions, changes, mutations))) > 1:
+        raise not_implemented("ALTER TABLE with commands on the definition, on partitions and on rows together")
+    if mutations:
+        return mutate(table, mutations, context, sync=context.settings.mutations_sync)
     if on_partitions:
         table.require("partitioning")
         result = carry_out(table, on_partitions, context)

@@ -6,6 +6,7 @@ from engine.system_tables import (
     indexes,
     information_schema,
     kinds,
+    mutations,
     replication,
     server,
     settings,
@@ -18,7 +19,19 @@ from engine.system_tables.system_table import SystemTable
 
 SYSTEM_TABLES = {
     table.name: table
-    for module in (tables, storage, indexes, activity, counters, kinds, server, settings, replication, transactions)
+    for module in (
+        tables,
+        storage,
+        indexes,
+        activity,
+        counters,
+        kinds,
+        server,
+        settings,
+        replication,
+        transactions,
+        mutations,
+    )
     for table in module.TABLES
 }
 SYSTEM_TABLES[zookeeper.TABLE.name] = zookeeper.TABLE

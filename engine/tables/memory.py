@@ -7,8 +7,8 @@ the system's cache, so that all processes of the server read the same copy, and 
 from __future__ import annotations
 
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
-from engine.tables.merge_tree import MergeTreeInsert
 from engine.tables.options import InsertOptions
+from engine.tables.plain_insert import MergeTreeInsert
 from engine.tables.small_table import SmallTable
 from parts.part_name import PartName
 from sql.definitions.small_engines import SmallTableSettings

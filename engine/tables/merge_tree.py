@@ -26,9 +26,11 @@ from engine.tables.expiring import Expiring
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
 from engine.tables.insert_sink import InsertSink
 from engine.tables.merging import merge_to_temporary
+from engine.tables.mutations import TableMutations
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.plain_insert import MergeTreeInsert
+from engine.tables.plain_mutations import PlainMutations
 from engine.tables.plain_partitions import PlainPartitions
 from engine.tables.plain_transactions import PlainTransactions
 from engine.tables.stopped import Stoppable
@@ -62,15 +64,20 @@ class MergeTreeTable(Table):
         self._recent_blocks: dict[str, PartName] = {}
         """Ids of the last blocks, and the parts they were inserted as."""
         self._transactions = PlainTransactions(self, self._forget_blocks)
+        self._mutate_task = self.make_task("mutate", self._mutate_step)
+        self._mutations = PlainMutations(self, self.home.find, self._mutate_task.wake)
         super().start()
         for name in self.store.attaching.transactions():
             self.store.attaching.end(name, is_attached=bool(self._transactions.settle(name)))
         self._history = LocalHistory(self.definition.data_path, self.services.new_uuid)
         numbers = [part.name.max_block for part, _ in self.store.all_parts()]
+        numbers += [part.name.mutation for part, _ in self.store.all_parts()]
         numbers += map(last_block_of, self.store.detached())
+        numbers.append(self._mutations.load())
         self._last_block_number = max([*numbers, *self._history.dropped().values()], default=0)
         self._merge_task = self.make_task("merge", self._merge_step)
         self.run_in_background(self.services.workers, self._merge_task)
+        self.run_in_background(self.services.workers, self._mutate_task)
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         delay_insert(self, options)
@@ -115,6 +122,11 @@ class MergeTreeTable(Table):
     def wake_merges(self) -> None:
         """A little later, and once for many INSERTs: looking through the parts costs as much as one."""
         self._merge_task.wake(_SELECT_SECONDS)
+        self._mutate_task.wake(_SELECT_SECONDS)
+
+    def first_pending(self) -> int:
+        with self._lock:
+            return min(self._pending, default=self._last_block_number + 1)
 
     def report_corruption(self, error: CorruptionError) -> None:
         """There is no other copy: the part stays where it is, and every read of it fails, until the user decides."""
@@ -158,6 +170,8 @@ class MergeTreeTable(Table):
                 return
             except ConflictError:
                 options.status.check()
+                if self._mutations.has_failed and self._are_apart(names):
+                    return  # perhaps for ever
                 if self.services.wait(self.is_stopping, _OPTIMIZE_RETRY_SECONDS):
                     break
         raise ConflictError("ABORTED", f"Parts of partition {partition} are being merged all the time; try again later")
@@ -169,7 +183,16 @@ class MergeTreeTable(Table):
     def transactions(self) -> TableTransactions:
         return self._transactions
 
+    @property
+    def mutations(self) -> TableMutations:
+        return self._mutations
+
+    def _mutate_step(self) -> float:
+        delay = self._mutations.step()
+        return _IDLE_SECONDS if delay is None else delay
+
     def clean_up_step(self) -> float:
+        self._mutations.clean_up()
         self._transactions.clean_up(self.services.clock())
         return super().clean_up_step()
 
@@ -203,8 +226,7 @@ class MergeTreeTable(Table):
 
     def history(self) -> BlockHistory:
         """Later numbers than those of now are larger."""
-        with self._lock:
-            first_open = min(self._pending, default=self._last_block_number + 1)
+        first_open = self.first_pending()
         known = self._history.read()
         decided: dict[str, int] = {}
         for part in self.store.active():
@@ -246,13 +268,12 @@ class MergeTreeTable(Table):
         with self._lock:
             busy, pending = set(self._busy), sorted(self._pending)
         parts = {part.name: part for part in self.store.active()}
-        runs = [
-            list(run)
-            for (_, _, is_free), run in itertools.groupby(
-                sorted(parts), key=lambda name: (name.partition_id, bisect(pending, name.min_block), name not in busy)
-            )
-            if is_free
-        ]
+        waiting = self._mutations.waiting()
+
+        def run_of(name: PartName) -> tuple[bool, str, int, int]:
+            return name not in busy, name.partition_id, bisect(pending, name.min_block), waiting(name)
+
+        runs = [list(run) for (is_free, *_), run in itertools.groupby(sorted(parts), key=run_of) if is_free]
         settings = self.definition.settings
         expired = self._expiring.choose(runs)
         choice = (
@@ -289,6 +310,8 @@ class MergeTreeTable(Table):
         try:
             result = merged_name(list(names))
             self._check_nothing_pending(result)
+            if self._are_apart(names):
+                raise ConflictError("ABORTED", f"Mutations are to be carried out on some sources of {result} first")
             with self.store.snapshot() as snapshot:
                 by_name = {part.name: part for part in snapshot.parts}
                 if not all(name in by_name for name in names):
@@ -307,10 +330,13 @@ class MergeTreeTable(Table):
                     expire_at=self._expiring.time,
                     merge_type=merge_type,
                 )
-                self._commit_merge(directory, result, names)
+                self.commit_instead(directory, result, names)
         finally:
             with self._lock:
                 self._busy.difference_update(names)
+
+    def _are_apart(self, names: Sequence[PartName]) -> bool:
+        return len(set(map(self._mutations.waiting(), names))) > 1
 
     def _check_nothing_pending(self, result: PartName) -> None:
         """Rows of a block that the result covers without having read it would be gone. Asked before the snapshot is
@@ -338,13 +364,13 @@ class MergeTreeTable(Table):
                 raise ConflictError("ABORTED", f"Part {min(taken)} is being merged already; try again later")
             self._busy.update(names)
 
-    def _commit_merge(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
+    def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
         """The sources may have been truncated meanwhile: their rows must not come back, not even after a crash here.
         So the part gets its name, by which a restart would find it, only while they cannot be."""
         try:
             with self.store.lock:
                 if not all(self.store.get_active(name) is not None for name in names):
-                    raise ConflictError("ABORTED", f"A source of {result} was dropped during the merge")
+                    raise ConflictError("ABORTED", f"A source of {result} was dropped meanwhile")
                 self.store.commit(self.store.add_preactive(directory, result, is_synced=True))
         except BaseException:
             self.store.drop_temporary(directory)

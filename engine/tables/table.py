@@ -18,6 +18,7 @@ from engine.background import BackgroundPool, Task
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
+from engine.tables.mutations import TableMutations
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.replica import Replica
@@ -162,6 +163,11 @@ class Table(ABC):
     @abstractmethod
     def partitions(self) -> TablePartitions:
         """Commands on partitions and parts."""
+
+    @property
+    def mutations(self) -> TableMutations:
+        """Changes of rows that are there."""
+        raise UserError("NOT_IMPLEMENTED", f"Table engine {self.definition.engine_name} doesn't support mutations")
 
     @abstractmethod
     def history(self) -> BlockHistory:

@@ -64,7 +64,8 @@ _FORWARDED = (
     statements.RenameTables, statements.ExchangeTables,
     statements.TruncateTable, statements.CheckTable, statements.OptimizeTable,
     statements.SystemCommand, statements.DropReplica, statements.KillQuery,
-    statements.CommitTransaction, statements.RollbackTransaction, statements.AlterTable,
+    statements.CommitTransaction, statements.RollbackTransaction, statements.AlterTable, statements.MutateTable,
+    statements.KillMutation,
 )  # fmt: skip
 """What the replica process carries out."""
 

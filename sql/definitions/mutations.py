@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from parts.errors import UserError
 from parts.row_exists import ROW_EXISTS
 from parts.schema import TableDescription
+from sql.compile.naming import canonical
+from sql.compile.passes.parameters import parameter_value
 from sql.functions.registry import written_name
 from sql.grammar.alterations import (
     ClearColumnData,
@@ -23,7 +25,8 @@ from sql.grammar.alterations import (
 )
 from sql.grammar.mutations import mutation_text, parse_mutations
 from sql.grammar.queries import parse_expression
-from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Query, walk
+from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Parameter, Query, walk
+from sql.grammar.tokens import TokenStream
 from sql.run.mutated_rows import Step
 
 _VERSION = 1
@@ -73,7 +76,10 @@ class Mutation:
     def steps(self, partition_id: str) -> tuple[Step, ...]:
         """What is done to parts of the partition, one after the other (``sql.run.mutated_rows.MutationRun.apply``)."""
         wanted = [c for c in self.commands if c.partition is None or c.partition.id == partition_id]
-        return tuple(Step(command, self.database, self.timezone) for command in wanted)
+        return tuple(map(self.step, wanted))
+
+    def step(self, command: MutationCommand) -> Step:
+        return Step(command, self.database, self.timezone)
 
     @property
     def partition_ids(self) -> frozenset[str] | None:
@@ -120,6 +126,22 @@ class Mutation:
             if isinstance(command, UpdateRows | DeleteRows):
                 for text in (command.condition, *_values(command)):
                     yield from walk(parse_expression(text))
+
+
+def with_values(text: str, given: Mapping[str, str]) -> str:
+    """The expression with the values of query parameters written out. Raises 456 for one that is not given."""
+    stream = TokenStream(text)
+    pieces, end = [], 0
+    while (token := stream.peek()).kind != "end":
+        if token.text != "{" or token.kind != "mark":
+            stream.next()
+            continue
+        stream.skip_group()
+        node = parse_expression(text[token.start : stream.position])
+        if isinstance(node, Parameter):
+            pieces += [text[end : token.start], canonical(parameter_value(node, given))]
+            end = stream.position
+    return "".join([*pieces, text[end:]])
 
 
 def _values(command: UpdateRows | DeleteRows) -> list[str]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from parts.errors import CorruptionError, UserError
 from parts.part_states import Snapshot
+from parts.query_status import QueryStatus
 from parts.reader import Part, RowRange, open_part
 from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
 from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN, live_rows
@@ -40,7 +41,7 @@ from sql.grammar.alterations import (
     UpdateRows,
 )
 from sql.grammar.queries import parse_expression
-from sql.grammar.syntax_tree import Subquery, walk
+from sql.grammar.syntax_tree import Literal, Subquery, walk
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
 from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, StreamedRelation
 from sql.run.executor import QueryEngine
@@ -191,6 +192,29 @@ class MutationRun:
         return FoundRows(result.batches)
 
 
+def check_step(
+    engine: QueryEngine, step: Step, table: PartsRelation, name: str, others: RelationCatalog, status: QueryStatus
+) -> None:
+    """Raises what is wrong with the expressions of a command, as far as no row must be looked at."""
+    if isinstance(step.command, UpdateRows | DeleteRows):
+        engine.describe(
+            changes_query(table.description, name, step.command),
+            catalog=_WithPart(others, table, step.database),
+            settings=settings_of({}, step.timezone),
+            database=step.database,
+            constants={"currentDatabase": step.database, "timezone": step.timezone},
+            status=status,
+        )
+    for name, expression in step.command.assignments if isinstance(step.command, UpdateRows) else ():
+        node = parse_expression(expression)
+        type_ = updated_column(table.description, name).type
+        if isinstance(node, Literal) and node.value is None and not type_.is_nullable:
+            raise UserError("CANNOT_CONVERT_TYPE", f"Cannot convert NULL to a non-nullable type: {name} is {type_}")
+        if isinstance(node, Literal):
+            query = f"SELECT CAST({_whole(expression)}, {quote_string(type_.name)})"
+            engine.select(query, catalog=others, status=status).read_all()
+
+
 def changes_query(description: TableDescription, table: str, command: MutationCommand) -> str:
     """The number and the new values of each row that an UPDATE or a DELETE changes."""
     assert isinstance(command, UpdateRows | DeleteRows), command
@@ -333,7 +357,7 @@ class _WithPart:
     """Implements ``sql.relation.RelationCatalog``."""
 
     others: RelationCatalog
-    part: _OnePart
+    part: PartsRelation
     database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:

@@ -117,6 +117,17 @@ class Settings:
     optimize_skip_merged_partitions: bool = _setting("Bool", False, "OPTIMIZE FINAL leaves partitions of one part")
     optimize_throw_if_noop: bool = _setting("Bool", False, "OPTIMIZE that had nothing to do is an error (388)")
     alter_sync: int = _setting("UInt64", 1, "ALTER, OPTIMIZE, TRUNCATE: 0 waits for nothing, 2 for all replicas")
+    mutations_sync: int = _setting(
+        "UInt64",
+        1,
+        "A mutation returns when it is kept (0), carried out here (1), on all replicas (2)",
+    )
+    lightweight_deletes_sync: int = _setting("UInt64", 2, "mutations_sync of DELETE FROM")
+    allow_nondeterministic_mutations: bool = _setting(
+        "Bool", False, "Mutations of replicated tables may have functions and subqueries that differ between replicas"
+    )
+    enable_lightweight_delete: bool = _setting("Bool", True, "DELETE FROM is allowed")
+    enable_lightweight_update: bool = _setting("Bool", True, "UPDATE … SET is allowed")
     allow_drop_detached: bool = _setting("Bool", False, "ALTER TABLE … DROP DETACHED may delete")
     receive_timeout: float = _setting("Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits")
 

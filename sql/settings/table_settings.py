@@ -57,6 +57,8 @@ class MergeTreeSettings(PartSettings):
     max_number_of_merges_with_ttl_in_pool: int = 2
     max_replicated_merges_with_ttl_in_queue: int = 1
     finished_mutations_to_keep: int = 100
+    max_postpone_time_for_failed_mutations_ms: int = 300_000
+    number_of_mutations_to_throw: int = 1000
 
 
 HONOURED_BY_TABLES: dict[str, SettingValue] = {

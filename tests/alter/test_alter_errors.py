@@ -55,7 +55,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         ("MODIFY SETTING nope = 1", 115, "nope"),
         ("RESET SETTING nope", 36, "nope"),
         ("ADD COLUMN a UInt8, DROP COLUMN nope", 10, "nope"),
-        ("UPDATE s = 'a' WHERE 1", 48, "UPDATE"),
+        ("UPDATE k = 1 WHERE 1", 420, "key column `k`"),
         ("MODIFY TTL k", 450, "should have Date"),
         ("MODIFY TTL nope + INTERVAL 1 DAY", 47, "nope"),
         ("MODIFY TTL toDate(k) TO DISK 'far'", 450, "far"),

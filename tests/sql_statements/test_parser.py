@@ -188,8 +188,6 @@ def test_several_statements() -> None:
         ("CREATE OR REPLACE DICTIONARY t (a UInt8)", "OR REPLACE"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "MATERIALIZED"),
         ("CREATE DATABASE d ENGINE = Replicated", "Replicated"),
-        ("ALTER TABLE t DELETE WHERE 1", "ALTER TABLE"),
-        ("KILL MUTATION WHERE 1", "MUTATION"),
         ("SYSTEM RELOAD CONFIG", "SYSTEM RELOAD CONFIG"),
         ("INSERT INTO FUNCTION url('x') SELECT 1", "FUNCTION"),
         ("SHOW GRANTS", "SHOW GRANTS"),

@@ -24,14 +24,15 @@ _LITERAL_FUNCTIONS = frozenset({"array", "tuple", "map"})
 
 def rewrite(query: Query, given: Mapping[str, str]) -> Query:
     def change(node: Node) -> Node:
-        return _value(node, given) if isinstance(node, Parameter) else node
+        return parameter_value(node, given) if isinstance(node, Parameter) else node
 
     result = transform(query, change)
     assert isinstance(result, Query)
     return result
 
 
-def _value(parameter: Parameter, given: Mapping[str, str]) -> Node:
+def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
+    """Raises 456 (UNKNOWN_QUERY_PARAMETER), 457 for a text that is no such value."""
     if parameter.name not in given:
         name = parameter.name
         raise UserError("UNKNOWN_QUERY_PARAMETER", f"Substitution `{name}` is not set: pass param_{name}")

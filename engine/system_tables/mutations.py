@@ -1,0 +1,74 @@
+"""``system.mutations``: a row for each command of each mutation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.context import Server
+from engine.system_tables.system_table import Row, system_table
+from engine.tables.mutations import ShownMutation
+from engine.tables.table import Table
+from parts.errors import UserError
+from sql.grammar.mutations import mutation_text
+
+
+def _mutations(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
+        for shown in _shown(table):
+            for command in shown.mutation.commands:
+                yield (
+                    table.definition.database,
+                    table.definition.name,
+                    shown.id,
+                    f"({mutation_text([command])})",
+                    int(shown.create_time),
+                    int(shown.finish_time),
+                    list(shown.numbers),
+                    list(shown.numbers.values()),
+                    list(map(str, shown.parts_in_progress)),
+                    list(map(str, shown.parts_to_do)),
+                    len(shown.parts_to_do),
+                    {},
+                    int(shown.is_done),
+                    int(shown.is_killed),
+                    shown.failure.part,
+                    int(shown.failure.time),
+                    shown.failure.reason,
+                    shown.failure.code_name,
+                )
+
+
+def _shown(table: Table) -> list[ShownMutation]:
+    try:
+        table.require("mutations")
+        return list(table.mutations.shown())
+    except UserError:
+        return []
+
+
+TABLES = (
+    system_table(
+        "mutations",
+        """
+        database String
+        table String
+        mutation_id String
+        command String
+        create_time DateTime
+        finish_time DateTime
+        block_numbers.partition_id Array(String)
+        block_numbers.number Array(Int64)
+        parts_in_progress_names Array(String)
+        parts_to_do_names Array(String)
+        parts_to_do Int64
+        parts_postpone_reasons Map(String, String)
+        is_done UInt8
+        is_killed UInt8
+        latest_failed_part String
+        latest_fail_time DateTime
+        latest_fail_reason String
+        latest_fail_error_code_name String
+        """,
+        _mutations,
+    ),
+)

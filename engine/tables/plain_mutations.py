@@ -1,0 +1,297 @@
+"""Mutations of a table of one server: ``mutation_<number>.txt`` beside the parts, carried out part by part.
+
+A mutation takes a block number as an INSERT does, so it tells rows that were there from those that came later. A part's
+*version* is the number of the last mutation that it went through, or its first block; a mutation of a larger number
+that may change its partition is still to be carried out on it, together with all other such.
+
+Invariants:
+- A mutation is on disk before it is acknowledged, and its number is taken before it is on disk.
+- Its parts are replaced one by one, each by a commit like a merge's: after a kill at any moment every part is as before
+  or as after, and a start goes on with the others.
+- A merge puts together only parts that have the same mutations before them (:meth:`PlainMutations.waiting`).
+- A mutation is done when no part is left, and no INSERT with a smaller number is about to commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from engine.tables.mutating import FindTable, mutate_to_temporary
+from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
+from engine.tables.table_data import TableData
+from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
+from parts.exchange_record import write_durably
+from parts.part_name import PartName
+from parts.query_status import QueryStatus
+from parts.reader import Part
+from sql.definitions.mutations import Mutation
+
+logger = logging.getLogger(__name__)
+
+_PREFIX, _SUFFIX = "mutation_", ".txt"
+_TIME = "create time: "
+_POLL_SECONDS = 0.002
+_FIRST_RETRY_SECONDS = 0.5
+
+
+class MutatedTable(TableData, Protocol):
+    """A table that counts its blocks by itself."""
+
+    is_stopping: threading.Event
+
+    def numbers(self, count: int) -> AbstractContextManager[range]:
+        """Numbers of blocks that become active, or are given up, within the block."""
+
+    def first_pending(self) -> int:
+        """Smaller than the numbers of all blocks that are about to commit, and of all that come."""
+
+    def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
+        """Raises ``ConflictError`` when one is being merged already."""
+
+    def commit_instead(self, directory: Path, result: PartName, names: Sequence[PartName]) -> None:
+        """Raises ``ConflictError`` when one of the parts has gone."""
+
+    def report_corruption(self, error: CorruptionError) -> None: ...
+
+
+@dataclass(eq=False)
+class _Kept:
+    number: int
+    mutation: Mutation
+    create_time: float
+    finish_time: float = 0.0
+    failures: int = 0
+    failure: MutationFailure = field(default_factory=MutationFailure)
+    retry_at: float = 0.0
+    """By the monotonic clock."""
+    is_killed: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{_PREFIX}{self.number}{_SUFFIX}"
+
+    def is_for(self, name: PartName) -> bool:
+        partitions = self.mutation.partition_ids
+        return (name.mutation or name.min_block) < self.number and (
+            partitions is None or name.partition_id in partitions
+        )
+
+
+class PlainMutations:
+    """Implements ``engine.tables.mutations.TableMutations``. ``wake`` makes :meth:`step` run soon."""
+
+    def __init__(self, table: MutatedTable, find_table: FindTable, wake: Callable[[], None]) -> None:
+        self._table = table
+        self._find_table = find_table
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._kept: list[_Kept] = []
+        """In the order of their numbers."""
+        self._in_progress: PartName | None = None
+
+    def load(self) -> int:
+        """What is on disk. Returns the largest number."""
+        directory = self._table.store.path
+        for draft in directory.glob(f"tmp_{_PREFIX}*{_SUFFIX}"):
+            draft.unlink()
+        found = [_read(path) for path in directory.glob(f"{_PREFIX}*{_SUFFIX}")]
+        self._kept = sorted(found, key=lambda kept: kept.number)
+        return max((kept.number for kept in found), default=0)
+
+    # What statements ask
+
+    def add(self, mutation: Mutation, options: MutationOptions) -> str:
+        table = self._table
+        most = table.definition.settings.number_of_mutations_to_throw
+        if most and sum(not kept.finish_time for kept in self._all()) >= most:
+            raise UnavailableError(
+                "TOO_MANY_MUTATIONS",
+                f"Too many unfinished mutations in table {table.definition.full_name}, "
+                f"number_of_mutations_to_throw = {most}; wait, or kill those that fail",
+            )
+        with table.numbers(1) as numbers:
+            kept = _Kept(numbers[0], mutation, table.services.clock())
+            path = table.store.path / kept.id
+            draft = path.with_name(f"tmp_{kept.id}")
+            write_durably(path, f"{_TIME}{kept.create_time}\n{mutation.encode()}", draft)
+            table.services.failpoint("mutation.after_file")
+            with self._lock:
+                self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
+        self._wake()
+        if options.sync:
+            self._wait(kept, options.status)
+        return kept.id
+
+    def kill(self, id: str) -> bool:
+        with self._lock:
+            kept = next((kept for kept in self._kept if kept.id == id), None)
+        if kept is None or self._is_done(kept):
+            return False
+        kept.is_killed = True
+        self._forget([kept])
+        self._wake()
+        return True
+
+    def shown(self) -> list[ShownMutation]:
+        found = []
+        for kept in self._all():
+            is_done, left = self._is_done(kept), self._left(kept)
+            failed = None if is_done else self._failed_before(kept)
+            running = [name for name in left if name == self._in_progress]
+            found.append(
+                ShownMutation(
+                    kept.id, kept.mutation, kept.create_time, {"": kept.number}, left, running, is_done,
+                    kept.is_killed, kept.finish_time, MutationFailure() if failed is None else failed.failure,
+                )
+            )  # fmt: skip
+        return found
+
+    def _wait(self, kept: _Kept, status: QueryStatus) -> None:
+        """Raises 341 when it fails or is killed."""
+        services = self._table.services
+        while not self._is_done(kept):
+            status.check()
+            if kept.is_killed:
+                raise UnavailableError("UNFINISHED", f"Mutation {kept.id} was killed")
+            failed = self._failed_before(kept)
+            if failed is not None:
+                raise UnavailableError("UNFINISHED", unfinished_text(failed.id, failed.failure))
+            if services.wait(self._table.is_stopping, _POLL_SECONDS):
+                raise UnavailableError("ABORTED", "The table is being stopped; the mutation goes on after its start")
+
+    def _failed_before(self, kept: _Kept) -> _Kept | None:
+        """The first that failed and holds up parts of this one; perhaps this one."""
+        left = set(self._left(kept))
+        elders = (each for each in self._all() if each.failures and each.number <= kept.number)
+        return next((each for each in elders if left.intersection(self._left(each))), None)
+
+    # What merges ask
+
+    def waiting(self) -> Callable[[PartName], int]:
+        """How many mutations are to be carried out on a part. Parts of a partition of which this is the same have the
+        same mutations before them: the last ones."""
+        kept = self._all()
+        return lambda name: sum(each.is_for(name) for each in kept)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether parts may wait for long."""
+        return any(kept.failures for kept in self._all())
+
+    # The work
+
+    def step(self) -> float | None:
+        """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left."""
+        now = self._table.services.monotonic()
+        delay: float | None = None
+        for part in sorted(self._table.store.active(), key=lambda part: part.name):
+            waiting = [kept for kept in self._all() if kept.is_for(part.name)]
+            if not waiting:
+                continue
+            if any(kept.failures for kept in waiting):
+                waiting = waiting[:1]  # the first that fails holds up all later ones, and no other its elders
+            if waiting[0].retry_at > now:
+                delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
+                continue
+            try:
+                with self._table.kept_from_merges([part.name]):
+                    self._mutate(part.name, waiting)
+                return 0.0
+            except ConflictError as conflict:  # it is being merged, or was dropped
+                logger.info("mutation of part %s put off: %s", part.name, conflict)
+                delay = min(delay or _FIRST_RETRY_SECONDS, _FIRST_RETRY_SECONDS)
+        self._note_finished()
+        return delay
+
+    def clean_up(self) -> None:
+        """The oldest of those that are done."""
+        done = [kept for kept in self._all() if kept.finish_time]
+        self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
+
+    def _mutate(self, name: PartName, mutations: Sequence[_Kept]) -> None:
+        table = self._table
+        result = PartName(name.partition_id, name.min_block, name.max_block, name.level, mutations[-1].number)
+        self._in_progress = name
+        try:
+            with table.store.snapshot() as snapshot:
+                source = next((part for part in snapshot.parts if part.name == name), None)
+                if source is None:
+                    raise ConflictError("ABORTED", f"Part {name} has gone")
+                directory = self._made(source, mutations, result)
+                table.commit_instead(directory, result, [name])
+            for kept in mutations:
+                if kept.failure.part == str(name):
+                    kept.failures, kept.failure, kept.retry_at = 0, MutationFailure(), 0.0
+        except CancelledError:
+            if table.is_cancelled():
+                raise
+        except ConflictError:
+            raise
+        except (PandoError, OSError, MemoryError) as error:
+            if isinstance(error, CorruptionError):
+                table.report_corruption(error)
+            self._note_failure(name, mutations, error)
+        finally:
+            self._in_progress = None
+
+    def _made(self, source: Part, mutations: Sequence[_Kept], result: PartName) -> Path:
+        table = self._table
+        return mutate_to_temporary(
+            table,
+            source,
+            [kept.mutation for kept in mutations],
+            result,
+            self._find_table,
+            is_cancelled=lambda: table.is_cancelled() or any(kept.is_killed for kept in mutations),
+        )
+
+    def _note_failure(self, name: PartName, mutations: Sequence[_Kept], error: Exception) -> None:
+        services = self._table.services
+        most = self._table.definition.settings.max_postpone_time_for_failed_mutations_ms / 1000
+        for kept in mutations:
+            delay = min(_FIRST_RETRY_SECONDS * 2 ** min(kept.failures, 30), most)
+            kept.failures += 1
+            kept.failure = MutationFailure.of(name, error, services.clock())
+            kept.retry_at = services.monotonic() + delay
+        ids = ", ".join(kept.id for kept in mutations)
+        logger.warning("table %s: %s failed on part %s: %s", self._table.definition.full_name, ids, name, error)
+
+    # What is left
+
+    def _all(self) -> list[_Kept]:
+        with self._lock:
+            return self._kept
+
+    def _left(self, kept: _Kept) -> list[PartName]:
+        store = self._table.store
+        return sorted(part.name for part in (*store.active(), *store.preactive()) if kept.is_for(part.name))
+
+    def _is_done(self, kept: _Kept) -> bool:
+        """Blocks that are about to commit are asked for first: they are pending, or among the parts."""
+        if kept.finish_time:
+            return True
+        return self._table.first_pending() > kept.number and not self._left(kept) and not kept.is_killed
+
+    def _note_finished(self) -> None:
+        for kept in self._all():
+            if not kept.finish_time and self._is_done(kept):
+                kept.finish_time = self._table.services.clock()
+
+    def _forget(self, gone: Iterable[_Kept]) -> None:
+        gone = list(gone)
+        with self._lock:
+            self._kept = [kept for kept in self._kept if kept not in gone]
+        for kept in gone:
+            (self._table.store.path / kept.id).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> _Kept:
+    time, _, rest = path.read_text(encoding="utf-8").partition("\n")
+    number = int(path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
+    return _Kept(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
