@@ -38,7 +38,7 @@ def _formats(_: Server) -> Iterator[Row]:
 def _engines(_: Server) -> Iterator[Row]:
     for name in ("MergeTree", "ReplicatedMergeTree"):
         is_replicated = int(name != "MergeTree")
-        yield (name, 1, 0, 0, 1, 0, is_replicated, 1, 1)
+        yield (name, 1, 0, 0, 1, 1, is_replicated, 1, 1)
     for name in sorted(SMALL_ENGINES):
         yield (name, int(name != "Null"), 0, 0, 0, 0, 0, 0, int(name not in LOG_ENGINES))
 

@@ -7,6 +7,7 @@ from datetime import date, datetime
 
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
+from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, column_ttl_values, ttl_values
 from engine.tables.definition import TableDefinition
 from engine.tables.part_log import partition_text
 from parts.detached import split_detached
@@ -47,6 +48,7 @@ def _parts(server: Server) -> Iterator[Row]:
             entry.state.value,
             int(entry.state is PartState.ACTIVE),
             int(part.has_deleted_rows),
+            *ttl_values(definition.description, part),
         )
 
 
@@ -75,6 +77,7 @@ def _parts_columns(server: Server) -> Iterator[Row]:
                     stored,
                     raw,
                     0,
+                    *column_ttl_values(definition.description, part, column.name),
                 )
 
 
@@ -187,6 +190,7 @@ TABLES = (
         _state String
         visible UInt8
         has_lightweight_delete UInt8
+        {TTL_COLUMNS}
         """,
         _parts,
     ),
@@ -202,6 +206,7 @@ TABLES = (
         column_data_compressed_bytes UInt64
         column_data_uncompressed_bytes UInt64
         column_marks_bytes UInt64
+        {COLUMN_TTL_COLUMNS}
         """,
         _parts_columns,
     ),

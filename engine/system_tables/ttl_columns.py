@@ -1,0 +1,55 @@
+"""What ``system.parts`` and ``parts_columns`` show of the times at which rows expire."""
+
+from __future__ import annotations
+
+from engine.system_tables.system_table import Row
+from parts.reader import Part
+from parts.schema import TableDescription
+from parts.ttl import RuleFacts, RuleKind
+
+_LISTS = {
+    "move": None,
+    "recompression": RuleKind.RECOMPRESS,
+    "group_by": RuleKind.GROUP_BY,
+    "rows_where": RuleKind.ROWS_WHERE,
+}
+TTL_COLUMNS = "\n".join(
+    [
+        "delete_ttl_info_min DateTime",
+        "delete_ttl_info_max DateTime",
+        *(
+            f"{name}_ttl_info.{what}"
+            for name in _LISTS
+            for what in ("expression Array(String)", "min Array(DateTime)", "max Array(DateTime)")
+        ),
+        "default_compression_codec String",
+    ]
+)
+COLUMN_TTL_COLUMNS = "column_ttl_min Nullable(DateTime)\ncolumn_ttl_max Nullable(DateTime)"
+_LAST_TIME = (1 << 32) - 1
+
+
+def ttl_values(description: TableDescription, part: Part) -> Row:
+    """Of :data:`TTL_COLUMNS`. What the part does not know is 0, or not in the lists."""
+    rules, known = description.ttl, part.ttl.rules
+    rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleFacts())
+    values: list[object] = [_time(rows.first), _time(rows.last)]
+    for kind in _LISTS.values():
+        found = [rule for rule in (rules.of_kind(kind) if kind is not None else []) if rule.text in known]
+        values.append([rule.expression for rule in found])
+        values.append([_time(known[rule.text].first) for rule in found])
+        values.append([_time(known[rule.text].last) for rule in found])
+    return (*values, part.ttl.codec or description.settings.default_compression_codec)
+
+
+def column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
+    """Of :data:`COLUMN_TTL_COLUMNS`."""
+    for rule in description.ttl.of_kind(RuleKind.COLUMN):
+        if rule.column == column and rule.text in part.ttl.rules:
+            facts = part.ttl.rules[rule.text]
+            return (_time(facts.first), _time(facts.last))
+    return (None, None)
+
+
+def _time(seconds: int | None) -> int:
+    return min(max(seconds or 0, 0), _LAST_TIME)
