@@ -12,7 +12,7 @@ FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-long sweep fuzz lint format bench bench-functions hogs soak clean check-tools
+.PHONY: help demo test test-quick test-long sweep fuzz lint format bench bench-functions hogs soak chaos clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ soak: check-tools $(VENV)/.dev ## A million requests against a server, and the m
 
 hogs: check-tools $(VENV)/.dev ## Hostile statements against a server: code, time, slowest /ping, memory
 	$(BIN)/python -m benchmarks.hogs
+
+chaos: check-tools $(VENV)/.dev ## Three replicas under SIGKILL for five minutes, with inserts, mutations and partition commands
+	$(BIN)/python -m tests.cluster.chaos
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/out
