@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _GONE = 232
 _BEHIND = 289
 _NO_COLUMN = 16
-_NOT_HERE = (_GONE, _BEHIND)
+_ALTERED = 517
+_NOT_HERE = (_GONE, _BEHIND, _ALTERED)
 _MAY_HEAL = (UnavailableError, UnknownOutcomeError)
 
 

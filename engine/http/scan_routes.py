@@ -77,7 +77,7 @@ from engine.session import Session
 from engine.tables.table import Table
 from parts.errors import CancelledError, CorruptionError, UserError
 from parts.reader import MarkRange, Part
-from parts.schema import Column
+from parts.schema import Column, TableDescription
 from sql.settings.session import settings_of
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Scans:
     def plan(self, body: Body, session: Session) -> dict[str, Any]:
         """Looks, and promises nothing."""
         table = self._table(body)
-        columns, query = _columns(table, body), text(body, "query", "")
+        columns, query = _columns(table.description, body), text(body, "query", "")
         size, blocks = task_size(body), wanted_blocks(body)
         snapshot = table.snapshot()
         try:
@@ -205,7 +205,7 @@ class Scans:
                 snapshot.parts if blocks is None else [part for part in snapshot.parts if blocks.overlaps(part.name)]
             )
             steps = measure(parts, [column.name for column in columns])
-            scan = Scan.of(self._chosen(table, parts, body), steps, size)
+            scan = Scan.of(self._chosen(table.description, parts, body), steps, size)
             slots = scan.tasks(size, positive(body, "partitions"))
             if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
                 wanted = sum(estimated_rows(part, blocks) for part, _ in scan.chosen)
@@ -252,12 +252,13 @@ class Scans:
     def _slot(self, body: Body) -> Iterator[_Slot]:
         """What the request reads, with its parts held."""
         table = self._table(body)
-        columns = _columns(table, body)
-        keep = scan_filter(text(body, "filter", ""), table.description, self._engine.config.timezone)
         slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
         with self._leases.reading(table, opening(body)) as lease:
-            parts = sorted(lease.parts, key=lambda part: part.name)
-            pieces = Scan.of(self._chosen(table, parts, body), lease.steps, size).slot(*slot)
+            description = table.description_of(lease.metadata_version)
+            columns = _columns(description, body)
+            keep = scan_filter(text(body, "filter", ""), description, self._engine.config.timezone)
+            parts = sorted((part.under(description.schema) for part in lease.parts), key=lambda part: part.name)
+            pieces = Scan.of(self._chosen(description, parts, body), lease.steps, size).slot(*slot)
             try:
                 batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
                 yield _Slot(columns, pieces, keep, batches)
@@ -289,13 +290,15 @@ class Scans:
     def _table(self, body: Body) -> Table:
         return self._engine.catalog.table(text(body, "database", "default"), text(body, "table"))
 
-    def _chosen(self, table: Table, parts: Sequence[Part], body: Body) -> list[tuple[Part, list[MarkRange]]]:
-        return choose_granules(parts, table.description, text(body, "filter", ""), self._engine.config.timezone)
+    def _chosen(
+        self, description: TableDescription, parts: Sequence[Part], body: Body
+    ) -> list[tuple[Part, list[MarkRange]]]:
+        return choose_granules(parts, description, text(body, "filter", ""), self._engine.config.timezone)
 
 
-def _columns(table: Table, body: Body) -> list[Column]:
+def _columns(description: TableDescription, body: Body) -> list[Column]:
     """Those that the request names; a query without names may use all that have data."""
-    schema, names = table.description.schema, texts(body, "columns")
+    schema, names = description.schema, texts(body, "columns")
     if not names and body.get("query"):
         return [column for column in schema.columns if column.is_stored]
     return scan_columns(schema, names)

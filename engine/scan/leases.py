@@ -6,7 +6,8 @@ on another replica, later, or after the lease has ended, takes the parts that ar
 hashes, and deals them as they were measured.
 
 Invariants:
-- All reads of an execution read the same parts, or fail with 232.
+- All reads of an execution read the same parts, or fail with 232; and under the definition that the table had when it
+  began, or fail with 517.
 - A read that is a repeated one makes no new record: the one that it began with is gone, and it fails with 232.
 - A lease that is being read is never ended by time or by pressure; ``release`` ends it for new reads, and the running
   ones keep their parts until they are through.
@@ -30,10 +31,10 @@ from typing import Protocol
 import xxhash
 import zstandard
 
-from engine.scan.plan import Steps, measure
+from engine.scan.plan import Steps, measure, stored_columns
 from engine.tables.history import BlockHistory, WantedBlocks, require_block_numbers
 from engine.tables.table import Table
-from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
+from parts.errors import ConflictError, CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.part_states import Snapshot
 from parts.reader import Part
@@ -44,7 +45,7 @@ logger = logging.getLogger(__name__)
 MAX_LEASES = 256
 MAX_SECONDS = 24 * 3600.0
 _TOUCH_SECONDS = 600.0
-_RECORD_VERSION = 2
+_RECORD_VERSION = 3
 """Another one when parts are dealt to slots by other rules: replicas that disagree about that must not share a scan."""
 
 
@@ -89,6 +90,10 @@ class LeaseView(Protocol):
     @property
     def steps(self) -> Steps: ...
 
+    @property
+    def metadata_version(self) -> int:
+        """Of the definition under which they are read."""
+
 
 class Leases(Protocol):
     """See :class:`LeaseBook`."""
@@ -110,6 +115,7 @@ class Lease:
     opening: ScanOpening
     snapshot: PartsSnapshot
     steps: Steps
+    metadata_version: int
     deadline: float
     touched: float
     readers: int = 0
@@ -201,9 +207,9 @@ class LeaseBook:
 
     def _made(self, table: Table, opening: ScanOpening) -> Lease:
         """Two reads at a time may both make it: they agree on the parts, and one lease stays."""
-        snapshot, steps = self._agreed_snapshot(table, opening)
+        snapshot, steps, version = self._agreed_snapshot(table, opening)
         now = self.clock()
-        made = Lease(table, opening, snapshot, steps, now + opening.seconds, now, readers=1)
+        made = Lease(table, opening, snapshot, steps, version, now + opening.seconds, now, readers=1)
         ended = [made]
         try:
             with self._lock:
@@ -217,20 +223,27 @@ class LeaseBook:
         finally:
             _release(ended)
 
-    def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> tuple[PartsSnapshot, Steps]:
+    def _agreed_snapshot(self, table: Table, opening: ScanOpening) -> tuple[PartsSnapshot, Steps, int]:
         records = table.scan_records(is_alone=opening.is_alone)
         record = records.find(opening.digest)
         if record is None:
+            description = table.description
             snapshot = self._first_snapshot(table, opening)
             try:
+                if table.description is not description:
+                    raise ConflictError(
+                        "CANNOT_ASSIGN_ALTER",
+                        f"Table {table.definition.full_name} was altered while the query began; run it again",
+                    )
+                stored_columns(description.schema, opening.columns)
                 steps = measure(snapshot.parts, opening.columns)
-                wanted = _written(snapshot.parts, steps)
+                wanted = _written(snapshot.parts, steps, description.metadata_version)
                 record = records.record(opening.digest, wanted)
             except BaseException:
                 snapshot.release()
                 raise
             if record == wanted:
-                return snapshot, steps
+                return snapshot, steps, description.metadata_version
             snapshot.release()
         return _recorded_snapshot(table, record)
 
@@ -302,15 +315,16 @@ class _RecordedPart:
     steps: list[int]
 
 
-def _written(parts: Sequence[Part], steps: Steps) -> bytes:
+def _written(parts: Sequence[Part], steps: Steps, metadata_version: int) -> bytes:
     """The record of an execution that reads these parts."""
     items = [[str(part.name), part.content_hash, part.granularity, steps[part.name]] for part in parts]
-    return zstandard.compress(json.dumps({"version": _RECORD_VERSION, "parts": items}, separators=(",", ":")).encode())
+    document = {"version": _RECORD_VERSION, "definition": metadata_version, "parts": items}
+    return zstandard.compress(json.dumps(document, separators=(",", ":")).encode())
 
 
-def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps]:
+def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Steps, int]:
     """Raises 232 when a part is not here, or is another one."""
-    wanted = _read(record)
+    wanted, version = _read(record)
     try:
         snapshot = table.hold(list(wanted))
     except UserError as error:
@@ -330,14 +344,16 @@ def _recorded_snapshot(table: Table, record: bytes) -> tuple[PartsSnapshot, Step
                 f"granules of {part.granularity}) than the scan began with ({recorded.content_hash}, "
                 f"{recorded.granularity})",
             )
-    return snapshot, {name: recorded.steps for name, recorded in wanted.items()}
+    return snapshot, {name: recorded.steps for name, recorded in wanted.items()}, version
 
 
-def _read(record: bytes) -> Mapping[PartName, _RecordedPart]:
+def _read(record: bytes) -> tuple[Mapping[PartName, _RecordedPart], int]:
+    """The parts, and the version of the definition."""
     try:
         document = json.loads(zstandard.decompress(record))
         if document["version"] != _RECORD_VERSION:
             raise ValueError(f"version {document['version']}, this server understands {_RECORD_VERSION}")
-        return {PartName.parse(name): _RecordedPart(*others) for name, *others in document["parts"]}
+        parts = {PartName.parse(name): _RecordedPart(*others) for name, *others in document["parts"]}
+        return parts, int(document["definition"])
     except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
         raise CorruptionError(f"Cannot read what a scan began with: {error}", name="CORRUPTED_DATA") from error

@@ -27,7 +27,7 @@ from engine.tables.services import TableServices
 from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.transactions import TableTransactions
 from parts.disk import sync_directory
-from parts.errors import CorruptionError, UserError
+from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
@@ -39,6 +39,7 @@ from sql.relation import PartsSnapshot
 logger = logging.getLogger(__name__)
 
 _SCANS = "scans"
+_REMEMBERED_CHANGES = 16
 _CLEANUP_SECONDS = 10.0
 _DROP_WAIT_SECONDS = 3.0
 _DROP_POLL_SECONDS = 0.02
@@ -70,12 +71,38 @@ class Table(ABC):
         self.store = PartStore(definition.data_path, definition.description, services.clock, services.new_uuid)
         self.is_stopping = threading.Event()
         self.stopped = StoppedActions()
+        self._former: dict[int, TableDescription] = {}
         self._scan_records = LocalScanRecords(definition.data_path / _SCANS, services.new_uuid)
         self._tasks: list[tuple[BackgroundPool, Task]] = []
 
     @property
     def description(self) -> TableDescription:
         return self.definition.description
+
+    def description_of(self, version: int) -> TableDescription:
+        """As the table was when something began that goes on: this server remembers the last changes. Raises 517, and
+        369 for what is to come."""
+        now = self.description
+        if version > now.metadata_version:
+            name = self.definition.full_name
+            raise UnavailableError(
+                "ALL_REPLICAS_ARE_STALE", f"The last ALTER of {name} is not done here yet: try again"
+            )
+        found = now if version == now.metadata_version else self._former.get(version)
+        if found is None:
+            raise ConflictError(
+                "CANNOT_ASSIGN_ALTER",
+                f"Table {self.definition.full_name} was altered since the query began, and this server does not know "
+                "any more how it was: run the query again, with the names that the columns have now",
+            )
+        return found
+
+    def take_definition(self, definition: TableDefinition) -> None:
+        self._former[self.description.metadata_version] = self.description
+        while len(self._former) > _REMEMBERED_CHANGES:
+            del self._former[min(self._former)]
+        self.definition = definition
+        self.store.alter(definition.description)
 
     @property
     def replication(self) -> Replica | None:
@@ -202,8 +229,7 @@ class Table(ABC):
             for part in self._unchecked(checked):
                 part.under(new.description.schema).check_conversions()
             yield
-            self.definition = new
-            self.store.alter(new.description)
+            self.take_definition(new)
 
     def _unchecked(self, checked: Collection[PartName]) -> list[Part]:
         parts = (*self.store.active(), *self.store.preactive())

@@ -200,11 +200,14 @@ class Calls:
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
-    def _on_read_scan(self, _: Channel, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]]]:
+    def _on_read_scan(
+        self, _: Channel, uid: int, opening: ScanOpening
+    ) -> tuple[int, list[str], list[Sequence[int]], int]:
         reading = self._shared.leases.reading(self._table(uid), opening)
         lease = reading.__enter__()
         number = self._keep(lambda: reading.__exit__(None, None, None))
-        return number, [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
+        names, steps = [str(part.name) for part in lease.parts], [lease.steps[part.name] for part in lease.parts]
+        return number, names, steps, lease.metadata_version
 
     def _on_scan_history(self, _: Channel, uid: int, max_delay_seconds: float) -> BlockHistory:
         return self._shared.leases.history(self._table(uid), max_delay_seconds)

@@ -33,6 +33,7 @@ from parts.errors import CorruptionError, UserError
 from parts.part_name import PartName
 from parts.part_states import Snapshot
 from parts.reader import Part, open_part
+from parts.schema import TableDescription
 from sql.definitions.description import merge_tree_settings
 from sql.grammar.statements import CreateTable
 from sql.relation import PartsSnapshot
@@ -150,9 +151,9 @@ class MirrorTable(Table):
         self._opening = threading.Lock()
         self._is_gone = False
 
-    def alter(self, definition: TableDefinition) -> None:
-        self.definition = definition
-        self.store.alter(definition.description)
+    def description_of(self, version: int) -> TableDescription:
+        self._mirror.catch_up()
+        return super().description_of(version)
 
     def leave(self) -> None:
         """The table stopped: its files may go."""
@@ -346,7 +347,7 @@ class MirrorCatalog(Catalog):
                     self._by_uid[uid] = self._databases[database][name] = table
                 case ("altered", uid, create):
                     table = self._by_uid[uid]
-                    table.alter(self.make_definition(table.definition.database, create))
+                    table.take_definition(self.make_definition(table.definition.database, create))
                 case ("renamed", renamed):
                     self._rename(renamed)
                 case ("no table", uid):

@@ -100,8 +100,8 @@ class RemoteReplica:
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
-    def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]]]:
-        """A number for :meth:`let_go`, the names of the parts, and their steps."""
+    def read_scan(self, uid: int, opening: ScanOpening) -> tuple[int, list[str], list[Sequence[int]], int]:
+        """A number for :meth:`let_go`, the names of the parts, their steps, and the version of the definition."""
         return self._caller.call("read_scan", uid, opening)
 
     def scan_history(self, uid: int, max_delay_seconds: float) -> BlockHistory:

@@ -20,6 +20,7 @@ from parts.reader import Part
 class RemoteLease:
     parts: Sequence[Part]
     steps: Steps
+    metadata_version: int
 
 
 class WorkerLeases:
@@ -31,10 +32,10 @@ class WorkerLeases:
     @contextmanager
     def reading(self, table: Table, opening: ScanOpening) -> Iterator[RemoteLease]:
         assert isinstance(table, MirrorTable)
-        number, names, steps = self._replica.read_scan(table.uid, opening)
+        number, names, steps, version = self._replica.read_scan(table.uid, opening)
         snapshot = table.opened(names, lambda: self._replica.let_go(number))
         try:
-            yield RemoteLease(snapshot.parts, dict(zip(map(PartName.parse, names), steps, strict=True)))
+            yield RemoteLease(snapshot.parts, dict(zip(map(PartName.parse, names), steps, strict=True)), version)
         finally:
             snapshot.release()
 

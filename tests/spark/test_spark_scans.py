@@ -38,7 +38,7 @@ from parts.part_name import PartName
 from parts.pool import THREADS
 from parts.read_ahead import decode_ahead
 from parts.reader import MarkRange, RowRange
-from parts.schema import Column
+from parts.schema import Column, TableSchema
 from parts.types import parse_type
 from spark_connector.options import parse_options
 from spark_connector.reader import PandoReader, ScanPartition
@@ -382,6 +382,8 @@ class FakeTable:
         self.here = {PartName.parse(part): FakePart(PartName.parse(part), **differences)}
         self.snapshots: list[FakeSnapshot] = []
         self.definition = SimpleNamespace(full_name="d.t")
+        schema = TableSchema(tuple(Column(name, parse_type("String")) for name in "ks"))
+        self.description = SimpleNamespace(schema=schema, metadata_version=0)
 
     def scan_records(self, *, is_alone: bool) -> ScanRecords:
         return self.records
