@@ -12,7 +12,7 @@ FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-long sweep fuzz lint format bench bench-functions hogs soak chaos clean check-tools
+.PHONY: help demo test test-quick test-long sweep mutants fuzz lint format bench bench-functions hogs soak chaos clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every typ
 test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
 	$(BIN)/pando simulate --seeds 200
+
+mutants: check-tools $(VENV)/.dev ## Every bug that was put in on purpose (tests/mutants) must be caught (some minutes)
+	$(BIN)/python -m tests.mutants
 
 fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests; FUZZ=100000 for more of each kind
 	$(BIN)/python -m tests.fuzz all $(FUZZ) $(FUZZ_SEED)

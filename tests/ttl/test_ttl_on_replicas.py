@@ -85,6 +85,32 @@ def test_rows_go_when_it_is_time(make_servers: MakeServers) -> None:
         assert not rows(node)
 
 
+def test_who_comes_late_applies_the_time_of_the_log(
+    make_servers: MakeServers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By its own clock more rows would have expired meanwhile, and its part would be another."""
+    servers = make_servers()
+    one, two = servers.servers
+    one.table.merge_steps.are_selected = two.table.merge_steps.are_selected = False
+    keys = [in_(servers, 1000), in_(servers, 50_000), in_(servers, 900_000)]
+    for key in keys:
+        one.insert(1, [key])
+    servers.settle()
+    two.is_frozen = True
+    servers.now += 2000
+    one.sql("OPTIMIZE TABLE t FINAL")
+    assert rows(one) == [(key,) for key in keys[1:]]
+    one.is_frozen, two.is_frozen = True, False
+    servers.now += 60_000
+    for _ in range(10):
+        two.step_all()
+    assert rows(two) == [(key,) for key in keys[1:]]
+    one.is_frozen = False
+    servers.settle()
+    servers.check_equal()
+    assert "differs from another replica's" not in caplog.text
+
+
 def test_one_row_of_many_on_all_replicas(make_servers: MakeServers) -> None:
     servers = make_servers(ttl="toDateTime(k) WHERE k % 2 = 0, toDateTime(k + 50000)")
     one, two = servers.servers
