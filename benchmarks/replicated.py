@@ -73,6 +73,7 @@ def compare(directory: Path) -> Iterator[Figure]:
             (f"single-row INSERT, {CLIENTS} clients", _concurrent),
             ("INSERT of 1 M rows", _one_block),
             ("until the second replica has it", _delay),
+            ("UPDATE of 1 M rows, until both have it", _update),
         ):
             yield _medians(name, pando, clickhouse, measure)
 
@@ -132,6 +133,19 @@ def _delay(pair: Pair, table: str) -> float:
     """From the acknowledgement of a block until the other replica shows it."""
     pair.run(0, f"INSERT INTO {table} FORMAT TabSeparated", _block())
     return seconds(lambda: _wait(lambda: pair.run(1, f"SELECT count() FROM {table}") == str(BLOCK_ROWS)))
+
+
+def _update(pair: Pair, table: str) -> float:
+    """From the statement until both replicas show every tenth row changed."""
+    pair.run(0, f"INSERT INTO {table} FORMAT TabSeparated", _block())
+    _wait(lambda: pair.run(1, f"SELECT count() FROM {table}") == str(BLOCK_ROWS))
+
+    def update() -> None:
+        pair.run(0, f"ALTER TABLE {table} UPDATE v = concat('new ', v) WHERE k % 10 = 3")
+        for replica in (0, 1):
+            _wait(lambda r=replica: pair.run(r, f"SELECT v FROM {table} WHERE k = 3") == "new value 3")  # type: ignore[misc]
+
+    return seconds(update)
 
 
 def _urls(ports: list[int]) -> tuple[str, str]:
