@@ -1,7 +1,8 @@
 """Columns that a part lacks, because they were added after it was written: computed from their DEFAULT when read.
 
 A default may read other columns, stored or absent too; :class:`AbsentColumns` finds what has to be read for them and
-the order in which they can be computed. Without a DEFAULT a column has its type's default in every row.
+the order in which they can be computed. Without a DEFAULT a column has its type's default in every row, and one of a
+Nested structure arrays of defaults, as long as those that are stored.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pyarrow as pa
 
 from parts.errors import UserError
+from parts.nested_columns import default_elements, sibling
 from parts.schema import Column
+from parts.types import ArrayType
 
 
 class AbsentColumns:
@@ -39,20 +42,29 @@ class AbsentColumns:
             circle = " -> ".join([*self._open, name])
             raise UserError("CYCLIC_ALIASES", f"Default expressions need each other: {circle}")
         self._open.append(name)
-        for source in column.default.columns if column.default is not None else ():
+        for source in self._sources(column):
             self._visit(source)
         self._open.pop()
         self._order.append(column)
+
+    def _sources(self, column: Column) -> Sequence[str]:
+        if column.default is not None:
+            return column.default.columns
+        like = sibling(column.name, column.type, self._stored)
+        return () if like is None else (like,)
 
     def compute(self, found: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
         """``found`` has :attr:`to_read`; the result has the absent columns too."""
         values = dict(found)
         for column in self._order:
-            values[column.name] = _default_values(column, values, rows)
+            values[column.name] = _default_values(column, values, rows, self._sources(column))
         return values
 
 
-def _default_values(column: Column, found: Mapping[str, pa.Array], rows: int) -> pa.Array:
+def _default_values(column: Column, found: Mapping[str, pa.Array], rows: int, sources: Sequence[str]) -> pa.Array:
+    if column.default is None and sources:
+        assert isinstance(column.type, ArrayType)
+        return default_elements(column.type, found[sources[0]])
     if column.default is None:
         return pa.repeat(pa.scalar(column.type.default, column.type.arrow), rows)
     values = column.default.evaluate(pa.table({name: found[name] for name in column.default.columns}), rows)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.merge_mode import ORDINARY, MergeMode
+from parts.nested_columns import structure_of
 from parts.schema_history import UNCHANGED, SchemaHistory
 from parts.ttl import NO_TTL, TableTtl
 from parts.types import DataType
@@ -113,6 +114,14 @@ class TableSchema:
     def stored(self) -> TableSchema:
         """The columns that have files: all but ALIAS."""
         return TableSchema(tuple(column for column in self.columns if column.is_stored))
+
+    @cached_property
+    def nested(self) -> tuple[tuple[str, ...], ...]:
+        """The stored columns of each Nested structure that has several."""
+        structures: dict[str, list[str]] = {}
+        for column in self.stored.columns:
+            structures.setdefault(structure_of(column.name, column.type), []).append(column.name)
+        return tuple(tuple(names) for structure, names in structures.items() if structure and len(names) > 1)
 
     @cached_property
     def arrow(self) -> pa.Schema:

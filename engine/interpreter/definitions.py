@@ -16,6 +16,7 @@ from engine.tables.table import Table
 from parts.errors import UserError
 from sql.definitions.creation import completed
 from sql.definitions.defaults import insertable_columns
+from sql.definitions.nested import flattened_columns
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import (
     AttachTable,
@@ -50,6 +51,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     if not statement.is_temporary:
         refuse_system(database)
     create = _with_columns(statement, context)
+    create = replace(create, columns=flattened_columns(create.columns))
     if not create.attach:
         create = completed(create, context.settings)
     create = replace(create, as_table=None, as_select="", is_empty=False, must_exist=False)

@@ -194,6 +194,14 @@ class TypeParser:
             raise UserError("BAD_ARGUMENTS", f"Either all or no elements of {self._text} have names")
         return TupleType(tuple(elements))
 
+    def nested(self, family: str) -> DataType:
+        """As the type of a value: the rows of the structure."""
+        rows = self.tuple_type(family)
+        assert isinstance(rows, TupleType)
+        if any(name is None for name, _ in rows.elements):
+            raise UserError("BAD_ARGUMENTS", f"The elements of {self._text} need names")
+        return ArrayType(rows)
+
     def _tuple_element(self) -> tuple[str | None, DataType]:
         start = self._position
         first = self._next("a type or a name")
@@ -278,6 +286,7 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
     "Array": TypeParser.array,
     "Map": TypeParser.map,
     "Tuple": TypeParser.tuple_type,
+    "Nested": TypeParser.nested,
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from parts.errors import UserError
@@ -200,7 +202,7 @@ class FromClause:
         columns: list[tuple[str, DataType]] = []
         elements: list[Fragment] = []
         first = EMPTY
-        for item in node.expressions:
+        for item in chain.from_iterable(map(self._of_structure, node.expressions)):
             expression = item.expression if isinstance(item, Alias) else item
             name = column_name(item)
             value = self.rows.compile(expression).plain
@@ -227,6 +229,21 @@ class FromClause:
                 column.hidden = True
         self.rows.compiled.clear()
         return fragment("(SELECT *, {} FROM {})", joined(", ", elements), inner)
+
+    def _of_structure(self, item: Node) -> Iterator[Node]:
+        """ARRAY JOIN of a Nested structure is that of its columns."""
+        expression = item.expression if isinstance(item, Alias) else item
+        columns: list[str] = []
+        if isinstance(expression, Identifier) and self.scope.find_column(expression.parts) is None:
+            *qualifier, structure = expression.parts
+            for source in self.scope.sources:
+                if not columns and (not qualifier or source.answers_to(qualifier)):
+                    columns = [name for name in source.columns if name.startswith(f"{structure}.")]
+        if not columns:
+            yield item
+        for name in columns:
+            column = Identifier((name,))
+            yield Alias(column, f"{item.name}.{name.partition('.')[2]}") if isinstance(item, Alias) else column
 
     def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
         """``ARRAY JOIN arr`` without an alias: from now on ``arr`` is the element."""

@@ -15,6 +15,7 @@ from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
 from sql.definitions.engine import is_deprecated
+from sql.definitions.nested import check_rename, flattened_changes
 from sql.definitions.small_engines import check_small_alter
 from sql.grammar.alterations import (
     AddColumn,
@@ -58,6 +59,7 @@ def altered(create: CreateTable, description: TableDescription, changes: Sequenc
         draft = _Draft(create, description)
     else:
         draft = _Draft(replace(create, history=create.history.next()), description)
+    changes = [*flattened_changes(changes, [column.name for column in create.columns])]
     _refuse_chains([change for change in changes if isinstance(change, RenameColumn)])
     for change in changes:
         draft.apply(change)
@@ -167,8 +169,10 @@ class _Draft:
 
     def _rename(self, change: RenameColumn) -> None:
         old, new = change.old, change.new
-        if not self._is_there(old, change.if_exists, "rename"):
+        is_structure = any(name.startswith(f"{old}.") for name in self._names)
+        if not is_structure and not self._is_there(old, change.if_exists, "rename"):
             return
+        check_rename(change, self._names)
         if new in self._names:
             raise UserError("DUPLICATE_COLUMN", f"Cannot rename to `{new}`: column with this name already exists")
         self._refuse_key(old, "RENAME")

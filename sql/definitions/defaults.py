@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import UserError
+from parts.nested_columns import check_sizes, default_elements, sibling
 from parts.schema import Column, TableSchema
-from parts.types import DataType, StringType, strip_nullable
+from parts.types import ArrayType, DataType, StringType, strip_nullable
 from sql.formats.cast_arrays import cast_array, in_range
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
@@ -79,7 +80,9 @@ def complete_block(
     missing = [column for column in schema.columns if column.is_stored and column.name not in done]
     _fill(missing, to_fill, done, schema, block.num_rows, options)
     arrays = [_in_storage(done[column.name], column.type) for column in schema.stored.columns]
-    return pa.Table.from_arrays(arrays, schema=schema.stored.arrow)
+    complete = pa.Table.from_arrays(arrays, schema=schema.stored.arrow)
+    check_sizes(complete, schema.nested)
+    return complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,13 @@ def _fill(
     pending = list(missing)
     for column in missing:
         if not _has_expression(column, options):
-            done[column.name] = _filled(to_fill.get(column.name), type_default(column.type, rows))
+            like = sibling(column.name, column.type, done) if column.name not in to_fill else None
+            if like is not None and isinstance(column.type, ArrayType):
+                done[column.name] = pa.chunked_array(
+                    [default_elements(column.type, chunk) for chunk in done[like].chunks], column.type.arrow
+                )
+            else:
+                done[column.name] = _filled(to_fill.get(column.name), type_default(column.type, rows))
             pending.remove(column)
     for _ in range(len(pending)):
         ready = None
