@@ -30,7 +30,8 @@ from sql.run.mutated_rows import MutationRun
 class ReadTable(Protocol):
     """A table that a subquery may read."""
 
-    definition: TableDefinition
+    @property
+    def definition(self) -> TableDefinition: ...
 
     def snapshot(self) -> PartsSnapshot: ...
 

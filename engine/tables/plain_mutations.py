@@ -10,27 +10,32 @@ Invariants:
   or as after, and a start goes on with the others.
 - A merge puts together only parts that have the same mutations before them (:meth:`PlainMutations.waiting`).
 - A mutation is done when no part is left, and no INSERT with a smaller number is about to commit.
+- Subqueries see the tables as they were when the mutation was made, or at the start after: all parts alike, and no part
+  that went through it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from engine.tables.definition import TableDefinition
 from engine.tables.mutating import FindTable, mutate_to_temporary
 from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
 from engine.tables.table_data import TableData
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.exchange_record import write_durably
 from parts.part_name import PartName
+from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from sql.definitions.mutations import Mutation
+from sql.relation import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,17 @@ class MutatedTable(TableData, Protocol):
     def report_corruption(self, error: CorruptionError) -> None: ...
 
 
+@dataclass(frozen=True)
+class _TableThen:
+    """Implements ``engine.tables.mutating.ReadTable`` with parts that are held."""
+
+    definition: TableDefinition
+    held: PartsSnapshot
+
+    def snapshot(self) -> PartsSnapshot:
+        return Snapshot(self.held.parts, lambda _: None)
+
+
 @dataclass(eq=False)
 class _Kept:
     number: int
@@ -71,6 +87,13 @@ class _Kept:
     retry_at: float = 0.0
     """By the monotonic clock."""
     is_killed: bool = False
+    reads: Mapping[tuple[str, str], _TableThen] | None = None
+    """What its subqueries read; ``None``: not held yet."""
+
+    def let_go(self) -> None:
+        for table in (self.reads or {}).values():
+            table.held.release()
+        self.reads = None
 
     @property
     def id(self) -> str:
@@ -123,6 +146,7 @@ class PlainMutations:
             table.services.failpoint("mutation.after_file")
             with self._lock:
                 self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
+            self._hold_tables(kept)
         self._wake()
         if options.sync:
             self._wait(kept, options.status)
@@ -194,8 +218,8 @@ class PlainMutations:
             waiting = [kept for kept in self._all() if kept.is_for(part.name)]
             if not waiting:
                 continue
-            if any(kept.failures for kept in waiting):
-                waiting = waiting[:1]  # the first that fails holds up all later ones, and no other its elders
+            if any(kept.failures or kept.mutation.tables for kept in waiting):
+                waiting = waiting[:1]  # one that fails holds up no elder; what one reads is what its elders left
             if waiting[0].retry_at > now:
                 delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
                 continue
@@ -242,14 +266,24 @@ class PlainMutations:
 
     def _made(self, source: Part, mutations: Sequence[_Kept], result: PartName) -> Path:
         table = self._table
+        read = self._hold_tables(mutations[0])
         return mutate_to_temporary(
             table,
             source,
             [kept.mutation for kept in mutations],
             result,
-            self._find_table,
+            lambda database, name: read.get((database, name)),
             is_cancelled=lambda: table.is_cancelled() or any(kept.is_killed for kept in mutations),
         )
+
+    def _hold_tables(self, kept: _Kept) -> Mapping[tuple[str, str], _TableThen]:
+        with self._lock:
+            if kept.reads is None:
+                found = ((name, self._find_table(*name)) for name in kept.mutation.tables)
+                kept.reads = {
+                    name: _TableThen(table.definition, table.snapshot()) for name, table in found if table is not None
+                }
+            return kept.reads
 
     def _note_failure(self, name: PartName, mutations: Sequence[_Kept], error: Exception) -> None:
         services = self._table.services
@@ -282,12 +316,14 @@ class PlainMutations:
         for kept in self._all():
             if not kept.finish_time and self._is_done(kept):
                 kept.finish_time = self._table.services.clock()
+                kept.let_go()
 
     def _forget(self, gone: Iterable[_Kept]) -> None:
         gone = list(gone)
         with self._lock:
             self._kept = [kept for kept in self._kept if kept not in gone]
         for kept in gone:
+            kept.let_go()
             (self._table.store.path / kept.id).unlink(missing_ok=True)
 
 

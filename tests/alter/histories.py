@@ -1,4 +1,4 @@
-"""Histories of one table, made from a seed: rows come, columns come, go, and change, parts merge."""
+"""Histories of one table, made from a seed: rows come, change and go, columns too, parts merge."""
 
 from __future__ import annotations
 
@@ -46,14 +46,17 @@ class History:
     seed: int
     table: str
     settings: str = ""
+    has_mutations: bool = False
     _columns: dict[str, tuple[str, str]] = field(default_factory=dict)
     _names: int = 0
     _rows: int = 0
+    _is_partitioned: bool = False
 
     def statements(self, steps: int) -> Iterator[str]:
         random = Random(self.seed)
         self._columns = {"a": ("UInt8", ""), "b": ("String", "")}
         partition = random.choice(("", "PARTITION BY k % 2 "))
+        self._is_partitioned = bool(partition)
         yield (
             f"CREATE TABLE {self.table} (k UInt32, a UInt8, b String) ENGINE = MergeTree {partition}ORDER BY k"
             f"{self.settings}"
@@ -62,7 +65,10 @@ class History:
             yield self._step(random)
 
     def _step(self, random: Random) -> str:
-        kind = random.choice(("insert", "insert", "insert", "merge", "alter", "alter", "alter", "alter"))
+        kinds = ("insert", "insert", "insert", "merge", "alter", "alter", "alter", "alter")
+        kind = random.choice((*kinds, "mutate", "mutate", "mutate", "mutate") if self.has_mutations else kinds)
+        if kind == "mutate":
+            return self._mutation(random)
         if kind == "insert":
             return self._insert(random)
         if kind == "merge":
@@ -82,10 +88,50 @@ class History:
         given = [name for name in names if random.random() < 0.7]
         count, first = random.choice((1, 3, 50)), self._rows
         self._rows += count
-        values = [_VALUES.get(self._columns[name][0], "0").format(n=f"(number + {first})") for name in given]
+        values = [_value(self._columns[name][0]).format(n=f"(number + {first})") for name in given]
         columns = ", ".join(["k", *(f"`{name}`" for name in given)])
         picked = ", ".join([f"number + {first}", *values])
         return f"INSERT INTO {self.table} ({columns}) SELECT {picked} FROM numbers({count})"
+
+    def _mutation(self, random: Random) -> str:
+        where = random.choice(("", "", " IN PARTITION 1")) if self._is_partitioned else ""
+        if random.random() < 0.25:
+            return f"DELETE FROM {self.table}{where} WHERE {self._condition(random)}"
+        commands = [self._mutation_command(random, where) for _ in range(random.choice((1, 1, 2)))]
+        return f"ALTER TABLE {self.table} {', '.join(commands)}"
+
+    def _mutation_command(self, random: Random, where: str) -> str:
+        free = [name for name, (type_, kind) in self._columns.items() if type_ in _VALUES and kind in ("", "DEFAULT")]
+        computed = [name for name, (_, kind) in self._columns.items() if kind in ("DEFAULT", "MATERIALIZED")]
+        match random.choice(("update", "update", "update", "delete", "materialize", "clear", "apply")):
+            case "update" if free:
+                chosen = random.sample(free, min(len(free), random.choice((1, 1, 2))))
+                shift = random.randrange(9)
+                values = [_VALUES[self._columns[name][0]].format(n=f"(k + {shift})") for name in chosen]
+                pairs = ", ".join(f"`{name}` = {value}" for name, value in zip(chosen, values, strict=True))
+                return f"UPDATE {pairs}{where} WHERE {self._condition(random)}"
+            case "materialize" if computed:
+                return f"MATERIALIZE COLUMN `{random.choice(computed)}`{where}"
+            case "clear" if where and free:
+                return f"CLEAR COLUMN `{random.choice(free)}`{where}"
+            case "apply":
+                return f"APPLY DELETED MASK{where}"
+        return f"DELETE{where} WHERE {self._condition(random)}"
+
+    def _condition(self, random: Random) -> str:
+        number = random.randrange(max(self._rows, 1))
+        numbers = [
+            name for name, (type_, kind) in self._columns.items() if type_ in ("UInt8", "Int32") and kind != "ALIAS"
+        ]
+        options = [
+            f"k = {number}",
+            f"k >= {number} AND k % 2 = 0",
+            f"k % {random.randrange(2, 9)} = 1",
+            f"k IN (SELECT k FROM {self.table} WHERE k % 5 = {random.randrange(5)})",
+            f"k < (SELECT max(number) FROM numbers({number + 1}))",
+            *(f"`{name}` % 4 = {random.randrange(4)}" for name in numbers),
+        ]
+        return random.choice(options)
 
     def _alteration(self, random: Random) -> tuple[str, set[str]]:
         verb = random.choice(("add", "add", "drop", "rename", "rename", "modify", "clear", "comment", "codec", "place"))
@@ -143,3 +189,7 @@ class History:
             self._columns[words[3]] = self._columns.pop(name)
         elif text.startswith("MODIFY") and "CODEC" not in text and not text.endswith("FIRST"):
             self._columns[name] = (words[2].strip(), self._columns[name][1])
+
+
+def _value(type_: str) -> str:
+    return _VALUES.get(type_, "'a'" if type_.startswith("Enum") else "0")

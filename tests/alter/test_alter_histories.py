@@ -59,17 +59,20 @@ def look(table: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_histories(oracle: Oracle, pando: Pando, block: int) -> None:
-    for seed in range(block, HISTORIES, 6):
-        follow(oracle, pando, seed)
+@pytest.mark.parametrize("has_mutations", [False, True], ids=["alter", "mutate"])
+def test_histories(oracle: Oracle, pando: Pando, block: int, has_mutations: bool) -> None:
+    first = 1000 * has_mutations
+    seeds = range(first + block, first + HISTORIES, 6)
+    for seed in seeds:
+        follow(oracle, pando, seed, has_mutations)
     pando.stop()
     pando.restart()
-    for seed in range(block, HISTORIES, 6):
+    for seed in seeds:
         assert_equal(oracle, pando, f"h{seed}", [f"seed {seed}, after a restart"])
 
 
-def follow(oracle: Oracle, pando: Pando, seed: int) -> None:
-    history = History(seed, f"h{seed}", _WIDE if seed % 3 == 0 else "")
+def follow(oracle: Oracle, pando: Pando, seed: int, has_mutations: bool) -> None:
+    history = History(seed, f"h{seed}", _WIDE if seed % 3 == 0 else "", has_mutations)
     told: list[str] = [f"seed {seed}"]
     for statement in history.statements(STEPS):
         told.append(statement)
