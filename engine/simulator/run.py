@@ -19,8 +19,11 @@ _TABLE_SETTINGS = {
     "min_replicated_logs_to_keep": 3,
     "old_parts_lifetime": 20,
     "merge_with_ttl_timeout": 0,
+    "finished_mutations_to_keep": 2,
+    "enable_block_number_column": 1,
 }
-"""Short periods, so that what is rare in a real cluster's day happens in a run."""
+"""Short periods, so that what is rare in a real cluster's day happens in a run. Rows keep the numbers of their blocks,
+by which the model of mutations knows what they must be."""
 
 
 @dataclass(frozen=True)

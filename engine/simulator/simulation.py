@@ -372,11 +372,14 @@ class Simulation:
             for block in self.blocks:
                 self._check_block(node, block, found)
         there = Counter(next(iter(self.colony)).keys())
-        assert set(there) <= {key for block in self.blocks for key in block.keys}
+        assert set(there) <= self._known_keys()
         for block in self.blocks:
             assert not block.attempts_under_way
             block.expected = Expected.ONCE if there[block.keys[0]] else Expected.NEVER
             block.was_truncated_meanwhile = block.is_truncated = False
+
+    def _known_keys(self) -> set[int]:
+        return {key for block in self.blocks for key in block.keys}
 
     def _check_block(self, node: Node, block: Block, found: Counter[int]) -> None:
         times = {found[key] for key in block.keys}

@@ -11,6 +11,7 @@ from typing import cast
 from engine.simulator.alterations import AlterationWork
 from engine.simulator.colony import Node
 from engine.simulator.definition import TABLE
+from engine.simulator.mutations import MutationWork
 from engine.simulator.partitions import PartitionWork
 from engine.simulator.servers import Server, Servers
 from engine.simulator.simulation import Expected, Weights
@@ -36,11 +37,15 @@ class StatementWeights(Weights):
     detach_partition: float = 0.6
     alter: float = 1
     look_at_columns: float = 0.5
+    update: float = 1
+    delete: float = 0.5
+    kill_mutation: float = 0.2
+    look_at_rows: float = 0.5
     pass_time: float = 1
 
 
 @dataclass
-class Statements(ExpiryWork, AlterationWork, PartitionWork):
+class Statements(ExpiryWork, AlterationWork, MutationWork, PartitionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:

@@ -18,9 +18,9 @@ from engine.simulator.servers import Server, Servers
 from engine.simulator.steps import Crash
 from engine.simulator.trace import Trace
 from parts.errors import PandoError
+from tests.faults import FAULTS, hit_request
 
 MakeServers = Callable[..., Servers]
-FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
 ALTER = "ALTER TABLE t RENAME COLUMN IF EXISTS v TO w, ADD COLUMN IF NOT EXISTS c UInt64 DEFAULT k * 2"
 CREATE = "CREATE TABLE t ({}) ENGINE = ReplicatedMergeTree('/tables/t', '{{replica}}') PARTITION BY p ORDER BY k"
 
@@ -293,19 +293,7 @@ def test_an_alter_that_is_hit_at_any_request(make_servers: MakeServers, fault: F
 
 def hit(servers: Servers, number: int, fault: Fault | str) -> None:
     one = scenario(servers)
-    count = 0
-
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
-        nonlocal count
-        count += 1
-        if count != number:
-            return None
-        if isinstance(fault, Fault):
-            return fault
-        node.die()
-        return None
-
-    servers.on_request = on_request
+    hit_request(servers, number, fault)
     with contextlib.suppress(PandoError, Crash):
         one.sql(f"{ALTER} SETTINGS alter_sync = 2")
     servers.calm()

@@ -18,7 +18,8 @@ from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
 from parts.query_status import QueryStatus
-from tests.replication.test_partitions_in_colony import FAULTS, code, detached_keys, drop, restart_all, settle
+from tests.faults import FAULTS, hit_request
+from tests.replication.test_partitions_in_colony import code, detached_keys, drop, restart_all, settle
 
 MakeColony = Callable[..., Colony]
 ALL = [1, 2, 3, 4, 5]
@@ -100,25 +101,15 @@ def test_it_is_hit_at_any_request(make_colony: MakeColony, fault: Fault | str) -
 
 def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> int:
     """How many requests there were."""
-    colony, count = make_colony(2, queue_wait_seconds=5.0), 0
+    colony = make_colony(2, queue_wait_seconds=5.0)
     one, _ = scenario(colony)
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
-        nonlocal count
-        count += 1
-        if count != number:
-            return None
-        if isinstance(fault, Fault):
-            return fault
-        node.die()
-        return None
-
-    colony.on_request = on_request
+    seen = hit_request(colony, number, fault)
     with contextlib.suppress(PandoError, Crash):
         attach(one)
         assert one.keys() == ALL
     finish(colony, one)
-    return count
+    return len(seen)
 
 
 @pytest.mark.parametrize("victim", ["r1", "r2"])

@@ -20,9 +20,9 @@ from parts.detached import wanted_detached
 from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
+from tests.faults import FAULTS, hit_request
 
 MakeColony = Callable[..., Colony]
-FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
 GONE, LEFT = [1, 2, 3], [4, 5]
 
 
@@ -130,20 +130,10 @@ def test_it_is_hit_at_any_request(make_colony: MakeColony, name: str, fault: Fau
 
 def hit(make_colony: MakeColony, operation: Operation, number: int, fault: Fault | str) -> int:
     """How many requests there were."""
-    colony, count = make_colony(2, queue_wait_seconds=5.0), 0
+    colony = make_colony(2, queue_wait_seconds=5.0)
     one = scenario(colony)
 
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
-        nonlocal count
-        count += 1
-        if count != number:
-            return None
-        if isinstance(fault, Fault):
-            return fault
-        node.die()
-        return None
-
-    colony.on_request = on_request
+    seen = hit_request(colony, number, fault)
     with contextlib.suppress(PandoError, Crash):
         operation.run(one)
         assert one.keys() == LEFT
@@ -157,7 +147,7 @@ def hit(make_colony: MakeColony, operation: Operation, number: int, fault: Fault
     colony.end()
     for node in colony:
         shutil.rmtree(node.path)
-    return count
+    return len(seen)
 
 
 def test_a_merge_over_the_gap_waits_until_the_part_is_kept(

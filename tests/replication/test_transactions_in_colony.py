@@ -20,9 +20,9 @@ from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.options import CommitOptions
 from parts.errors import PandoError
+from tests.faults import FAULTS, hit_request
 
 MakeColony = Callable[..., Colony]
-FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
 OLD, NEW = [1, 2, 3], [10, 11, 12, 13]
 
 
@@ -181,20 +181,7 @@ def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> None:
     colony = make_colony(2)
     one, _ = scenario(colony)
     look = watch_what_is_seen(colony)
-    count = 0
-
-    def on_request(node: Node, kind: str, path: str) -> Fault | None:
-        nonlocal count
-        look()
-        count += 1
-        if count != number:
-            return None
-        if isinstance(fault, Fault):
-            return fault
-        node.die()
-        return None
-
-    colony.on_request = on_request
+    hit_request(colony, number, fault, look)
     with contextlib.suppress(PandoError, Crash):
         commit(one, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
     look()
