@@ -32,7 +32,7 @@ from parts.row_exists import ROW_EXISTS_COLUMN
 from parts.schema import Column, Key, SkipIndex, TableDescription, TableSchema
 from parts.skip_indexes.build import IndexBuilder
 from parts.skip_indexes.index_file import EncodedIndex
-from parts.ttl import NO_TTL
+from parts.ttl import NO_TTL, TtlCollector
 from parts.writer import PartWriter, WrittenPart
 
 _NO_KEY = Key((), (), (), lambda _: [])
@@ -51,23 +51,32 @@ def rewrite_columns(
     blocks: Iterator[pa.Table],
     gone: Collection[str] = (),
     indexes: Collection[str] = (),
+    ttl: TtlCollector | None = None,
 ) -> WrittenPart:
     """All rows of the source; ``blocks`` have them, in their order, with the columns ``names`` alone. The other columns
     are the source's, but for those ``gone``, which the result lacks. ``indexes`` are made of the rows, and all skip
-    indexes of columns that change; the others are the source's."""
+    indexes of columns that change; the others are the source's. ``ttl`` is
+    what the result knows of the times of the rows; else what the source knew, and is still so."""
     columns = _columns(source, description.schema, names, gone)
     if source.part_type == "Wide":
         changed = {*names, *source.converted}
-        return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes)
-    with _writing(_writer(source, directory, description, columns)) as writer:
+        return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
+    with _writing(_writer(source, directory, description, columns, ttl)) as writer:
         for block in _completed(source, columns, blocks):
             writer.append(block)
         return writer.finish()
 
 
-def write_rows(source: Part, directory: Path, description: TableDescription, blocks: Iterator[pa.Table]) -> WrittenPart:
+def write_rows(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    blocks: Iterator[pa.Table],
+    ttl: TtlCollector | None = None,
+) -> WrittenPart:
     """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`; none is marked as gone."""
-    with _writing(_writer(source, directory, description, columns_of_rows(source, description.schema))) as writer:
+    columns = columns_of_rows(source, description.schema)
+    with _writing(_writer(source, directory, description, columns, ttl)) as writer:
         for block in blocks:
             writer.append(block)
         return writer.finish()
@@ -85,8 +94,15 @@ def _columns(source: Part, schema: TableSchema, new: Collection[str], gone: Coll
     return [column for column in (*schema.stored.columns, *hidden) if column.name in there]
 
 
-def _writer(source: Part, directory: Path, description: TableDescription, columns: Sequence[Column]) -> PartWriter:
+def _writer(
+    source: Part,
+    directory: Path,
+    description: TableDescription,
+    columns: Sequence[Column],
+    ttl: TtlCollector | None,
+) -> PartWriter:
     settings = replace(description.settings, index_granularity=source.granularity)
+    names = [column.name for column in columns]
     return PartWriter(
         directory,
         replace(description, schema=TableSchema(tuple(columns)), settings=settings),
@@ -95,11 +111,13 @@ def _writer(source: Part, directory: Path, description: TableDescription, column
         expected_rows=source.rows,
         is_dense=_is_dense(source),
         with_dictionaries=True,
+        ttl=ttl or TtlCollector(description.ttl.readable(names), codec=source.ttl.codec),
     )
 
 
 def _is_dense(source: Part) -> bool:
-    return source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_BYTES
+    large = source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_BYTES
+    return large and not source.ttl.codec
 
 
 def _completed(source: Part, columns: Sequence[Column], blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -133,6 +151,7 @@ def _rewrite_wide(
     written: Collection[str],
     blocks: Iterator[pa.Table],
     made: Collection[str],
+    ttl: TtlCollector | None,
 ) -> WrittenPart:
     """``written`` are the columns that get files of their own."""
     own = [column for column in columns if column.name in written]
@@ -146,7 +165,14 @@ def _rewrite_wide(
         indexes=(),
         ttl=NO_TTL,
     )
-    writer = PartWriter(directory, own_description, [], is_dense=_is_dense(source), with_dictionaries=True)
+    writer = PartWriter(
+        directory,
+        own_description,
+        [],
+        is_dense=_is_dense(source),
+        with_dictionaries=True,
+        ttl=TtlCollector(NO_TTL, codec=source.ttl.codec),
+    )
     with _writing(writer):
         kept, changed = _divided(source, description, written, made)
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
@@ -159,7 +185,7 @@ def _rewrite_wide(
         for name, data in indexes.files(kept).items():
             writer.add_file(name, data)
         new = writer.finish_columns()
-        return writer.finish_with(_with_links(source, directory, description, columns, own, new))
+        return writer.finish_with(_with_links(source, directory, description, columns, own, new, ttl))
 
 
 def _divided(
@@ -183,6 +209,7 @@ def _with_links(
     columns: Sequence[Column],
     own: Sequence[Column],
     new: WrittenColumns,
+    ttl: TtlCollector | None,
 ) -> WrittenColumns:
     """Links the files of the other columns, and tells of all."""
     old = source.content()
@@ -204,7 +231,7 @@ def _with_links(
         columns=ColumnsFile(schema, source.granularity, source.sorting_key),
         marks=marks,
         metadata_version=description.metadata_version,
-        ttl=description.ttl.beside(source.ttl, places),
+        ttl=ttl.found() if ttl is not None else description.ttl.beside(source.ttl, places),
     )
     return WrittenColumns(content, facts, sums)
 

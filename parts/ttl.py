@@ -162,6 +162,10 @@ class TableTtl:
         """Those that change rows."""
         return [rule for rule in self.rules if rule.kind is not RuleKind.RECOMPRESS]
 
+    def knows(self, part: PartTtl) -> bool:
+        """Whether the part has the facts of all rules."""
+        return all(rule.text in part.rules for rule in self.rules)
+
     def may_have_expired(self, part: PartTtl, now: int) -> bool:
         """Whether something in the part has expired, or that is not known."""
         return any(_may_have_expired(part.rules.get(rule.text), now) for rule in self._changing)
@@ -189,7 +193,7 @@ class TableTtl:
     def beside(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
         """What stays known of the part with other values in some columns."""
         rules = [rule for rule in self.rules if rule.column not in changed and not {*rule.columns} & {*changed}]
-        return PartTtl({rule.text: part.rules[rule.text] for rule in rules if rule.text in part.rules})
+        return PartTtl({rule.text: part.rules[rule.text] for rule in rules if rule.text in part.rules}, part.codec)
 
     def readable(self, columns: Collection[str]) -> TableTtl:
         """The rules that these columns are enough for."""

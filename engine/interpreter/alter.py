@@ -10,7 +10,14 @@ from engine.session import QueryResult
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from sql.definitions.alter import LOCAL_CHANGES, altered
-from sql.grammar.alterations import DefinitionChange, MutationCommand, PartitionCommand
+from sql.grammar.alterations import (
+    DefinitionChange,
+    MaterializeTtl,
+    ModifyColumn,
+    ModifyTtl,
+    MutationCommand,
+    PartitionCommand,
+)
 from sql.grammar.statements import AlterTable, CreateTable
 from sql.grammar.tokens import not_implemented
 
@@ -47,4 +54,12 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     else:
         settings = context.settings
         table.replication.alter(change, AlterOptions(settings.alter_sync > 1, settings.receive_timeout, context.status))
+    if context.settings.materialize_ttl_after_modify and any(map(_sets_ttl, changes)):
+        return mutate(table, [MaterializeTtl()], context, sync=context.settings.mutations_sync)
     return QueryResult()
+
+
+def _sets_ttl(change: DefinitionChange) -> bool:
+    return (isinstance(change, ModifyTtl) and bool(change.ttl)) or (
+        isinstance(change, ModifyColumn) and bool(change.column.ttl)
+    )

@@ -20,7 +20,14 @@ from engine.tables.mutations import MutationOptions
 from engine.tables.table import Table
 from parts.errors import UserError
 from sql.definitions.mutations import Mutation, with_values
-from sql.grammar.alterations import ClearColumnData, DeleteRows, MutationCommand, PartitionRef, UpdateRows
+from sql.grammar.alterations import (
+    ClearColumnData,
+    DeleteRows,
+    MaterializeTtl,
+    MutationCommand,
+    PartitionRef,
+    UpdateRows,
+)
 from sql.grammar.statements import KillMutation, MutateTable
 from sql.run.mutated_rows import check_step
 
@@ -90,6 +97,8 @@ def _resolved(table: Table, command: MutationCommand, context: Context) -> Mutat
     if partition is not None and partition.value is not None:
         partition = PartitionRef(id=partition_id(table, partition.value, context))
     command = replace(command, partition=partition)
+    if isinstance(command, MaterializeTtl):
+        return replace(command, at=int(context.server.services.clock()))
     given = context.parameters
     if isinstance(command, UpdateRows):
         pairs = tuple((name, with_values(text, given)) for name, text in command.assignments)

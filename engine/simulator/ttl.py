@@ -21,6 +21,8 @@ _MARGIN_SECONDS = 10_000
 """No statement takes so long."""
 _SHORTEST, _LONGEST = 12_000, 40_000
 _JUMPS = (3_000, 15_000)
+_ALL_JUMPS = 60_000
+"""A transaction that nobody touches for a day is rolled back."""
 
 
 class _Keys:
@@ -42,6 +44,7 @@ class ExpiryWork(TransactionWork):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._keys = self._next_key = _Keys()  # type: ignore[assignment]
+        self._jumped = 0
         first = next(iter(self.colony))
         assert isinstance(first, Server)
         first.sql(f"ALTER TABLE t MODIFY TTL {TTL} SETTINGS alter_sync = 2")
@@ -61,8 +64,10 @@ class ExpiryWork(TransactionWork):
         super()._insert(block)
 
     def _do_pass_time(self) -> None:
-        if not self.colony.stack:
-            self.colony.now += self.random.randint(*_JUMPS)
+        jump = self.random.randint(*_JUMPS)
+        if not self.colony.stack and self._jumped + jump <= _ALL_JUMPS:
+            self._jumped += jump
+            self.colony.now += jump
 
     def _expired(self, margin: int) -> list[Block]:
         """By so many seconds."""

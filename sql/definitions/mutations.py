@@ -20,6 +20,7 @@ from sql.grammar.alterations import (
     ClearColumnData,
     DeleteRows,
     MaterializeColumn,
+    MaterializeTtl,
     MutationCommand,
     UpdateRows,
 )
@@ -62,7 +63,7 @@ class Mutation:
             f"format version: {_VERSION}\n"
             f"database: {_escaped(self.database)}\n"
             f"timezone: {self.timezone}\n"
-            f"commands: {_escaped(self.text)}\n"
+            f"commands: {_escaped(mutation_text(self.commands, is_kept=True))}\n"
         )
 
     @classmethod
@@ -117,6 +118,8 @@ class Mutation:
                             f"Cannot materialize column `{name}` because it doesn't have default expression",
                         )
                     _check_not_in_key(name, description, "MATERIALIZE", "BAD_ARGUMENTS")
+                case MaterializeTtl() if not description.ttl:
+                    raise UserError("INCORRECT_QUERY", "Cannot MATERIALIZE TTL as there is no TTL set for the table")
                 case ClearColumnData(name, _):
                     description.schema.column(name)
                     _check_not_in_key(name, description, "CLEAR", "ALTER_OF_COLUMN_IS_FORBIDDEN")

@@ -203,10 +203,20 @@ class ClearIndex:
     partition: PartitionRef | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MaterializeTtl:
+    """What has expired at ``at`` (seconds since 1970) goes, and the parts know their times; 0: the time is not said."""
+
+    partition: PartitionRef | None = None
+    at: int = 0
+
+
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 IndexChange = AddIndex | DropIndex
 DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings | ModifyTtl
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
 IndexCommand = MaterializeIndex | ClearIndex
-MutationCommand = UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask | IndexCommand
+MutationCommand = (
+    UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask | MaterializeTtl | IndexCommand
+)
 AlterCommand = DefinitionChange | PartitionCommand | MutationCommand

@@ -17,6 +17,7 @@ from sql.grammar.alterations import (
     DeleteRows,
     MaterializeColumn,
     MaterializeIndex,
+    MaterializeTtl,
     MutationCommand,
     PartitionRef,
     UpdateRows,
@@ -71,9 +72,9 @@ def parse_mutations(text: str) -> tuple[MutationCommand, ...]:
         stream.expect(",")
 
 
-def mutation_text(commands: Sequence[MutationCommand]) -> str:
-    """The commands as ALTER TABLE has them, with expressions as they were written."""
-    return ", ".join(map(_text, commands))
+def mutation_text(commands: Sequence[MutationCommand], *, is_kept: bool = False) -> str:
+    """The commands as ALTER TABLE has them, with expressions as they were written; what is kept also says the time."""
+    return ", ".join(_text(command) + (_time_text(command) if is_kept else "") for command in commands)
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
@@ -119,6 +120,12 @@ def _clear_index(stream: TokenStream) -> MutationCommand:
     return ClearIndex(stream.identifier("index name"), in_partition(stream))
 
 
+def _materialize_ttl(stream: TokenStream) -> MutationCommand:
+    partition = in_partition(stream)
+    at = int(stream.next().text) if stream.accept("AT") and stream.peek().text.isdigit() else 0
+    return MaterializeTtl(partition, at)
+
+
 def _apply_deleted_mask(stream: TokenStream) -> MutationCommand:
     return ApplyDeletedMask(in_partition(stream))
 
@@ -127,6 +134,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], MutationCommand]] = {
     "UPDATE": _update,
     "DELETE": _delete,
     "MATERIALIZE COLUMN": _materialize_column,
+    "MATERIALIZE TTL": _materialize_ttl,
     "CLEAR COLUMN": _clear_column,
     "MATERIALIZE INDEX": _materialize_index,
     "CLEAR INDEX": _clear_index,
@@ -189,6 +197,12 @@ def _text(command: MutationCommand) -> str:
             return f"CLEAR INDEX {identifier_if_needed(name)}{where}"
         case ApplyDeletedMask(_):
             return f"APPLY DELETED MASK{where}"
+        case MaterializeTtl():
+            return f"MATERIALIZE TTL{where}"
+
+
+def _time_text(command: MutationCommand) -> str:
+    return f" AT {command.at}" if isinstance(command, MaterializeTtl) and command.at else ""
 
 
 def _partition_text(partition: PartitionRef | None) -> str:

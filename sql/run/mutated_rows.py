@@ -24,12 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from parts.errors import CorruptionError, UserError
+from parts.merge.expiry import expired_out
 from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
 from parts.reader import Part, RowRange, open_part
 from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
 from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN, live_rows
 from parts.schema import Column, TableDescription
+from parts.ttl import TtlCollector
 from sql.grammar.alterations import (
     ApplyDeletedMask,
     ClearColumnData,
@@ -37,6 +39,7 @@ from sql.grammar.alterations import (
     DeleteRows,
     MaterializeColumn,
     MaterializeIndex,
+    MaterializeTtl,
     MutationCommand,
     UpdateRows,
 )
@@ -122,6 +125,8 @@ class MutationRun:
                 names = [column.name for column in columns_of_rows(part, self.description.schema)]
                 write_rows(part, place, self.description, self._tables(part.read(names)))
                 return True
+            case MaterializeTtl(_, at):
+                return self._expire(part, at, place)
             case MaterializeIndex(name):
                 return self._make_index(part, name, place)
             case ClearIndex(name):
@@ -156,6 +161,27 @@ class MutationRun:
         else:
             blocks = self._tables(bare.read([name], with_deleted=True))
             rewrite_columns(part, place, self.description, [name], blocks)
+        return True
+
+    def _expire(self, part: Part, at: int, place: Path) -> bool:
+        """Only the columns that tell the times are read where nothing has expired."""
+        ttl, codec = self.description.ttl, part.ttl.codec
+        if ttl.knows(part.ttl) and not ttl.may_have_expired(part.ttl, at):
+            return False
+        found = TtlCollector(ttl, codec=codec)
+        if not ttl.knows(part.ttl):
+            names = list(dict.fromkeys(name for rule in ttl.rules for name in rule.columns))
+            for block in self._tables(part.read(names)):
+                found.update(block)
+        known = found.found() if not ttl.knows(part.ttl) else part.ttl
+        if not ttl.may_have_expired(known, at):
+            blocks = self._tables(part.read([], with_deleted=True))
+            rewrite_columns(part, place, self.description, (), blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
+            return True
+        columns = [column.name for column in columns_of_rows(part, self.description.schema)]
+        left = self._tables(part.read(columns)) if not ttl.is_gone(known, at) else iter(())
+        kept = expired_out(left, self.description, at)
+        write_rows(part, place, self.description, kept, ttl=TtlCollector(ttl, at, codec))
         return True
 
     def _make_index(self, part: Part, name: str, place: Path) -> bool:

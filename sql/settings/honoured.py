@@ -123,6 +123,7 @@ class Settings:
         "A mutation returns when it is kept (0), carried out here (1), on all replicas (2)",
     )
     lightweight_deletes_sync: int = _setting("UInt64", 2, "mutations_sync of DELETE FROM")
+    materialize_ttl_after_modify: bool = _setting("Bool", True, "MODIFY TTL applies it to the parts that are there")
     allow_nondeterministic_mutations: bool = _setting(
         "Bool", False, "Mutations of replicated tables may have functions and subqueries that differ between replicas"
     )

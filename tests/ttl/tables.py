@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -20,29 +20,40 @@ _COLUMNS = {
 
 @dataclass
 class Expiring:
-    """``create`` and then ``inserts``, after which rows have expired and others have not. ``settings`` come last."""
+    """``create`` and then ``inserts``, after which some rows have expired. ``settings`` come last."""
 
     seed: int
     table: str
     settings: str = ""
 
     def __post_init__(self) -> None:
-        self._random = Random(self.seed)
+        random = self._random = Random(self.seed)
+        kind = random.choice(("rows", "rows", "columns", "group", "group", "mixed", "recompress"))
+        self.ttl = ", ".join(self._clauses(kind)) or ("d" if kind != "columns" else "")
+        some = random.sample(sorted(_COLUMNS), random.randint(1, 3)) if kind in ("columns", "mixed") else []
+        self.column_ttls = {name: random.choice(_TIMES) for name in some}
+        self._partition = random.choice(("", "PARTITION BY k % 2 "))
 
     def create(self) -> str:
-        random = self._random
-        kind = random.choice(("rows", "rows", "columns", "group", "group", "mixed", "recompress"))
-        clauses = list(self._clauses(kind))
-        ttls = dict.fromkeys(_COLUMNS, "")
-        if kind in ("columns", "mixed"):
-            for name in random.sample(sorted(_COLUMNS), random.randint(1, 3)):
-                ttls[name] = f" TTL {random.choice(_TIMES)}"
-        columns = ", ".join(f"{name} {type_}{ttls[name]}" for name, type_ in _COLUMNS.items())
-        partition = random.choice(("", "PARTITION BY k % 2 "))
-        ttl = f" TTL {', '.join(clauses)}" if clauses else ""
+        return self._create(self.ttl, self.column_ttls)
+
+    def create_without_ttl(self) -> str:
+        """:meth:`alter` then gives the table its TTL."""
+        return self._create("", {})
+
+    def alter(self) -> str:
+        changes = [f"MODIFY COLUMN {name} TTL {text}" for name, text in self.column_ttls.items()]
+        return f"ALTER TABLE {self.table} " + ", ".join([*changes, *([f"MODIFY TTL {self.ttl}"] if self.ttl else [])])
+
+    def _create(self, ttl: str, column_ttls: Mapping[str, str]) -> str:
+        columns = ", ".join(
+            f"{name} {type_}" + (f" TTL {column_ttls[name]}" if name in column_ttls else "")
+            for name, type_ in _COLUMNS.items()
+        )
         return (
             f"CREATE TABLE {self.table} (k UInt32, g UInt16, d Date, t DateTime, x Date32, y DateTime64(3), {columns}) "
-            f"ENGINE = MergeTree {partition}PRIMARY KEY (k, g) ORDER BY (k, g){ttl}{self.settings}"
+            f"ENGINE = MergeTree {self._partition}PRIMARY KEY (k, g) ORDER BY (k, g){f' TTL {ttl}' if ttl else ''}"
+            f"{self.settings}"
         )
 
     def _clauses(self, kind: str) -> Iterator[str]:

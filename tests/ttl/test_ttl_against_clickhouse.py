@@ -13,7 +13,7 @@ from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 from tests.ttl.tables import Expiring
 
-SEEDS = range(int(os.environ.get("TTL_SEEDS", "80")))
+SEEDS = range(int(os.environ.get("TTL_SEEDS", "25")))
 # Nothing is merged but by OPTIMIZE, once.
 _STILL = "max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"
 _FORMATS = ("", ", min_bytes_for_wide_part = 1", ", index_granularity = 16")
@@ -54,5 +54,31 @@ def test_generated(pando: Local, oracle: Oracle, seed: int) -> None:
     assert tsv(pando, rows) == oracle.query(rows), steps[0]
     ours, theirs = (definition(run(f"SHOW CREATE TABLE {name}")) for run in (lambda sql: tsv(pando, sql), oracle.query))
     assert ours == theirs
+    pando.run(f"DROP TABLE {name}")
+    oracle.query(f"DROP TABLE {name} SYNC")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_alter_makes_of_the_parts_that_are_there(pando: Local, oracle: Oracle, seed: int) -> None:
+    name = f"a{seed}"
+    table = Expiring(seed, name, f" SETTINGS {_STILL}{_FORMATS[seed % 3]}")
+    if not {*table.column_ttls} <= {"n", "a", "l"}:
+        return  # ClickHouse's mutation fails where the default of an expired column reads another (10)
+    create, inserts, alter = table.create_without_ttl(), list(table.inserts()), table.alter()
+    if seed % 2:
+        steps = [create, *inserts, f"{alter} SETTINGS mutations_sync = 2"]
+    else:
+        later = [
+            f"{alter} SETTINGS materialize_ttl_after_modify = 0",
+            f"ALTER TABLE {name} MATERIALIZE TTL SETTINGS mutations_sync = 2",
+        ]
+        steps = [create, *inserts, *later]
+    rows = f"SELECT *, m FROM {name} ORDER BY ALL"
+    for sql in steps:
+        oracle.query(sql)
+        tsv(pando, sql)
+    assert tsv(pando, rows) == oracle.query(rows), steps
+    commands = f"SELECT command, is_done FROM system.mutations WHERE table = '{name}' AND command LIKE '%TTL%'"
+    assert tsv(pando, commands) == oracle.query(commands)
     pando.run(f"DROP TABLE {name}")
     oracle.query(f"DROP TABLE {name} SYNC")

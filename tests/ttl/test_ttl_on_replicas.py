@@ -148,6 +148,36 @@ def test_groups_are_the_same_everywhere(make_servers: MakeServers) -> None:
         assert rows(node, "k, v") == [(old, "z"), (old + 900_000, "x"), (old + 900_000, "y")]
 
 
+def test_parts_of_before_on_all_replicas(make_servers: MakeServers) -> None:
+    servers = make_servers(ttl="toDateTime(k + 1000000000)")
+    one, two = servers.servers
+    old = in_(servers, -100)
+    one.insert(1, [old, old + 100_000])
+    two.insert(2, [old + 1])
+    servers.settle()
+    two.sql("ALTER TABLE t MODIFY TTL toDateTime(k) SETTINGS alter_sync = 2, mutations_sync = 2")
+    servers.settle()
+    servers.check_equal()
+    for node in (one, two):
+        assert rows(node) == [(old + 100_000,)]
+    one.sql("ALTER TABLE t MODIFY TTL toDateTime(k) WHERE k > 1 SETTINGS materialize_ttl_after_modify = 0")
+    servers.now += 200_000
+    servers.settle()
+    assert len(rows(one)) == 1
+    one.sql("ALTER TABLE t MATERIALIZE TTL IN PARTITION 2 SETTINGS mutations_sync = 2")
+    assert len(rows(one)) == 1
+    one.sql("ALTER TABLE t MATERIALIZE TTL IN PARTITION 1 SETTINGS mutations_sync = 2")
+    servers.settle()
+    servers.check_equal()
+    assert rows(one) == rows(two) == []
+    commands = "SELECT DISTINCT command FROM system.mutations WHERE table = 't' ORDER BY command"
+    assert one.sql(commands)[1] == [
+        ("(MATERIALIZE TTL IN PARTITION ID '1')",),
+        ("(MATERIALIZE TTL IN PARTITION ID '2')",),
+        ("(MATERIALIZE TTL)",),
+    ]
+
+
 def test_stopped(make_servers: MakeServers) -> None:
     servers = make_servers()
     one, two = servers.servers
@@ -180,7 +210,7 @@ def test_the_definition_of_the_merge(make_servers: MakeServers) -> None:
     one.insert(1, [in_(servers, 100)])
     servers.settle()
     two.is_frozen = True
-    one.sql("ALTER TABLE t MODIFY TTL toDateTime(k) WHERE k > 5")
+    one.sql("ALTER TABLE t MODIFY TTL toDateTime(k) WHERE k > 5 SETTINGS materialize_ttl_after_modify = 0")
     servers.now += 1000
     one.sql("OPTIMIZE TABLE t FINAL")
     two.sql("SYSTEM STOP FETCHES t")

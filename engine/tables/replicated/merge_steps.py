@@ -14,6 +14,7 @@ from coordination.merge_predicate import MergePredicate, build_predicate
 from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import TTL_MERGES, Expiring
 from engine.tables.options import OptimizeOptions
+from engine.tables.replicated.shared_definition import shared_definition
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
 from parts.errors import ConflictError, PandoError, UserError
@@ -64,8 +65,9 @@ class MergeSteps:
         queued = state.queue.count(EntryType.MERGE_PARTS)
         if queued >= settings.max_replicated_merges_in_queue:
             return False
-        gone = self._expiring.gone()
-        may_expire = self._may_expire()
+        gone, may_expire = self._expiring.gone(), self._may_expire()
+        if (gone or may_expire) and not self._is_definition_current(keeper):
+            gone, may_expire = [], False
         is_merged = any(len(parts) > 1 for parts in self._parts_by_partition().values())
         if not (gone or may_expire or is_merged):
             return False  # spares ZooKeeper the predicate's questions
@@ -101,6 +103,14 @@ class MergeSteps:
             return False
         queued = sum(item.entry.merge_type in TTL_MERGES for item in self._state.queue.entries())
         return queued < self._state.definition.settings.max_replicated_merges_with_ttl_in_queue
+
+    def _is_definition_current(self, keeper: Keeper) -> bool:
+        """Whether nobody has made another TTL meanwhile, of which this replica has not heard."""
+        state = self._state
+        if not state.description.ttl:
+            return True
+        keeper.sync(state.paths.columns)
+        return keeper.get(state.paths.columns)[0].decode() == shared_definition(state.description).columns
 
     def _drop_gone(self, keeper: Keeper, predicate: MergePredicate, gone: Sequence[PartName]) -> bool:
         """One of the parts of which no row is left: whether that was logged. Beside replicas that do not know such a
@@ -152,7 +162,8 @@ class MergeSteps:
         options: OptimizeOptions,
         merge_type: str,
     ) -> bool:
-        state, expire_at = self._state, self._expiring.time
+        state = self._state
+        expire_at = self._expiring.time if self._is_definition_current(keeper) else 0
         entries = [
             merge_entry(
                 list(sources),
