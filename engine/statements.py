@@ -40,6 +40,7 @@ from sql.grammar.shapes import LONGEST_TEXT
 from sql.grammar.statements import Insert, ParsedStatement, SelectQuery
 from sql.grammar.translation import check_dialect, foreign_defaults, in_own_dialect
 from sql.run.executor import QueryEngine
+from sql.run.short_plans import IN_THREAD, ON_LOOP, Limits
 from sql.run.short_queries import ShortQueries
 from sql.settings.session import Settings, settings_of
 from sql.settings.values import OWN_DIALECT
@@ -193,7 +194,7 @@ class StatementRunner(ABC):
             result = None
             if may_be_short:
                 given = context.parameters
-                result = self._short_result(text, session, given, context.statistics, context.query_id)
+                result = self._short_result(text, session, given, context.statistics, context.query_id, IN_THREAD)
             if result is None:
                 result = self._carry_out(resolved(parsed, session), text, context)
                 forget_dropped(parsed, session)
@@ -239,6 +240,7 @@ class StatementRunner(ABC):
         parameters: Mapping[str, str],
         statistics: QueryStatistics,
         query_id: str = "",
+        limits: Limits = ON_LOOP,
     ) -> QueryResult | None:
         """``None``: the query is not known to be short. Counts in ``statistics``."""
         settings = self._settings_of(session)
@@ -246,7 +248,7 @@ class StatementRunner(ABC):
             return None
         started = self.services.monotonic()
         relations = CatalogRelations(self.catalog, session.database)
-        found = self._short_queries.answer(text.strip(), settings, session.database, relations, parameters)
+        found = self._short_queries.answer(text.strip(), settings, session.database, relations, parameters, limits)
         if found is None:
             return None
         statistics.rows_read = found.statistics.read_rows

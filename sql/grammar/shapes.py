@@ -15,11 +15,11 @@ LONGEST_TEXT = 2_000
 _MOST_LITERALS = 32
 _SIGN = r"(?:(?<=[=<>(,])-|(?<=[=<>(,] )-|(?<= AND )-)?"
 """After a number or a name it would be a minus."""
-_NUMBER = r"(?<![\w.])(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?![\w.])"
+_NUMBER = r"(?<![\w.])(?:[1-9][0-9]{18,19}|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?)(?![\w.])"
 _LITERAL = re.compile(rf"({_SIGN}{_NUMBER}|'[^']*'|{{\w+:\w+}})")
 _UNSURE = re.compile(r"""[\\"`$#@\0]|--|/\*|''""")
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
-_FRACTION = re.compile(_WHOLE.pattern + r"(?:\.[0-9]{1,17})?", re.ASCII)
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,19})", re.ASCII)
+_FRACTION = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?", re.ASCII)
 _TEXT = re.compile(r"[^'\\]+")
 _PARAMETERS = {
     **{f"{sign}Int{bits}": _WHOLE for sign in ("", "U") for bits in (8, 16, 32, 64)},

@@ -22,6 +22,7 @@ from sql.pruning.row_test import RowTest
 MOST_ROWS_LOOKED_AT = 1 << 19
 _JOIN_GAP_ROWS = 4096
 _FEW_ROWS = 16_384
+_ROWS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -56,33 +57,50 @@ class RowFilter:
                 found.append(RowRange(chosen.begin + begin, chosen.begin + end))
         return found
 
-    def _values(self, part: Part, chosen: RowRange) -> Iterator[list[pa.Array]]:
-        few = part.read_few(self.names, chosen) if chosen.rows <= _FEW_ROWS else None
-        if few is not None:
-            yield few
-        else:
-            yield from (batch.columns for batch in part.read_rows(self.names, [chosen], with_deleted=True))
+    def _values(self, part: Part, ranges: Sequence[MarkRange]) -> Iterator[tuple[np.ndarray, list[pa.Array]]]:
+        """Numbers of rows, and their values; what is short is put together."""
+        held: list[tuple[np.ndarray, list[pa.Array]]] = []
+        for chosen in rows_of(ranges, part.rows, part.granularity):
+            few = part.read_few(self.names, chosen) if chosen.rows <= _FEW_ROWS else None
+            if few is not None:
+                held.append((np.arange(chosen.begin, chosen.end), few))
+                if sum(len(rows) for rows, _ in held) >= _ROWS_AT_ONCE:
+                    yield _together(held)
+                    held = []
+                continue
+            if held:
+                yield _together(held)
+                held = []
+            first = chosen.begin
+            for batch in part.read_rows(self.names, [chosen], with_deleted=True):
+                yield np.arange(first, first + batch.num_rows), batch.columns
+                first += batch.num_rows
+        if held:
+            yield _together(held)
 
     def matching(self, part: Part, ranges: Sequence[MarkRange]) -> tuple[np.ndarray, bool]:
         """Numbers of the rows of the granules for which the condition can be true, and whether it is for all these."""
-        rows: list[np.ndarray] = []
+        found: list[np.ndarray] = []
         is_sure = True
-        for chosen in rows_of(ranges, part.rows, part.granularity):
-            first = chosen.begin
-            for arrays in self._values(part, chosen):
-                bounds = {
-                    number: point(plain_array(column, type_))
-                    for (number, (_, type_)), column in zip(self.columns.items(), arrays, strict=True)
-                }
-                count = len(arrays[0])
-                true, false = self.condition.evaluate(bounds, count)
-                if self.is_of_values:
-                    for one in bounds.values():
-                        true, false = true & ~one.low_infinite, false | one.low_infinite
-                rows.append(np.flatnonzero(true) + first)
-                is_sure = is_sure and not (true & false).any()
-                first += count
-        return np.concatenate(rows) if rows else np.empty(0, np.int64), is_sure
+        for rows, arrays in self._values(part, ranges):
+            bounds = {
+                number: point(plain_array(column, type_))
+                for (number, (_, type_)), column in zip(self.columns.items(), arrays, strict=True)
+            }
+            true, false = self.condition.evaluate(bounds, len(rows))
+            if self.is_of_values:
+                for one in bounds.values():
+                    true, false = true & ~one.low_infinite, false | one.low_infinite
+            found.append(rows[true])
+            is_sure = is_sure and not (true & false).any()
+        return np.concatenate(found) if found else np.empty(0, np.int64), is_sure
+
+
+def _together(held: Sequence[tuple[np.ndarray, list[pa.Array]]]) -> tuple[np.ndarray, list[pa.Array]]:
+    if len(held) == 1:
+        return held[0]
+    columns = zip(*(arrays for _, arrays in held), strict=True)
+    return np.concatenate([rows for rows, _ in held]), [pa.chunked_array(column).combine_chunks() for column in columns]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ _OF_PARAMETER: dict[str, tuple[type[DataType], ...]] = {
     "String": (DataType,), "Float64": (FloatType,), "Date": (DateType, Date32Type), "DateTime": (DateTimeType,)
 }  # fmt: skip
 """With which columns parameters are compared as literals are; others are integers. A string is a literal itself."""
+_MOST_DIGITS = 18
 _EXACT_BITS = {32: 24, 64: 53}
 """Integers of so many bits are floats exactly."""
 
@@ -114,7 +115,8 @@ class BoundLiterals:
     def analysis_of(self, literals: Sequence[str]) -> Analysis | None:
         """The analysis with these literals; ``None``: one of them is no value of its column's type, or no number of
         rows."""
-        if not all(literals[slot].isdecimal() for slot in (self.limit, self.offset) if slot is not None):
+        counts = [literals[slot] for slot in (self.limit, self.offset) if slot is not None]
+        if not all(count.isdecimal() and len(count) <= _MOST_DIGITS for count in counts):
             return None
         keys, extremes = self.analysis.primary_keys, self.analysis.minmax_keys
         others = dict.fromkeys(term.column for term in self.terms if term.column not in keys)

@@ -44,10 +44,23 @@ MOST_BYTES = 256 << 10
 _MOST_PARTS = 64
 _MOST_MARKS_OF_PARTS = 1 << 15
 """Unless they are bisected."""
-_MOST_MARKS = 32
-_MOST_ROWS_LOOKED_AT = 1 << 18
-_MOST_UNDECODED_BYTES = 8 << 20
+_MOST_PIECES = 32
 _MOST_ROWS_READ = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of what has to be looked at until the rows are known, and of the bytes that are decoded for them."""
+
+    marks: int
+    rows: int
+    undecoded_bytes: int
+
+
+ON_LOOP = Limits(32, 1 << 18, 8 << 20)
+"""Everybody waits, and no longer than 50 ms."""
+IN_THREAD = Limits(128, 1 << 19, 48 << 20)
+"""Nobody else waits: with more, DuckDB's threads are sooner done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ class ShortPlan:
     schema: pa.Schema
     bound: BoundLiterals | None = None
 
-    def run(self, literals: Sequence[str], catalog: RelationCatalog) -> ShortResult | None:
+    def run(self, literals: Sequence[str], catalog: RelationCatalog, limits: Limits = ON_LOOP) -> ShortResult | None:
         """``None``: it is not short. Raises what the catalog and the parts raise."""
         (planned,) = self.plan.scans
         relation = self.relation(catalog)
@@ -91,7 +104,7 @@ class ShortPlan:
             if analysis.interval is None and sum(part.marks for part in parts) > _MOST_MARKS_OF_PARTS:
                 return None
             pruned = analysis.prune(parts)
-            if not _is_short(pruned, names):
+            if not _is_short(pruned, names, limits):
                 return None
             statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
             is_counted = bool(self.plan.totals) and not names
@@ -99,8 +112,10 @@ class ShortPlan:
             found = find_rows(pruned, None if stored is None else stored.first_rows, statistics, most_rows)
             if found is None:
                 return None
+            undecoded = 0
             for part, pieces in found if names else ():
-                few = few_rows(part, names, pieces, _MOST_ROWS_READ)
+                undecoded += sum(part.undecoded_bytes(names, piece.rows) for piece in pieces[:_MOST_PIECES])
+                few = few_rows(part, names, pieces, _MOST_ROWS_READ) if undecoded <= limits.undecoded_bytes else None
                 if few is None:
                     return None
                 read += (arrays for arrays, _ in few)
@@ -153,21 +168,21 @@ class ShortPlan:
                 lease.close()
 
 
-def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str]) -> bool:
-    """Whether what may have to be looked at is little, whatever the rows are: nobody waits for it longer than 50 ms."""
+def _is_short(pruned: Sequence[PrunedPart], names: Sequence[str], limits: Limits) -> bool:
+    """Whether what has to be looked at until the rows are known is little."""
     marks = rows = undecoded = 0
     for item in pruned:
         if not item.is_whole:
             return False
         ranges = item.all_ranges if names else item.uncertain_ranges
         marks += sum(chosen.end - chosen.begin for chosen in ranges)
-        looked_at = list({*names, *(item.row_filter.names if item.row_filter is not None else ())})
-        for chosen in rows_of(ranges, item.part.rows, item.part.granularity):
-            rows += chosen.rows
-            if marks > _MOST_MARKS or rows > _MOST_ROWS_LOOKED_AT:
-                return False
+        rows += sum(chosen.rows for chosen in rows_of(ranges, item.part.rows, item.part.granularity))
+        if marks > limits.marks or rows > limits.rows:
+            return False
+        looked_at = item.row_filter.names if item.row_filter is not None else ()
+        for chosen in rows_of(item.uncertain_ranges, item.part.rows, item.part.granularity):
             undecoded += item.part.undecoded_bytes(looked_at, chosen)
-    return undecoded <= _MOST_UNDECODED_BYTES
+    return undecoded <= limits.undecoded_bytes
 
 
 # Planning -------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from sql.grammar.syntax_tree import Select
 from sql.relation import RelationCatalog
 from sql.run.executor import QueryEngine
 from sql.run.plans import is_plain
-from sql.run.short_plans import MOST_BYTES, MOST_COLUMNS, MOST_ROWS, ShortPlan, ShortResult, short_plan
+from sql.run.short_plans import MOST_BYTES, MOST_COLUMNS, MOST_ROWS, ON_LOOP, Limits, ShortPlan, ShortResult, short_plan
 from sql.settings.session import Settings
 
 _MOST_TEXTS = 512
@@ -107,13 +107,14 @@ class ShortQueries:
         database: str,
         catalog: RelationCatalog,
         parameters: Mapping[str, str] | None = None,
+        limits: Limits = ON_LOOP,
     ) -> ShortResult | None:
         """The whole answer to a statement; ``None``: it is not known to be short, or it is not."""
         known, literals = self._known(text, settings, database, parameters)
         if known is None:
             return None
         try:
-            answer = known.answer if known.plan is None else known.plan.run(literals, catalog)
+            answer = known.answer if known.plan is None else known.plan.run(literals, catalog, limits)
         except PandoError:
             return None  # whoever runs it again tells what is wrong
         if answer is not None and known.shape is not None:

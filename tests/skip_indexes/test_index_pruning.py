@@ -78,8 +78,9 @@ class Both:
         assert rows == self.local.run(
             f"SELECT id, s FROM t WHERE {condition} ORDER BY id LIMIT 5 SETTINGS use_skip_indexes = 0"
         )
-        if not re.search(r"\br\b", condition) and not self.oracle.error(query):
-            assert self.oracle.run(query).split() == [str(value) for value in plain[0]], condition
+        exact = f"{query} SETTINGS use_skip_indexes = 0"  # ClickHouse has rows too few with them, now and then
+        if not re.search(r"\br\b", condition) and not self.oracle.error(exact):
+            assert self.oracle.run(exact).split() == [str(value) for value in plain[0]], condition
 
 
 @pytest.fixture(scope="module", params=range(3))
