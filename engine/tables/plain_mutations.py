@@ -142,7 +142,12 @@ class PlainMutations:
             kept = _Kept(numbers[0], mutation, table.services.clock())
             path = table.store.path / kept.id
             draft = path.with_name(f"tmp_{kept.id}")
-            write_durably(path, f"{_TIME}{kept.create_time}\n{mutation.encode()}", draft)
+            try:
+                write_durably(path, f"{_TIME}{kept.create_time}\n{mutation.encode()}", draft)
+            except BaseException:
+                for file in (path, draft):
+                    file.unlink(missing_ok=True)
+                raise
             table.services.failpoint("mutation.after_file")
             with self._lock:
                 self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
@@ -235,6 +240,7 @@ class PlainMutations:
 
     def clean_up(self) -> None:
         """The oldest of those that are done."""
+        self._note_finished()
         done = [kept for kept in self._all() if kept.finish_time]
         self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
 
@@ -249,6 +255,7 @@ class PlainMutations:
                     raise ConflictError("ABORTED", f"Part {name} has gone")
                 directory = self._made(source, mutations, result)
                 table.commit_instead(directory, result, [name])
+                table.services.failpoint("mutation.after_commit")
             for kept in mutations:
                 if kept.failure.part == str(name):
                     kept.failures, kept.failure, kept.retry_at = 0, MutationFailure(), 0.0
