@@ -1,4 +1,5 @@
-"""Spark over Pando beside Spark over its own Parquet files: the same rows in the same order, the same session.
+"""Spark over Pando beside Spark over its own Parquet files: the same rows in the same order, the same session; where the
+package is installed, beside Delta too.
 
 The session has two tasks at a time. The files are what Spark makes of the table, which is sorted by its key, so that
 their statistics tell as much of the key as they can.
@@ -14,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import delta
 from benchmarks.data import LINEITEM, tpch
 from benchmarks.measure import Figure, alternate
 from engine.client.http.client import HttpClient
@@ -88,9 +90,20 @@ class Pair:
         yield self._figure("a month of the key by narrowed()", by_plan, totals(files.where(_MONTH).select(_COLUMNS)))
         top_of_files = self._spark.sql(f"SELECT {columns} FROM files {_TOP}").collect
         yield self._figure("the top 100 by the option query", top, top_of_files)
-        yield self._written()
+        yield from self._written()
+        if delta.is_there():
+            yield from self._beside_delta(totals(self._pando(table=LINEITEM, columns=columns)), totals(month))
 
-    def _written(self) -> Figure:
+    def _beside_delta(self, whole: Callable[[], object], month: Callable[[], object]) -> Iterator[Figure]:
+        table = delta.Delta(self._spark, self._files, str(self._directory / "delta"))
+
+        def totals(condition: str) -> Callable[[], object]:
+            return lambda: table.frame().where(condition).select(_COLUMNS).selectExpr(*_TOTALS).collect()
+
+        yield alternate("Spark: full scan, totals", delta.PEER, whole, totals("true"), runs=_RUNS)
+        yield alternate("Spark: a month of the key", delta.PEER, month, totals(_MONTH), runs=_RUNS)
+
+    def _written(self) -> Iterator[Figure]:
         source = self._directory / "source"
         self._spark.read.parquet(self._files).select(_WRITTEN).limit(WRITTEN_ROWS).repartition(4).write.parquet(
             str(source)
@@ -106,7 +119,14 @@ class Pair:
         def to_files() -> None:
             frame.write.parquet(str(self._directory / f"written{next(self._numbers)}"))
 
-        return self._figure(f"write of {WRITTEN_ROWS // 1_000_000} M × {len(_WRITTEN)}", to_pando, to_files)
+        name = f"write of {WRITTEN_ROWS // 1_000_000} M × {len(_WRITTEN)}"
+        yield self._figure(name, to_pando, to_files)
+        if delta.is_there():
+
+            def to_delta() -> None:
+                delta.write(frame, str(self._directory / f"written{next(self._numbers)}"))
+
+            yield alternate(f"Spark: {name}", delta.PEER, to_pando, to_delta, runs=_RUNS)
 
     def _figure(self, name: str, pando: Callable[[], object], files: Callable[[], object]) -> Figure:
         return alternate(f"Spark: {name}", PEER, pando, files, runs=_RUNS)

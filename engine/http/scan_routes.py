@@ -206,7 +206,7 @@ class Scans:
             )
             steps = measure(parts, [column.name for column in columns])
             scan = Scan.of(self._chosen(table.description, parts, body), steps, size)
-            slots = scan.tasks(size, positive(body, "partitions"))
+            slots = scan.tasks(size, positive(body, "partitions"), is_computed=bool(query))
             if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
                 wanted = sum(estimated_rows(part, blocks) for part, _ in scan.chosen)
                 slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))

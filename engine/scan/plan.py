@@ -101,12 +101,18 @@ class Scan:
         )
         return cls(chosen, int(rows.sum()), int(bytes_.sum()), size.weights(rows, bytes_ + rows))
 
-    def tasks(self, size: TaskSize, partitions: int | None) -> int:
-        """As asked; else enough tasks of bounded size, and some parallelism for what is worth it."""
+    def tasks(self, size: TaskSize, partitions: int | None, *, is_computed: bool = False) -> int:
+        """As asked; else enough tasks of bounded size, and some parallelism for what is worth it: rows that go through
+        the pipe, not those that a server computes something of."""
         if partitions:
             return partitions
         needed = -(-int(self.weights.sum()) // _WHOLE_TASK)
-        return max(1, needed if size.is_given else max(needed, min(_EASY_PARALLELISM, self.rows // _WORTH_A_TASK_ROWS)))
+        return max(
+            1,
+            needed
+            if size.is_given or is_computed
+            else max(needed, min(_EASY_PARALLELISM, self.rows // _WORTH_A_TASK_ROWS)),
+        )
 
     def slot(self, number: int, slots: int) -> list[tuple[Part, list[MarkRange]]]:
         """What task ``number`` of ``slots`` reads; nothing, if there are more tasks than granules."""
