@@ -1,5 +1,5 @@
-"""Spark over Pando beside Spark over its own Parquet files: the same rows in the same order, the same session; where the
-package is installed, beside Delta too.
+"""Spark over Pando beside Spark over its own Parquet files: the same rows in the same order, the same session.
+Where the package is installed, also beside Delta.
 
 The session has two tasks at a time. The files are what Spark makes of the table, which is sorted by its key, so that
 their statistics tell as much of the key as they can.

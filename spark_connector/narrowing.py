@@ -16,7 +16,7 @@ Invariant: a scan is only replaced when all that the optimized plan makes of it 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,8 @@ def narrowed(frame: DataFrame) -> DataFrame:
         raise UserError(
             "BAD_ARGUMENTS", "Format pando: narrowed() is for frames that read tables of Pando, not this one"
         )
-    uses = _uses(optimized, found)
+    inside = {_ids(leaf) for plan in elements(analyzed.subqueriesAll()) for leaf in _scans(plan)}
+    uses = _uses(optimized, found.keys() | inside)
     surgeon = _Surgeon(frame.sparkSession, with_conditions=not _asks_the_time(analyzed, frame.sparkSession))
     new = {ids: surgeon.replacement(leaf, uses[ids]) for ids, leaf in found.items() if ids in uses}
     plan = surgeon.rebuilt(analyzed, {ids: leaf for ids, leaf in new.items() if leaf is not None})
@@ -103,7 +104,7 @@ def _is_scan(node: Any) -> bool:
     return table.getClass().getSimpleName() == "PythonTable" and table.name() == "pando"
 
 
-def _uses(optimized: Any, known: Any) -> dict[_Ids, list[_Use]]:
+def _uses(optimized: Any, known: Set[_Ids]) -> dict[_Ids, list[_Use]]:
     """Of each scan; nothing at all where there is a copy of one."""
     uses: dict[_Ids, list[_Use]] = {}
     for plan in (optimized, *elements(optimized.subqueriesAll())):

@@ -229,6 +229,15 @@ def test_a_subtree_that_spark_copies_keeps_its_rows(pando: Pando, spark: SparkSe
         assert multiset(narrowed(frame).collect()) == multiset(frame.collect()) != Counter(), sql
 
 
+def test_beside_a_subquery_as_much_is_left_out(pando: Pando, spark: SparkSession, table: str) -> None:
+    load(spark, pando.options(table)).createOrReplaceTempView("narrowed_outer")
+    sql = "SELECT k, s FROM narrowed_outer WHERE k < 100 AND k < (SELECT max(k) FROM narrowed_outer WHERE k < 80)"
+    frame = spark.sql(sql)
+    (scan,) = scans(narrowed(frame))
+    assert (scan["reads"], "100" in scan["filter"]) == ("k,s", True)
+    assert multiset(narrowed(frame).collect()) == multiset(frame.collect()) != Counter()
+
+
 def test_what_depends_on_the_day_is_not_taken_for_ever(pando: Pando, spark: SparkSession, table: str) -> None:
     frame = load(spark, pando.options(table)).where("d < current_date() AND k < 9").select("k")
     (scan,) = scans(narrowed(frame))

@@ -558,6 +558,7 @@ def test_a_task_keeps_within_rows_and_bytes() -> None:
     assert tasks(TaskSize()) == 8, "some parallelism for what is worth it"
     assert tasks(TaskSize(), partitions=3) == 3
     assert Scan.of([], {}, TaskSize()).tasks(TaskSize(), None) == 1
+    assert Scan.of(chosen, measure(parts, ["k"]), TaskSize()).tasks(TaskSize(), None, is_computed=True) == 1
 
 
 def test_long_rows_are_not_decoded_far_ahead() -> None:
