@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
 from engine.context import Context
 from engine.interpreter.mutations import mutate
 from engine.interpreter.partition_commands import carry_out
@@ -9,8 +14,10 @@ from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.session import QueryResult
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
+from engine.tables.table import Table
 from sql.definitions.alter import LOCAL_CHANGES, altered
 from sql.grammar.alterations import (
+    AlterCommand,
     DefinitionChange,
     MaterializeTtl,
     ModifyColumn,
@@ -19,47 +26,78 @@ from sql.grammar.alterations import (
     PartitionCommand,
 )
 from sql.grammar.statements import AlterTable, CreateTable
-from sql.grammar.tokens import not_implemented
 
 
 def alter_table(statement: AlterTable, context: Context) -> QueryResult:
-    """Raises 60, 164, 48, and what the commands raise; then nothing has changed."""
+    """Raises 60, 164, 48, and what the commands raise.
+
+    Commands of one kind are carried out together, kinds in the order of the text. What is wrong with the changes of the
+    definition is found before anything is done.
+    """
     database = context.database(statement.table.database)
     refuse_system(database)
-    catalog = context.server.catalog
-    table = catalog.table(database, statement.table.table)
-    on_partitions = [command for command in statement.commands if isinstance(command, PartitionCommand)]
+    table = context.server.catalog.table(database, statement.table.table)
+    runs = [(kind, list(run)) for kind, run in groupby(statement.commands, partial(_kind, table=table))]
+    for ability in ("partitioning", "mutations"):
+        if any(kind == ability for kind, _ in runs):
+            table.require(ability)
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
-    mutations = [command for command in statement.commands if isinstance(command, MutationCommand)]
-    if sum(map(bool, (on_partitions, changes, mutations))) > 1:
-        raise not_implemented("ALTER TABLE with commands on the definition, on partitions and on rows together")
-    if mutations:
-        return mutate(table, mutations, context, sync=context.settings.mutations_sync)
-    if on_partitions:
-        table.require("partitioning")
-        result = carry_out(table, on_partitions, context)
-        wait_for_replicas(table, context)
-        return result
-
-    def change(old: TableDefinition) -> CreateTable:
-        return altered(old.create, old.description, changes)
-
-    are_local = [isinstance(command, LOCAL_CHANGES) for command in changes]
-    if table.replication is None or all(are_local):
-        catalog.alter_table(database, statement.table.table, change)
-    elif any(are_local):
-        raise not_implemented(
-            "ALTER of columns, which is of all replicas, and of settings or comments of this one together"
-        )
-    else:
-        settings = context.settings
-        table.replication.alter(change, AlterOptions(settings.alter_sync > 1, settings.receive_timeout, context.status))
+    if len(runs) > 1 and changes:
+        definition = table.definition
+        context.server.catalog.define(database, altered(definition.create, definition.description, changes))
+    result = QueryResult()
+    for kind, commands in runs:
+        result = _RUNS[kind](table, commands, context)
     if context.settings.materialize_ttl_after_modify and any(map(_sets_ttl, changes)):
-        return mutate(table, [MaterializeTtl()], context, sync=context.settings.mutations_sync)
-    return QueryResult()
+        return _on_rows(table, [MaterializeTtl()], context)
+    return result
 
 
 def _sets_ttl(change: DefinitionChange) -> bool:
     return (isinstance(change, ModifyTtl) and bool(change.ttl)) or (
         isinstance(change, ModifyColumn) and bool(change.column.ttl)
     )
+
+
+def _kind(command: AlterCommand, table: Table) -> str:
+    if isinstance(command, PartitionCommand):
+        return "partitioning"
+    if isinstance(command, MutationCommand):
+        return "mutations"
+    return "shared" if table.replication is not None and not isinstance(command, LOCAL_CHANGES) else "local"
+
+
+def _on_partitions(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+    result = carry_out(table, commands, context)
+    wait_for_replicas(table, context)
+    return result
+
+
+def _on_rows(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+    return mutate(table, commands, context, sync=context.settings.mutations_sync)
+
+
+def _here(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+    definition = table.definition
+    context.server.catalog.alter_table(definition.database, definition.name, partial(_changed, changes=commands))
+    return QueryResult()
+
+
+def _on_all_replicas(table: Table, commands: Sequence[Any], context: Context) -> QueryResult:
+    assert table.replication is not None
+    settings = context.settings
+    options = AlterOptions(settings.alter_sync > 1, settings.receive_timeout, context.status)
+    table.replication.alter(partial(_changed, changes=commands), options)
+    return QueryResult()
+
+
+def _changed(old: TableDefinition, changes: Sequence[DefinitionChange]) -> CreateTable:
+    return altered(old.create, old.description, changes)
+
+
+_RUNS: dict[str, Callable[[Table, Sequence[Any], Context], QueryResult]] = {
+    "partitioning": _on_partitions,
+    "mutations": _on_rows,
+    "local": _here,
+    "shared": _on_all_replicas,
+}

@@ -57,6 +57,7 @@ def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, 
             context.status,
         )
     settings = context.settings
+    sync = sync if table.description.has_parts else max(1, sync)  # those of a small table are not waited for later
     options = MutationOptions(sync, settings.allow_nondeterministic_mutations, settings.receive_timeout, context.status)
     table.mutations.add(mutation, options)
     return QueryResult()
@@ -68,6 +69,8 @@ def mutate_table(statement: MutateTable, context: Context) -> QueryResult:
     refuse_system(database)
     table = context.server.catalog.table(database, statement.table.table)
     settings = context.settings
+    if not table.description.has_parts:
+        raise UserError("BAD_ARGUMENTS", f"DELETE and UPDATE are not supported for table {table.definition.full_name}")
     if statement.is_delete and not settings.enable_lightweight_delete:
         raise UserError("SUPPORT_IS_DISABLED", "Lightweight delete is disabled: set enable_lightweight_delete = 1")
     if not statement.is_delete and not settings.enable_lightweight_update:

@@ -151,6 +151,8 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
 
 
 def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:
+    if command.partition is not None and command.partition.is_all:
+        raise UserError("SUPPORT_IS_DISABLED", "FREEZE of all partitions is written without PARTITION ALL")
     if command.name is not None:
         check_file_name("backup", command.name)
     name = file_stem(command.name) if command.name is not None else None

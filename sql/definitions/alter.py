@@ -139,6 +139,8 @@ class _Draft:
                 "ILLEGAL_COLUMN",
                 f"Cannot add column `{name}`: this column name is reserved for persistent virtual column",
             )
+        if not change.column.type:
+            raise UserError("BAD_ARGUMENTS", f"Data type have to be specified for column `{name}` to add")
         self._place([*self.create.columns, change.column], change.column, change.place)
         self._history(lambda history: history.adding(name))
 
@@ -153,6 +155,8 @@ class _Draft:
             return
         if change.clear:
             self._refuse_key(name, "CLEAR")
+            if len(self._names) == 1:
+                raise UserError("BAD_ARGUMENTS", "Cannot DROP or CLEAR all columns")
             self._history(lambda history: history.adding(name))
             return
         for other in self.create.columns:
@@ -213,13 +217,15 @@ class _Draft:
             position = 0
             if place.after is not None:
                 names = [other.name for other in rest]
-                if place.after not in names:
+                of_structure = [name for name in names if name.startswith(f"{place.after}.")]
+                after = place.after if place.after in names or not of_structure else of_structure[-1]
+                if after not in names:
                     raise UserError(
                         "NO_SUCH_COLUMN_IN_TABLE",
                         f"Wrong column name. Cannot find column {place.after} to insert after; the columns are: "
                         f"{', '.join(names)}",
                     )
-                position = names.index(place.after) + 1
+                position = names.index(after) + 1
         self.create = replace(self.create, columns=(*rest[:position], column, *rest[position:]))
 
     def _refuse_key(self, name: str, verb: str) -> None:

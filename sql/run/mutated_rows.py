@@ -387,7 +387,10 @@ class _WithPart:
     database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
-        return self.part if table == _PART else self.others.relation(database or self.database, table)
+        if table != _PART:
+            return self.others.relation(database or self.database, table)
+        # Rows have numbers here, those of a small table too.
+        return replace(self.part, description=replace(self.part.description, has_parts=True))  # type: ignore[type-var]
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return self.others.files(path, format, structure)

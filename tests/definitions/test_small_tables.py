@@ -105,6 +105,24 @@ def test_the_limits_of_memory(both: Both) -> None:
     )
 
 
+def test_rows_of_memory_change(both: Both) -> None:
+    both.compare(
+        """
+        CREATE TABLE t (a Int32, b String DEFAULT 'b') ENGINE = Memory;
+        INSERT INTO t (a) SELECT number FROM numbers(5);
+        INSERT INTO t (a) SELECT number FROM numbers(10, 5);
+        ALTER TABLE t DELETE WHERE a % 2 = 1;
+        ALTER TABLE t UPDATE b = toString(a) WHERE a > 3;
+        SELECT * FROM t ORDER BY a;
+        DELETE FROM t WHERE a = 2;
+        CREATE TABLE l (a Int32) ENGINE = Log;
+        ALTER TABLE l DELETE WHERE 1;
+        ALTER TABLE l UPDATE a = 1 WHERE 1;
+        DELETE FROM l WHERE 1
+        """
+    )
+
+
 def test_order_outlives_merges(local: Local) -> None:
     for engine in KEEPING:
         local.run(f"CREATE TABLE t_{engine} (n UInt64) ENGINE = {engine}")
