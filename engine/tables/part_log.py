@@ -143,4 +143,6 @@ class PartLog:
 
 def partition_text(part: Part) -> str:
     """As ``system.parts.partition`` writes it."""
-    return ", ".join(map(str, part.partition)) if len(part.partition) == 1 else str(part.partition)
+    if len(part.partition) == 1:
+        return "ᴺᵁᴸᴸ" if part.partition[0] is None else str(part.partition[0])
+    return str(part.partition).replace("None", "NULL") if None in part.partition else str(part.partition)

@@ -41,7 +41,6 @@ from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable
 from sql.grammar.syntax_tree import Literal
-from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_expressions, compile_key
 from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
 
@@ -74,9 +73,9 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     create = modernize(create, {column.name: column.type.name for column in columns})
     assert create.engine is not None
     settings = merge_tree_settings(create.settings, default_settings or MergeTreeSettings())
-    sorting_key = _sorting_key(create, schema)
+    sorting_key = _sorting_key(create, schema, settings)
     primary_key = _primary_key(create, schema, sorting_key)
-    partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", create)
+    partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", settings)
     return TableDescription(
         schema=schema,
         sorting_key=sorting_key,
@@ -220,7 +219,7 @@ def _compile(text: str, schema: TableSchema, clause: str) -> Key:
         raise UserError(error.name, f"{error.message} (in {clause} {text})") from error
 
 
-def _sorting_key(create: CreateTable, schema: TableSchema) -> Key:
+def _sorting_key(create: CreateTable, schema: TableSchema, settings: MergeTreeSettings) -> Key:
     text = create.order_by or create.primary_key
     if not text:
         raise UserError(
@@ -228,7 +227,7 @@ def _sorting_key(create: CreateTable, schema: TableSchema) -> Key:
             "ORDER BY or PRIMARY KEY is needed for the MergeTree engines: add ORDER BY (column, …), "
             "or ORDER BY tuple() for rows without an order",
         )
-    return _checked(_compile(text, schema, "ORDER BY"), "ORDER BY", create)
+    return _checked(_compile(text, schema, "ORDER BY"), "ORDER BY", settings)
 
 
 def _primary_key(create: CreateTable, schema: TableSchema, sorting_key: Key) -> Key:
@@ -256,23 +255,31 @@ def _sampling_key(create: CreateTable, schema: TableSchema, sorting_key: Key) ->
             f"Sampling expression {create.sample_by} must be one expression of the primary key "
             f"({', '.join(primary.expressions)})",
         )
+    if key.types[0].is_nullable:
+        raise UserError(
+            "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
+            f"Invalid sampling column type in storage parameters: {key.types[0]}. Must be one unsigned integer type",
+        )
     return key
 
 
-def _checked(key: Key, clause: str, create: CreateTable) -> Key:
+def _checked(key: Key, clause: str, settings: MergeTreeSettings) -> Key:
     for text, type_ in zip(key.expressions, key.types, strict=True):
-        if type_.is_nullable:
-            if create.settings.get("allow_nullable_key"):
-                raise not_implemented("allow_nullable_key: a nullable key expression")
+        if _has_null(type_) and not settings.allow_nullable_key:
             raise UserError(
                 "ILLEGAL_COLUMN",
-                f"{clause} expression {text} has type {type_}: a key cannot be nullable; use ifNull or assumeNotNull",
+                f"{clause} contains nullable columns, but merge tree setting `allow_nullable_key` is disabled: {text} "
+                f"has type {type_}; use ifNull or assumeNotNull, or enable the setting",
             )
         if isinstance(type_, MapType) or (isinstance(type_, (ArrayType, TupleType)) and clause == "PARTITION BY"):
             raise UserError("ILLEGAL_COLUMN", f"{clause} expression {text} of type {type_} cannot be a key")
         if isinstance(type_, FloatType) and clause == "PARTITION BY":
             raise UserError("BAD_ARGUMENTS", f"Floating point partition key {text} of type {type_} is not allowed")
     return key
+
+
+def _has_null(type_: DataType) -> bool:
+    return type_.is_nullable or (isinstance(type_, TupleType) and any(_has_null(inner) for _, inner in type_.elements))
 
 
 # Settings -------------------------------------------------------------------------------------------------------------

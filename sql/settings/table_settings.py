@@ -21,6 +21,7 @@ class MergeTreeSettings(PartSettings):
     """The settings of a table that have an effect. Names and defaults are ClickHouse's
     (``system.merge_tree_settings``); ``parts`` sees only its own of them."""
 
+    allow_nullable_key: bool = False
     max_suspicious_broken_parts: int = 100
     max_suspicious_broken_parts_bytes: int = 1024 * 1024 * 1024
     replicated_max_ratio_of_wrong_parts: float = 0.5

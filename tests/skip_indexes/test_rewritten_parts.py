@@ -96,3 +96,14 @@ def test_system_tables(table: Local) -> None:
     (expected,) = table.run(f"SELECT {sizes} FROM system.data_skipping_indices WHERE table = 't'")
     secondary = "secondary_indices_compressed_bytes, secondary_indices_uncompressed_bytes"
     assert table.run(f"SELECT {secondary} FROM system.parts WHERE table = 't'") == [expected]
+
+
+def test_statements(table: Local) -> None:
+    sizes = "SELECT secondary_indices_compressed_bytes > 0 FROM system.parts WHERE table = 't' AND active"
+    table.run("ALTER TABLE t CLEAR INDEX i, CLEAR INDEX j, CLEAR INDEX k SETTINGS mutations_sync = 2")
+    cleared = table.run(sizes)
+    table.run("ALTER TABLE t MATERIALIZE INDEX i IN PARTITION tuple() SETTINGS mutations_sync = 2")
+    assert table.run(sizes) == [(1,)]
+    assert "i" in indexes_of(table, part_of(table))
+    assert cleared == [(0,)] or part_of(table).part_type == "Compact"
+    assert table.value("SELECT count() FROM t WHERE v = 3") == 14

@@ -87,7 +87,7 @@ WRONG = [
     (f"{M} ORDER BY nothing", 47, "nothing"),
     (f"{M} ORDER BY CounterID PARTITION BY nothing", 47, "nothing"),
     (f"{M} ORDER BY n", 44, "Nullable"),
-    (f"{M} ORDER BY n SETTINGS allow_nullable_key = 1", 48, "allow_nullable_key"),
+    (f"{M} ORDER BY n SAMPLE BY n SETTINGS allow_nullable_key = 1", 59, "Nullable"),
     (f"{M} ORDER BY CounterID SETTINGS nonsense = 1", 115, "nonsense"),
     (f"{M} ORDER BY CounterID SETTINGS index_granularity = 'x'", 72, "index_granularity"),
     (f"{M} ORDER BY CounterID SETTINGS index_granularity = 0", 36, "index_granularity"),
