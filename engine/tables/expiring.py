@@ -42,7 +42,7 @@ class Expiring:
     def gone(self) -> list[PartName]:
         """Active parts of which no row is left."""
         now = self.time
-        if not now:
+        if not now or not self._table.definition.settings.remove_empty_parts:
             return []
         facts = [(part.name, _facts(part)) for part in self._table.store.active()]
         return gone_parts(self._table.description.ttl, facts, now)

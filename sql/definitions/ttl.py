@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from parts.ttl import NEVER, Grouping, RuleKind, TableTtl, TtlRule
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType, StringType, parse_type
 from sql.compile.expressions import is_random
 from sql.definitions.defaults import cast_block
+from sql.definitions.engine import is_replicated
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable
@@ -31,7 +32,12 @@ _CLOCKS = frozenset({"now", "now64", "today", "yesterday", "currenttimestamp", "
 
 def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key]) -> TableTtl:
     """``keys``: ``sorting``, ``primary`` and ``partition``. Raises ``UserError`` 450, 36, 44, 47, 16 and others."""
-    table = [_table_rule(clause, schema, keys) for clause in (parse_ttl(create.ttl) if create.ttl else ())]
+    clauses = parse_ttl(create.ttl) if create.ttl else ()
+    if is_replicated(create):
+        of_columns = [clause.ttl for clause in create.columns if clause.ttl]
+        for text in (*of_columns, *(text for clause in clauses for text in clause.expressions)):
+            _check_repeatable(text, _CLOCKS)
+    table = [_table_rule(clause, schema, keys) for clause in clauses]
     if sum(rule.kind is RuleKind.ROWS for rule in table) > 1:
         raise _bad("More than one DELETE TTL expression without WHERE expression is not allowed")
     columns = [_column_rule(clause.name, clause.ttl, schema, keys) for clause in create.columns if clause.ttl]
@@ -84,12 +90,11 @@ def _time(text: str, schema: TableSchema) -> CompiledExpression:
     return compiled
 
 
-def _check_repeatable(text: str) -> None:
-    """Whenever and wherever it is computed, it is the same."""
+def _check_repeatable(text: str, clocks: Collection[str] = ()) -> None:
+    """Of every row it is the same whenever it is computed; but for the time of now, which is that of when the
+    definition was read: on all replicas there is none that is the same."""
     for node in walk(parse_expression(text)):
-        if isinstance(node, Function) and (is_random(node.name) or node.name.lower() in _CLOCKS):
-            if not any(isinstance(inner, Function) for inner in node.args) and text.strip() == f"{node.name}()":
-                break  # it depends on no column, which is said instead
+        if isinstance(node, Function) and (is_random(node.name) or node.name.lower() in clocks):
             raise UserError(
                 "BAD_ARGUMENTS",
                 f"TTL expression cannot contain non-deterministic functions, but contains function {node.name}",

@@ -33,6 +33,10 @@ class TtlClause:
     recompress: str = ""
 
     @property
+    def expressions(self) -> tuple[str, ...]:
+        return (self.expression, *filter(None, [self.where]), *self.group_by, *(value for _, value in self.assigned))
+
+    @property
     def text(self) -> str:
         if self.recompress:
             return f"{self.expression} RECOMPRESS CODEC({self.recompress})"
@@ -85,7 +89,8 @@ def _clause(stream: TokenStream) -> TtlClause:
         stream.skip_group()
         return TtlClause(expression, recompress=stream.text[start : stream.position - 1].strip())
     if stream.at("TO", "DISK") or stream.at("TO", "VOLUME"):
-        kind, place = stream.peek(1).upper, stream.peek(2).value
+        kind = stream.peek(1).upper
+        place = stream.peek(4 if stream.at("TO", kind, "IF", "EXISTS") else 2).value
         if place == "default":
             raise not_implemented(f"TTL … TO {kind}")
         raise UserError("BAD_TTL_EXPRESSION", f"No such {kind.lower()} {place!r}: the data of a table are on one disk")

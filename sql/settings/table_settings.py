@@ -53,6 +53,7 @@ class MergeTreeSettings(PartSettings):
     prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
     merge_selecting_sleep_ms: int = 5000
     ttl_only_drop_parts: bool = False
+    remove_empty_parts: bool = True
     merge_with_ttl_timeout: int = 4 * 3600
     merge_with_recompression_ttl_timeout: int = 4 * 3600
     max_number_of_merges_with_ttl_in_pool: int = 2

@@ -218,3 +218,32 @@ def test_many_blocks(local: Local) -> None:
         assert not is_young or end == begin + 1
         begin = end
     assert found == expected
+
+
+def test_the_time_of_now(local: Local) -> None:
+    local.run("CREATE TABLE t (k UInt32) ENGINE = MergeTree ORDER BY k " + f"SETTINGS {STILL}")
+    local.run("INSERT INTO t SELECT number FROM numbers(6)")
+    local.run("ALTER TABLE t MODIFY TTL k % 2 = 0 ? today() - 10 : toDate('2100-01-01')")
+    assert keys(local) == [1, 3, 5]
+    assert "TTL if((k % 2) = 0, today() - 10, toDate('2100-01-01'))" in str(local.value("SHOW CREATE TABLE t"))
+    replicated = (
+        "CREATE TABLE r (k UInt32) ENGINE = ReplicatedMergeTree('/r', 'a') ORDER BY k TTL toDate(k) + (today() - 1)"
+    )
+    with pytest.raises(PandoError, match="contains function today") as caught:
+        local.run(replicated)
+    assert caught.value.code == 36
+
+
+def test_empty_parts_that_stay(local: Local) -> None:
+    local.run(
+        "CREATE TABLE t (k UInt32, d DateTime) ENGINE = MergeTree ORDER BY k TTL d + INTERVAL 10 DAY "
+        "SETTINGS remove_empty_parts = 0"
+    )
+    local.run("INSERT INTO t VALUES (1, '2000-01-01 01:02:03'), (2, '2000-02-03 04:05:06')")
+    local.run("OPTIMIZE TABLE t FINAL")
+    assert parts(local, "rows, toUInt32(delete_ttl_info_min), toUInt32(delete_ttl_info_max)") == [(0, 0, 0)]
+    local.restart()
+    assert parts(local, "rows") == [(0,)]
+    local.run("INSERT INTO t VALUES (3, now())")
+    local.run("OPTIMIZE TABLE t FINAL")
+    assert parts(local, "rows") == [(1,)]
