@@ -178,6 +178,7 @@ class MergeTreeTable(Table):
 
     def stopped_changed(self) -> None:
         self._merge_task.wake()
+        self._mutate_task.wake()
 
     @property
     def transactions(self) -> TableTransactions:
@@ -188,7 +189,10 @@ class MergeTreeTable(Table):
         return self._mutations
 
     def _mutate_step(self) -> float:
-        delay = self._mutations.step()
+        if Stoppable.MERGES in self.stopped:
+            return _IDLE_SECONDS
+        with self.services.merging.taking() as is_taken:
+            delay = self._mutations.step() if is_taken else _SELECT_SECONDS
         return _IDLE_SECONDS if delay is None else delay
 
     def clean_up_step(self) -> float:

@@ -17,6 +17,7 @@ from engine.tables.part_log import PartEventType
 from engine.tables.services import MutationOrder, RunningMerge, TableRead
 from engine.tables.table_data import TableData
 from parts.errors import CancelledError, CorruptionError, UserError
+from parts.merge import MergeProgress
 from parts.part_name import PartName
 from parts.part_states import Snapshot
 from parts.reader import Part, open_part
@@ -67,6 +68,11 @@ def mutate_to_temporary(
         is_mutation=True,
     )
     running, path = table.services.merges, definition.data_path
+
+    def on_progress(progress: MergeProgress) -> None:
+        merge.rows_written = progress.rows_written
+        merge.progress = progress.fraction
+
     directory = table.store.create_temporary("tmp_mut_")
     running.append(merge)
     try:
@@ -85,10 +91,10 @@ def mutate_to_temporary(
             )
             stop = is_cancelled or table.is_cancelled
             if table.services.merge_elsewhere is not None:
-                table.services.merge_elsewhere(order, stop, lambda _: None)
+                table.services.merge_elsewhere(order, stop, on_progress)
             else:
                 others = {(d.database, d.name): HeldTable(d.description, parts) for d, parts in read}
-                _carry_out(order, source, definition, HeldTables(others), stop)
+                _carry_out(order, source, definition, HeldTables(others), stop, on_progress)
         table.services.failpoint("mutation.after_temporary_part")
         table.services.part_log.note(
             PartEventType.MUTATE,
@@ -114,6 +120,7 @@ def mutate(
     order: MutationOrder,
     definition_of: Callable[[MutationOrder | TableRead], TableDefinition],
     is_cancelled: Callable[[], bool],
+    on_progress: Callable[[MergeProgress], None],
 ) -> None:
     """As the order says, in a process that has no tables."""
     definition = definition_of(order)
@@ -122,7 +129,7 @@ def mutate(
     for item in order.reads:
         other = definition_of(item)
         read[other.database, other.name] = HeldTable(other.description, open_parts(other, item.parts))
-    _carry_out(order, source, definition, HeldTables(read), is_cancelled)
+    _carry_out(order, source, definition, HeldTables(read), is_cancelled, on_progress)
 
 
 def open_parts(definition: TableDefinition, names: Iterable[PartName]) -> list[Part]:
@@ -136,10 +143,15 @@ def _carry_out(
     definition: TableDefinition,
     others: HeldTables,
     is_cancelled: Callable[[], bool],
+    on_progress: Callable[[MergeProgress], None],
 ) -> None:
-    def check() -> None:
+    total = len(order.steps) * source.rows
+
+    def check(rows: int) -> None:
         if is_cancelled():
             raise CancelledError("Mutation was cancelled")
+        rows = min(rows, total)  # a step may bring another with it
+        on_progress(MergeProgress(rows, rows, total))
 
     run = MutationRun(QueryEngine(), definition.description, definition.name, others, check)
     run.apply(source, order.steps, order.directory)

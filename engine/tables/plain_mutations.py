@@ -27,6 +27,7 @@ from typing import Protocol
 from engine.tables.definition import TableDefinition
 from engine.tables.mutating import FindTable, mutate_to_temporary
 from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
+from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.table_data import TableData
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.exchange_record import write_durably
@@ -49,6 +50,7 @@ class MutatedTable(TableData, Protocol):
     """A table that counts its blocks by itself."""
 
     is_stopping: threading.Event
+    stopped: StoppedActions
 
     def numbers(self, count: int) -> AbstractContextManager[range]:
         """Numbers of blocks that become active, or are given up, within the block."""
@@ -280,7 +282,9 @@ class PlainMutations:
             [kept.mutation for kept in mutations],
             result,
             lambda database, name: read.get((database, name)),
-            is_cancelled=lambda: table.is_cancelled() or any(kept.is_killed for kept in mutations),
+            is_cancelled=lambda: (
+                table.is_cancelled() or Stoppable.MERGES in table.stopped or any(kept.is_killed for kept in mutations)
+            ),
         )
 
     def _hold_tables(self, kept: _Kept) -> Mapping[tuple[str, str], _TableThen]:

@@ -15,7 +15,7 @@ class Stoppable(Enum):
     """As it is called after SYSTEM STOP and START."""
 
     MERGES = "MERGES"
-    """None is selected, assigned or carried out; those that run are cancelled."""
+    """Neither merges nor mutations are chosen, assigned or carried out; those that run are cancelled."""
     TTL_MERGES = "TTL MERGES"
     """Of merges those that delete or move what is past its TTL."""
     FETCHES = "FETCHES"

@@ -147,7 +147,7 @@ def _error_of(channel: Channel, order: MergeOrder | MutationOrder, tables: _Tabl
 
     try:
         if isinstance(order, MutationOrder):
-            mutate(order, tables.definition, is_cancelled)
+            mutate(order, tables.definition, is_cancelled, on_progress)
         else:
             definition = tables.definition(order)
             carry_out(order, open_parts(definition, order.sources), definition.description, is_cancelled, on_progress)

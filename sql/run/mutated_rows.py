@@ -68,13 +68,13 @@ class Step:
 @dataclass(frozen=True)
 class MutationRun:
     """What parts of a table are mutated with. ``table`` is what expressions may call the table; ``others`` finds the
-    tables that subqueries read. ``check`` raises when it is to end."""
+    tables that subqueries read. ``check`` hears how many rows the steps have looked at, and raises to end it."""
 
     engine: QueryEngine
     description: TableDescription
     table: str
     others: RelationCatalog
-    check: Callable[[], None] = lambda: None
+    check: Callable[[int], None] = lambda rows: None
 
     def apply(self, source: Part, steps: Sequence[Step], directory: Path) -> None:
         """Makes the part in ``directory``, which is there and empty. What is left there after an error is the
@@ -83,10 +83,12 @@ class MutationRun:
         made: Path | None = None
         try:
             for number, step in enumerate(self._with_materialized(steps)):
-                self.check()
+                before = number * source.rows
+                self.check(before)
                 place = directory.with_name(f"{directory.name}.{number}")
                 place.mkdir()
-                if not self._carry_out(part, step, place):
+                run = replace(self, check=lambda rows, before=before: self.check(before + rows))  # type: ignore[misc]
+                if not run._carry_out(part, step, place):
                     place.rmdir()
                     continue
                 if made is not None:
@@ -203,9 +205,11 @@ class MutationRun:
         return True
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        rows = 0
         for batch in batches:
-            self.check()
+            self.check(rows)
             yield pa.Table.from_batches([batch])
+            rows += batch.num_rows
 
     def _found(self, part: Part, step: Step) -> FoundRows:
         result = self.engine.select(
@@ -312,18 +316,18 @@ class FoundRows:
         self._held.append(pa.Table.from_arrays([pa.chunked_array([column]) for column in batch.columns], names))
 
 
-def _windows(part: Part, names: Sequence[str], check: Callable[[], None]) -> Iterator[RowRange]:
+def _windows(part: Part, names: Sequence[str], look: Callable[[int], None]) -> Iterator[RowRange]:
     sizes = part.column_sizes()
     row_bytes = sum(sizes[name][1] for name in names if name in sizes) // max(part.rows, 1)
     step = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // max(row_bytes, 1)))
     for begin in range(0, part.rows, step):
-        check()
+        look(begin)
         yield RowRange(begin, min(begin + step, part.rows))
 
 
-def _updated(part: Part, names: Sequence[str], found: FoundRows, check: Callable[[], None]) -> Iterator[pa.Table]:
+def _updated(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[int], None]) -> Iterator[pa.Table]:
     """All rows of the columns, with the values found."""
-    for window in _windows(part, names, check):
+    for window in _windows(part, names, look):
         numbers, values = found.until(window.end)
         if len(numbers) < window.rows:
             read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
@@ -343,10 +347,10 @@ def _patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> 
     return pa.chunked_array([pa.concat_arrays(both.chunks).take(pa.array(chosen))])
 
 
-def _without(part: Part, names: Sequence[str], found: FoundRows, check: Callable[[], None]) -> Iterator[pa.Table]:
+def _without(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[int], None]) -> Iterator[pa.Table]:
     """The rows that are there and were not found."""
     read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
-    for window in _windows(part, names, check):
+    for window in _windows(part, names, look):
         numbers, _ = found.until(window.end)
         if len(numbers) == window.rows:
             continue

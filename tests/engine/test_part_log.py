@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from chdb.session import Session
@@ -11,6 +11,8 @@ from engine.system_tables import SYSTEM_TABLES
 from engine.tables.services import MergeOrder
 from parts.errors import PandoError, UnavailableError
 from parts.merge import MergeProgress
+from parts.reader import Part, RowRange
+from sql.run import mutated_rows
 from tests.engine.conftest import Local
 
 _OWN = {
@@ -114,6 +116,39 @@ def test_a_merge_that_fails_and_one_under_way(local: Local) -> None:
         ["all_1_1_0", "all_2_2_0"],
     )
     assert local.run("SELECT * FROM system.merges") == []
+
+
+def test_a_mutation_under_way(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutated_rows, "_WINDOW_ROWS", 250)
+    local.run("CREATE TABLE t (a Int32, b Int32) ENGINE = MergeTree ORDER BY a")
+    local.run("INSERT INTO t SELECT number, number FROM numbers(1000)")
+    seen: list[tuple[object, ...]] = []
+    windows = mutated_rows._windows
+
+    def windows_seen(part: Part, names: Sequence[str], look: Callable[[int], None]) -> Iterator[RowRange]:
+        for window in windows(part, names, look):
+            seen.extend(local.run("SELECT result_part_name, is_mutation, progress, rows_read FROM system.merges"))
+            yield window
+
+    monkeypatch.setattr(mutated_rows, "_windows", windows_seen)
+    local.run("ALTER TABLE t UPDATE b = 0 WHERE a % 2, DELETE WHERE a > 990 SETTINGS mutations_sync = 1")
+    name = "all_1_1_0_2"
+    shares = [number / 8 for number in range(8)]
+    assert seen == [(name, 1, share, int(share * 2000 / 2)) for share in shares]
+    assert events(local, "rows", "merged_from")[-1] == ("MutatePart", name, 991, ["all_1_1_0"])
+    assert local.run("SELECT event, value FROM system.events") == [("PartMutation", 1), ("MutatedRows", 1000)]
+
+
+def test_stopped_merges_keep_mutations_too(local: Local) -> None:
+    local.run("CREATE TABLE t (a Int32, b Int32) ENGINE = MergeTree ORDER BY a")
+    local.run("INSERT INTO t VALUES (1, 1)")
+    local.run("SYSTEM STOP MERGES t")
+    local.run("ALTER TABLE t UPDATE b = 2 WHERE 1 SETTINGS mutations_sync = 0")
+    assert local.engine.catalog.table("default", "t")._mutate_step() > 0  # type: ignore[attr-defined]
+    assert local.run("SELECT is_done, parts_to_do FROM system.mutations") == [(0, 1)]
+    local.run("SYSTEM START MERGES t")
+    local.run("ALTER TABLE t UPDATE b = b + 1 WHERE 1 SETTINGS mutations_sync = 1")
+    assert local.value("SELECT b FROM t") == 3
 
 
 def test_the_columns_of_parts(local: Local) -> None:

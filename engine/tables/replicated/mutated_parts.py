@@ -17,6 +17,7 @@ from coordination.mutations import still_there
 from engine.tables.mutating import FindTable, mutate_to_temporary
 from engine.tables.mutations import MutationFailure
 from engine.tables.replicated.state import ReplicaState
+from engine.tables.stopped import Stoppable
 from parts.errors import CancelledError
 from parts.part_name import PartName
 from parts.reader import Part
@@ -54,7 +55,8 @@ class MutatedParts:
 
         def is_cancelled() -> bool:
             was_killed = any(state.mutations.current.get(mutation.mutation_id) is None for mutation in mutations)
-            return was_killed or state.is_cancelled() or state.queue.is_cancelled(name)
+            is_stopped = state.is_cancelled() or Stoppable.MERGES in state.stopped
+            return was_killed or is_stopped or state.queue.is_cancelled(name)
 
         try:
             return mutate_to_temporary(
