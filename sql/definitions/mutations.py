@@ -95,6 +95,17 @@ class Mutation:
             (database or self.database, name) for node in self._nodes() for database, name in _tables_of(node)
         )
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the columns that it changes, and of whatever its expressions may mean by a column."""
+        found = {part for node in self._nodes() if isinstance(node, Identifier) for part in node.parts}
+        for command in self.commands:
+            if isinstance(command, UpdateRows):
+                found.update(name for name, _ in command.assignments)
+            elif isinstance(command, MaterializeColumn | ClearColumnData):
+                found.add(command.name)
+        return frozenset(found)
+
     def nondeterministic(self) -> str:
         """What makes the result depend on more than the rows of a part: ``function f``, ``a subquery``, or ``""``."""
         for node in self._nodes():

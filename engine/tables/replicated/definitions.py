@@ -13,16 +13,29 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from coordination.keeper import BadVersion, Keeper, KeeperConnectionLoss, KeeperError
+from coordination.keeper import (
+    BadVersion,
+    Check,
+    Keeper,
+    KeeperConnectionLoss,
+    KeeperError,
+    MultiFailed,
+    Op,
+    SetData,
+)
+from coordination.mutations import read_pointer
 from coordination.replica_activity import ALTER, INDEXES, TTL, require_feature
 from engine.tables.definition import TableDefinition
-from engine.tables.options import AlterOptions
+from engine.tables.options import AlterOptions, SyncMode
 from engine.tables.replicated.shared_definition import parse_columns, shared_definition
 from engine.tables.replicated.state import ReplicaState
 from parts.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError
+from parts.query_status import QueryStatus
+from sql.definitions.column_changes import refuse_beside, retyped_columns, touched_columns
+from sql.definitions.mutations import Mutation
 from sql.grammar.statements import CreateTable
-from sql.grammar.tokens import not_implemented
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +46,18 @@ _POLL_SECONDS = 0.02
 _ATTEMPTS = 20
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """A change that may be written: ``columns`` as ZooKeeper has them, in place of ``version``."""
+
+    new: TableDefinition
+    columns: bytes
+    version: int
+    is_retyped: bool
+    """Rows have to convert."""
+    conditions: tuple[Op, ...]
+
+
 class Definitions:
     def __init__(
         self,
@@ -40,12 +65,15 @@ class Definitions:
         define: Callable[[CreateTable], TableDefinition],
         redefine: Callable[[Callable[[TableDefinition], CreateTable | None]], bool],
         on_change: Callable[[], None],
+        sync: Callable[[float, QueryStatus, SyncMode], None],
     ) -> None:
-        """``redefine``: see :meth:`engine.tables.table.TableHome.redefine`. ``on_change`` is called after it."""
+        """``redefine``: see :meth:`engine.tables.table.TableHome.redefine`. ``on_change`` is called after it; ``sync``
+        returns when what is in the log is here."""
         self._state = state
         self._define = define
         self._redefine = redefine
         self._on_change = on_change
+        self._sync = sync
         self.task = state.make_task("take over the definition", self.step)
         self._may_have_changed = threading.Event()
         self._may_have_changed.set()
@@ -115,41 +143,79 @@ class Definitions:
         """Raises what ``change`` and the new definition raise, 48 for what not all replicas understand, 517 when others
         keep altering the table, 242 and 999; 341 (UNFINISHED) when it is made and other replicas do not follow in
         time."""
+        checked = b""
         for _ in range(_ATTEMPTS):
             options.status.check()
             with self._state.working() as (keeper, _):
-                if self._try(keeper, change):
+                prepared = self._prepare(keeper, change)
+                if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
+                    if not self._write(keeper, prepared):
+                        continue
                     self._follow_own(keeper)
                     break
+            if prepared is not None:
+                self._check_rows(prepared.new, options)
+                checked = prepared.columns
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
         if options.waits_for_all:
             self._wait_for_others(options)
 
-    def _try(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> bool:
-        """Whether the change is made."""
+    def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
+        """``None``: another change was made in between."""
         state = self._state
         keeper.sync(state.paths.columns)
         version = self.columns_version(keeper)
         require_feature(keeper, state.paths, ALTER, "ALTER of columns")
         if version is None:
-            return False  # another was made in between
+            return None
         old = state.definition
         new = self._define(change(old))
         if new.description.ttl != old.description.ttl:
             require_feature(keeper, state.paths, TTL, "ALTER of TTL")
-        _refuse_other_types(old, new)
         if old.description.indexes or new.description.indexes:
             require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
-        wanted = shared_definition(new.description).columns.encode()
+        conditions: list[Op] = []
+        if touched := touched_columns(old.description.schema, new.description.schema):
+            conditions.append(self._refuse_beside_mutations(keeper, touched))
+        return _Prepared(
+            new,
+            shared_definition(new.description).columns.encode(),
+            version,
+            bool(retyped_columns(old.description.schema, new.description.schema)),
+            tuple(conditions),
+        )
+
+    def _refuse_beside_mutations(self, keeper: Keeper, touched: frozenset[str]) -> Op:
+        """What must still hold when the change is written: that no mutation has come since."""
+        state = self._state
+        version = keeper.get(state.paths.mutations)[1].version
+        unfinished = state.mutations.load(keeper).unfinished(read_pointer(keeper, state.replica))
+        refuse_beside(((entry.mutation_id, Mutation.decode(entry.text)) for entry in unfinished), touched)
+        return Check(state.paths.mutations, version)
+
+    def _check_rows(self, new: TableDefinition, options: AlterOptions) -> None:
+        """Raises when a row does not convert. What others insert before they have heard of the change is not among
+        them: if that does not convert, reading it will tell."""
+        self._sync(options.timeout_seconds, options.status, SyncMode.LIGHTWEIGHT)
+        with self._state.store.snapshot() as snapshot:
+            for part in snapshot.parts:
+                options.status.check()
+                part.under(new.description.schema).check_conversions()
+
+    def _write(self, keeper: Keeper, prepared: _Prepared) -> bool:
+        """Whether the change is made."""
+        columns = self._state.paths.columns
         try:
-            keeper.set(state.paths.columns, wanted, version)
-        except BadVersion:
-            return False
+            keeper.multi([SetData(columns, prepared.columns, prepared.version), *prepared.conditions])
+        except MultiFailed as error:
+            if isinstance(error.cause, BadVersion):
+                return False
+            raise error.cause from error
         except KeeperConnectionLoss as lost:
             try:
-                keeper.sync(state.paths.columns)
-                return keeper.get(state.paths.columns)[0] == wanted  # whoever made this same change
+                keeper.sync(columns)
+                return keeper.get(columns)[0] == prepared.columns  # whoever made this same change
             except KeeperError:
                 raise lost from None
         return True
@@ -188,12 +254,3 @@ class Definitions:
             for name, answer, stat in known
             if stat is not None and answer is not None and int(answer[0] or 0) < self._version
         ]
-
-
-def _refuse_other_types(old: TableDefinition, new: TableDefinition) -> None:
-    """Rows that another replica is about to insert might not convert."""
-    before, after = old.description.schema, new.description.schema
-    for column in after.columns:
-        former = after.history.name_in(before.history.version, column.name)
-        if former is not None and former in before and before.column(former).type != column.type:
-            raise not_implemented(f"Another type of column {former!r} of a replicated table")

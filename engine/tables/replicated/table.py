@@ -86,6 +86,7 @@ class ReplicatedTable(Table):
             lambda create: self.home.define(self.definition.database, create),
             lambda change: self.home.redefine(self, change),
             self.wake_execution,
+            self.log_pull.sync,
         )
         self._transactions = ReplicatedTransactions(
             state, self.log_pull.pull, self.log_pull.last_block, self.wake_execution
@@ -184,8 +185,10 @@ class ReplicatedTable(Table):
 
     @contextmanager
     def altering(self, new: TableDefinition) -> Iterator[None]:
-        with super().altering(new):
+        """What is in ZooKeeper is decided: whoever wrote it has looked whether rows convert."""
+        with self.store.lock:
             yield
+            self.take_definition(new)
         self.state.definition = new
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
