@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.context import Context, Server
+from engine.system_names import TEMPORARY
+from engine.system_tables.system_table import Row, session_table, system_table
 from engine.tables.table import Table
 from parts.types import (
     BoolType,
@@ -19,6 +21,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.definitions.render import render_create, render_engine_full
+from sql.grammar.statements import TableRef
 
 _NO_UUID = bytes(16)
 
@@ -36,43 +39,56 @@ def database_engine(server: Server, name: str) -> str:
     return "Ordinary"
 
 
+def _tables_of_session(context: Context) -> Iterator[Row]:
+    """The session's temporary tables are in no database."""
+    yield from _tables(context.server)
+    for name, hidden in sorted(context.session.temporary_tables.items()):
+        table = context.server.catalog.find(TEMPORARY, hidden)
+        if table is not None:
+            yield _table_row(table, "", name, is_temporary=1)
+
+
 def _tables(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
-        definition = table.definition
-        description = definition.description
-        active, has_parts = table.store.active(), description.has_parts
-        yield (
-            definition.database,
-            definition.name,
-            _NO_UUID,
-            definition.engine_name,
-            0,
-            [str(definition.data_path)] if definition.is_durable else [],
-            [],
-            [],
-            render_create(definition.create),
-            render_engine_full(definition.create),
-            "",
-            ", ".join(description.partition_key.expressions),
-            ", ".join(description.sorting_key.expressions),
-            ", ".join(description.primary_key.expressions),
-            ", ".join(description.sampling_key.expressions),
-            "default",
-            sum(part.rows for part in active),
-            sum(part.bytes_on_disk for part in active),
-            sum(part.data_uncompressed_bytes for part in active),
-            len(table.store.all_parts()) if has_parts else None,
-            len(active) if has_parts else None,
-            sum(part.marks for part in active) if has_parts else None,
-            definition.create.comment,
-            1,
-        )
+        yield _table_row(table, table.definition.database, table.definition.name)
     for database, tables in server.system_schemas.items():
         kind = "System" if database == "system" else "View"
         for name in sorted(tables):
             texts = ("", "", "", "", "", "", "", "")
             numbers = (None, None, None, None, None, None)
             yield (database, name, _NO_UUID, kind, 0, [], [], [], *texts, *numbers, "", 0)
+
+
+def _table_row(table: Table, database: str, name: str, *, is_temporary: int = 0) -> Row:
+    definition = table.definition
+    description = definition.description
+    active, has_parts = table.store.active(), description.has_parts
+    return (
+        database,
+        name,
+        _NO_UUID,
+        definition.engine_name,
+        is_temporary,
+        [str(definition.data_path)] if definition.is_durable else [],
+        [],
+        [],
+        render_create(replace(definition.create, table=TableRef(database or None, name))),
+        render_engine_full(definition.create),
+        "",
+        ", ".join(description.partition_key.expressions),
+        ", ".join(description.sorting_key.expressions),
+        ", ".join(description.primary_key.expressions),
+        ", ".join(description.sampling_key.expressions),
+        "default",
+        sum(part.rows for part in active),
+        sum(part.bytes_on_disk for part in active),
+        sum(part.data_uncompressed_bytes for part in active),
+        len(table.store.all_parts()) if has_parts else None,
+        len(active) if has_parts else None,
+        sum(part.marks for part in active) if has_parts else None,
+        definition.create.comment,
+        1,
+    )
 
 
 def _columns(server: Server) -> Iterator[Row]:
@@ -150,7 +166,7 @@ TABLES = (
         """,
         _databases,
     ),
-    system_table(
+    session_table(
         "tables",
         """
         database String
@@ -178,7 +194,7 @@ TABLES = (
         comment String
         has_own_data UInt8
         """,
-        _tables,
+        _tables_of_session,
     ),
     system_table(
         "columns",

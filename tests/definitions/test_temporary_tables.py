@@ -39,6 +39,7 @@ def test_as_in_clickhouse(both: Both) -> None:
         CREATE TABLE w ENGINE = Memory AS SELECT * FROM u;
         CREATE TABLE x AS u ENGINE = Log;
         SHOW TABLES;
+        SELECT name, database, is_temporary, engine FROM system.tables WHERE is_temporary ORDER BY name;
         TRUNCATE TABLE t;
         SELECT count() FROM t;
         DROP TABLE t;
@@ -63,6 +64,8 @@ def test_nobody_else_sees_it(local: Local) -> None:
     assert local.value("SELECT count() FROM system.tables WHERE database NOT LIKE '%system%' AND name != 't'") > 0
     assert local.value("SELECT count() FROM system.databases WHERE name LIKE '%temporary%'") == 0
     assert local.value("SELECT a FROM t") == 1
+    shown = "CREATE TEMPORARY TABLE t\n(\n    `a` UInt8\n)\nENGINE = Memory"
+    assert local.run("SELECT create_table_query FROM system.tables WHERE is_temporary") == [(shown,)]
     local.engine.end_session(local.session)
     with pytest.raises(PandoError, match="does not exist"):
         local.run("SELECT * FROM t")
@@ -95,6 +98,7 @@ def test_sessions_over_http(tmp_path: Path, workers: int) -> None:
         server.execute("DROP TABLE t", settings=session)
         with pytest.raises(PandoError, match="does not exist"):
             server.run("SELECT * FROM t", settings=session)
+        assert server.run("SELECT name FROM system.tables WHERE is_temporary", settings=session) == []
         server.execute("CREATE TEMPORARY TABLE t (a UInt8)")  # of this request alone
         with pytest.raises(PandoError, match="does not exist"):
             server.run("SELECT * FROM t")
