@@ -77,10 +77,10 @@ class MutationWork(TransactionWork):
         seen = self._seen[entry.mutation_id] = Seen(entry.mutation_id, dict(entry.numbers))
         if found := _UPDATE.search(command):
             seen.mark, seen.divisor, seen.rest = found[1], int(found[2]), int(found[3])
-        else:
-            found = _DELETE.search(command)
-            assert found is not None, command
+        elif found := _DELETE.search(command):
             seen.deleted = frozenset(map(int, found[1].split(", ")))
+        else:
+            assert "MATERIALIZE TTL" in command, command  # what has expired is the model of TTL's
 
     # -- what clients do -------------------------------------------------------------------------------------------
 
