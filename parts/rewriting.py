@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from parts import pool
 from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.column_writer import ColumnFacts
 from parts.content_hash import ColumnHasher
@@ -62,7 +63,7 @@ def rewrite_columns(
         changed = {*names, *source.converted}
         return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _completed(source, columns, blocks):
+        for block in _ahead(_completed(source, columns, blocks)):
             writer.append(block)
         return writer.finish()
 
@@ -74,11 +75,12 @@ def write_rows(
     blocks: Iterator[pa.Table],
     ttl: TtlCollector | None = None,
 ) -> WrittenPart:
-    """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`; none is marked as gone."""
+    """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`, and in this order, as the
+    source reads them; none is marked as gone. Strings may come as ``parts.repeated_texts`` says."""
     columns = columns_of_rows(source, description.schema)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in blocks:
-            writer.append(block)
+        for block in _ahead(blocks):
+            writer.append_conformed(block)
         return writer.finish()
 
 
@@ -118,6 +120,15 @@ def _writer(
 def _is_dense(source: Part) -> bool:
     large = source.name.level > 0 and source.data_uncompressed_bytes >= DENSE_BYTES
     return large and not source.ttl.codec
+
+
+def _ahead(blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The blocks, each made while the one before is written."""
+    with pool.threads(1, "rewrite") as thread:
+        coming = thread.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = thread.submit(next, blocks, None)
+            yield block
 
 
 def _completed(source: Part, columns: Sequence[Column], blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -178,7 +189,7 @@ def _rewrite_wide(
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
         indexes = IndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
         if own or needed:
-            for block in _completed(source, list(dict.fromkeys([*own, *needed])), blocks):
+            for block in _ahead(_completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
                 if own:
                     writer.append(block)
                 indexes.add(block)

@@ -20,16 +20,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from parts.errors import CorruptionError, UserError
 from parts.merge.expiry import expired_out
 from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
-from parts.reader import Part, RowRange, open_part
+from parts.reader import Part, open_part
 from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
-from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN, live_rows
+from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, TableDescription
 from parts.ttl import TtlCollector
 from sql.grammar.alterations import (
@@ -48,12 +47,11 @@ from sql.grammar.syntax_tree import Literal, Subquery, walk
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
 from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, StreamedRelation
 from sql.run.executor import QueryEngine
+from sql.run.found_rows import FoundRows, updated, without
 from sql.settings.session import settings_of
 
 _PART = "\0part"
 """The name of the part in the queries; no user can give it."""
-_WINDOW_ROWS = 262_144
-_WINDOW_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -139,14 +137,14 @@ class MutationRun:
     def _update(self, part: Part, names: Sequence[str], found: FoundRows, place: Path) -> bool:
         if not found.has_more():
             return False
-        rewrite_columns(part, place, self.description, names, _updated(part, names, found, self.check))
+        rewrite_columns(part, place, self.description, names, updated(part, names, found, self.check))
         return True
 
     def _delete(self, part: Part, found: FoundRows, place: Path) -> bool:
         if not found.has_more():
             return False
         names = [column.name for column in columns_of_rows(part, self.description.schema)]
-        write_rows(part, place, self.description, _without(part, names, found, self.check))
+        write_rows(part, place, self.description, without(part, names, found, self.check))
         return True
 
     def _renew(self, part: Part, name: str, place: Path, *, is_cleared: bool) -> bool:
@@ -270,99 +268,6 @@ def updated_column(description: TableDescription, name: str) -> Column:
 def _whole(expression: str) -> str:
     """In brackets, behind a comment that it may end with."""
     return f"({expression}\n)"
-
-
-class FoundRows:
-    """Numbers of rows in their order, and new values of each, taken window by window."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._held: list[pa.Table] = []
-        self._last = -1
-
-    def has_more(self) -> bool:
-        while not self._held:
-            batch = next(self._batches, None)
-            if batch is None:
-                return False
-            if batch.num_rows:
-                self._hold(batch)
-        return True
-
-    def until(self, end: int) -> tuple[np.ndarray, list[pa.ChunkedArray]]:
-        """The rows before ``end`` that were not taken yet: their numbers and columns of values."""
-        taken: list[pa.Table] = []
-        while self.has_more():
-            table = self._held.pop()
-            count = int(np.searchsorted(table.column(0).to_numpy(), end))
-            if count:
-                taken.append(table.slice(0, count))
-            if count < table.num_rows:
-                self._held.append(table.slice(count))
-                break
-        if not taken:
-            return np.empty(0, np.int64), []
-        whole = pa.concat_tables(taken)
-        return whole.column(0).to_numpy().astype(np.int64), whole.columns[1:]
-
-    def _hold(self, batch: pa.RecordBatch) -> None:
-        numbers = batch.column(0).to_numpy().astype(np.int64)
-        if numbers[0] <= self._last or (np.diff(numbers) <= 0).any():
-            raise UserError(
-                "BAD_ARGUMENTS", "An expression of a mutation must have one value for each row, in its place"
-            )
-        self._last = int(numbers[-1])
-        names = [str(place) for place in range(batch.num_columns)]
-        self._held.append(pa.Table.from_arrays([pa.chunked_array([column]) for column in batch.columns], names))
-
-
-def _windows(part: Part, names: Sequence[str], look: Callable[[int], None]) -> Iterator[RowRange]:
-    sizes = part.column_sizes()
-    row_bytes = sum(sizes[name][1] for name in names if name in sizes) // max(part.rows, 1)
-    step = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // max(row_bytes, 1)))
-    for begin in range(0, part.rows, step):
-        look(begin)
-        yield RowRange(begin, min(begin + step, part.rows))
-
-
-def _updated(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[int], None]) -> Iterator[pa.Table]:
-    """All rows of the columns, with the values found."""
-    for window in _windows(part, names, look):
-        numbers, values = found.until(window.end)
-        if len(numbers) < window.rows:
-            read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
-            old = pa.Table.from_batches(read).columns
-            places = numbers - window.begin
-            values = [_patched(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
-        yield pa.Table.from_arrays(values, list(names))
-
-
-def _patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
-    """``new`` at the places, ``old`` elsewhere."""
-    chosen = np.arange(len(old))
-    chosen[places] = len(old) + np.arange(len(places))
-    both = pa.chunked_array([*old.chunks, *new.chunks], old.type)
-    if pa.types.is_dictionary(both.type):
-        both = both.unify_dictionaries()
-    return pa.chunked_array([pa.concat_arrays(both.chunks).take(pa.array(chosen))])
-
-
-def _without(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[int], None]) -> Iterator[pa.Table]:
-    """The rows that are there and were not found."""
-    read_names = [*names, ROW_EXISTS] if part.has_deleted_rows else list(names)
-    for window in _windows(part, names, look):
-        numbers, _ = found.until(window.end)
-        if len(numbers) == window.rows:
-            continue
-        read = part.read_rows(read_names, [window], max_batch_rows=window.rows, with_deleted=True)
-        table = pa.Table.from_batches(read)
-        keep = np.ones(window.rows, bool)
-        if part.has_deleted_rows:
-            mask = live_rows(table.column(len(names)).combine_chunks())
-            keep = keep if mask is None else mask.to_numpy(zero_copy_only=False).copy()
-            table = table.select(list(names))
-        keep[numbers - window.begin] = False
-        yield table if keep.all() else table.filter(pa.array(keep))
 
 
 # What the queries read ------------------------------------------------------------------------------------------------
