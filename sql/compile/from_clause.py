@@ -243,7 +243,8 @@ class FromClause:
             yield item
         for name in columns:
             column = Identifier((name,))
-            yield Alias(column, f"{item.name}.{name.partition('.')[2]}") if isinstance(item, Alias) else column
+            alias = f"{item.name}.{name.partition('.')[2]}" if isinstance(item, Alias) else name
+            yield Alias(column, alias) if alias != name else column
 
     def _shadow(self, item: Node, expression: Node, number: int, name: str, inner: DataType) -> None:
         """``ARRAY JOIN arr`` without an alias: from now on ``arr`` is the element."""

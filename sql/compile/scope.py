@@ -139,10 +139,10 @@ class Scope:
             if visible:
                 source, column = visible[0]
                 return source, column if qualifier else column.merged or column, rest
-        dotted = ".".join(parts)
-        if len(parts) > 1:
+        for split in range(len(parts) - 1):
+            qualifier, dotted = parts[:split], ".".join(parts[split:])
             for source in self.sources:
-                if dotted in source.columns:
+                if dotted in source.columns and (not qualifier or source.answers_to(qualifier)):
                     return source, source.columns[dotted], ()
         return None
 

@@ -98,6 +98,8 @@ class SelectCompiler:
             found = self.scope.find_column(node.parts)
             if found is None or found[2]:  # a path into a tuple
                 return ".".join(node.parts)
+            if "." in found[1].name:  # of a Nested structure
+                return found[1].name
         return name
 
     def _aliases(self, outputs: tuple[Node, ...] | list[Node]) -> dict[str, Node]:

@@ -27,6 +27,12 @@ def test_rows(both: Both, engine: str) -> None:
         SELECT k, x.a, x.b, n.a FROM t ARRAY JOIN n AS x ORDER BY k, x.a;
         SELECT k, n.a FROM t LEFT ARRAY JOIN n ORDER BY k, n.a;
         SELECT k, y, n.b FROM t ARRAY JOIN n.a AS y, n.b ORDER BY k, y;
+        SELECT n.a, n.b FROM t ARRAY JOIN n AS n ORDER BY k, n.a;
+        DESCRIBE (SELECT n.a, n.b, t.k, t.n.a FROM t);
+        DESCRIBE (SELECT n.a, x.a, x.b FROM t ARRAY JOIN n AS x);
+        DESCRIBE (SELECT n.a, y FROM t ARRAY JOIN n.b AS y);
+        CREATE TABLE u ENGINE = Memory AS SELECT n.a, n.b FROM t;
+        DESCRIBE TABLE u;
         CREATE TABLE v (`x.a` Array(Int8), `x.b` Array(Int8)) ENGINE = Log;
         INSERT INTO v VALUES ([1], [1, 2])
         """
