@@ -52,7 +52,7 @@ from parts.primary_index import PrimaryIndex, granule_count
 from parts.row_exists import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, SkipIndex, TableSchema
 from parts.skip_indexes.index_file import IndexFile
-from parts.ttl import PartTtl
+from parts.ttl import PartTtl, TableTtl
 from parts.types import DataType
 
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
@@ -95,7 +95,7 @@ class OpenedPart:
         self.bytes_on_disk, self.modification_time = self._check_files()
         self._meta.forget_data()
         if not written:
-            _ = self.partition, self.minmax  # may be wrong
+            _ = self.partition, self.minmax, self.ttl  # may be wrong
 
     @cached_property
     def partition_arrays(self) -> Values:
@@ -134,8 +134,12 @@ class OpenedPart:
 
     @cached_property
     def ttl(self) -> PartTtl:
-        """What it knows of the times at which its rows expire."""
+        """What was known of the times at which its rows expire when it was written."""
         return self._value(TTL_FILE)
+
+    def known_ttl(self, rules: TableTtl) -> PartTtl:
+        """What of it holds for the table's rules: those of columns that it has, unconverted and by the same name."""
+        return rules.readable([name for name in self._positions if self.stored_name(name) == name]).known(self.ttl)
 
     @property
     def path(self) -> Path:

@@ -242,7 +242,7 @@ def _with_links(
         columns=ColumnsFile(schema, source.granularity, source.sorting_key),
         marks=marks,
         metadata_version=description.metadata_version,
-        ttl=ttl.found() if ttl is not None else description.ttl.beside(source.ttl, places),
+        ttl=ttl.found() if ttl is not None else description.ttl.beside(source.known_ttl(description.ttl), places),
     )
     return WrittenColumns(content, facts, sums)
 

@@ -131,7 +131,7 @@ class PartTtl:
 
     @classmethod
     def decode(cls, data: bytes) -> PartTtl:
-        """Raises ``ValueError``, ``KeyError`` or ``TypeError`` for another document."""
+        """Raises ``ValueError``, ``KeyError``, ``TypeError`` or ``AttributeError`` for another document."""
         document = json.loads(data)
         rules = {}
         for text, (first, last, is_whole, due) in document["rules"].items():
@@ -190,10 +190,14 @@ class TableTtl:
                 last[rule.codec] = max(facts.last, last.get(rule.codec, 0))
         return max(last, key=last.__getitem__, default="")
 
+    def known(self, part: PartTtl) -> PartTtl:
+        """The facts of these rules."""
+        return PartTtl({rule.text: part.rules[rule.text] for rule in self.rules if rule.text in part.rules}, part.codec)
+
     def beside(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
         """What stays known of the part with other values in some columns."""
         rules = [rule for rule in self.rules if rule.column not in changed and not {*rule.columns} & {*changed}]
-        return PartTtl({rule.text: part.rules[rule.text] for rule in rules if rule.text in part.rules}, part.codec)
+        return TableTtl(tuple(rules)).known(part)
 
     def readable(self, columns: Collection[str]) -> TableTtl:
         """The rules that these columns are enough for."""

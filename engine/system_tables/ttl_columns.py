@@ -31,7 +31,7 @@ _LAST_TIME = (1 << 32) - 1
 
 def ttl_values(description: TableDescription, part: Part) -> Row:
     """Of :data:`TTL_COLUMNS`. What the part does not know is 0, or not in the lists."""
-    rules, known = description.ttl, part.ttl.rules
+    rules, known = description.ttl, part.known_ttl(description.ttl).rules
     rows = next((known[rule.text] for rule in rules.of_kind(RuleKind.ROWS) if rule.text in known), RuleFacts())
     values: list[object] = [_time(rows.first), _time(rows.last)]
     for kind in _LISTS.values():
@@ -44,9 +44,10 @@ def ttl_values(description: TableDescription, part: Part) -> Row:
 
 def column_ttl_values(description: TableDescription, part: Part, column: str) -> Row:
     """Of :data:`COLUMN_TTL_COLUMNS`."""
+    known = part.known_ttl(description.ttl).rules
     for rule in description.ttl.of_kind(RuleKind.COLUMN):
-        if rule.column == column and rule.text in part.ttl.rules:
-            facts = part.ttl.rules[rule.text]
+        if rule.column == column and rule.text in known:
+            facts = known[rule.text]
             return (_time(facts.first), _time(facts.last))
     return (None, None)
 

@@ -14,7 +14,7 @@ from engine.tables.table_data import TableData
 from parts.merge.select_ttl import TTL_DELETE, TTL_RECOMPRESS, TtlFacts, TtlMerge, gone_parts, select_ttl_merge
 from parts.part_name import PartName
 from parts.reader import Part
-from parts.ttl import NOTHING_KNOWN
+from parts.ttl import NOTHING_KNOWN, TableTtl
 
 TTL_MERGES = (TTL_DELETE, TTL_RECOMPRESS)
 _NOT_HERE = TtlFacts(NOTHING_KNOWN, 1, 0)
@@ -44,8 +44,8 @@ class Expiring:
         now = self.time
         if not now or not self._table.definition.settings.remove_empty_parts:
             return []
-        facts = [(part.name, _facts(part)) for part in self._table.store.active()]
-        return gone_parts(self._table.description.ttl, facts, now)
+        ttl = self._table.description.ttl
+        return gone_parts(ttl, [(part.name, _facts(part, ttl)) for part in self._table.store.active()], now)
 
     def has_work(self) -> bool:
         """Whether a merge might be chosen; parts may not be free for it."""
@@ -82,8 +82,8 @@ class Expiring:
 
     def _facts_of(self, name: PartName) -> TtlFacts:
         part = self._table.store.get_active(name)
-        return _facts(part) if part is not None else _NOT_HERE
+        return _facts(part, self._table.description.ttl) if part is not None else _NOT_HERE
 
 
-def _facts(part: Part) -> TtlFacts:
-    return TtlFacts(part.ttl, part.rows, part.bytes_on_disk)
+def _facts(part: Part, ttl: TableTtl) -> TtlFacts:
+    return TtlFacts(part.known_ttl(ttl), part.rows, part.bytes_on_disk)

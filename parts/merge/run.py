@@ -78,12 +78,13 @@ def merge_parts(
     _check_schema_is_known(sources, description)
     description = merged_description(description, [(source.name, source.schema) for source in sources])
     ttl = description.ttl
-    expires = bool(expire_at) and any(ttl.may_have_expired(source.ttl, expire_at) for source in sources)
-    known = ttl.together([source.ttl for source in sources])
-    codec = ttl.codec_at(known, expire_at) if expire_at else known.codec
+    facts = [source.known_ttl(ttl) for source in sources]
+    expires = bool(expire_at) and any(ttl.may_have_expired(known, expire_at) for known in facts)
+    whole = ttl.together(facts)
+    codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     if expires:  # what is known to be gone is not read
-        sources = [source for source in sources if not ttl.is_gone(source.ttl, expire_at)]
+        sources = [source for source, known in zip(sources, facts, strict=True) if not ttl.is_gone(known, expire_at)]
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     writer = PartWriter(
@@ -94,7 +95,7 @@ def merge_parts(
         expected_rows=total_rows,
         is_dense=total_bytes >= DENSE_BYTES and not codec,
         with_dictionaries=True,
-        ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else known),
+        ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
     )
     columns = description.schema.stored.names
     run = _MergeRun(

@@ -166,14 +166,15 @@ class MutationRun:
     def _expire(self, part: Part, at: int, place: Path) -> bool:
         """Only the columns that tell the times are read where nothing has expired."""
         ttl, codec = self.description.ttl, part.ttl.codec
-        if ttl.knows(part.ttl) and not ttl.may_have_expired(part.ttl, at):
-            return False
-        found = TtlCollector(ttl, codec=codec)
-        if not ttl.knows(part.ttl):
+        known = part.known_ttl(ttl)
+        if not ttl.knows(known):
+            found = TtlCollector(ttl, codec=codec)
             names = list(dict.fromkeys(name for rule in ttl.rules for name in rule.columns))
             for block in self._tables(part.read(names)):
                 found.update(block)
-        known = found.found() if not ttl.knows(part.ttl) else part.ttl
+            known = found.found()
+        elif not ttl.may_have_expired(known, at):
+            return False
         if not ttl.may_have_expired(known, at):
             blocks = self._tables(part.read([], with_deleted=True))
             rewrite_columns(part, place, self.description, (), blocks, ttl=TtlCollector(ttl, codec=codec, known=known))

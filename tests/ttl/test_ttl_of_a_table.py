@@ -247,3 +247,29 @@ def test_empty_parts_that_stay(local: Local) -> None:
     local.run("INSERT INTO t VALUES (3, now())")
     local.run("OPTIMIZE TABLE t FINAL")
     assert parts(local, "rows") == [(1,)]
+
+
+def test_times_of_a_column_that_has_the_name_no_more(local: Local) -> None:
+    """What a part knows of a rule was of the column that had the name then."""
+    for change in (
+        ("DROP COLUMN d", "ADD COLUMN d Date DEFAULT '2090-01-01'"),
+        ("RENAME COLUMN d TO old", "RENAME COLUMN e TO d"),
+        ("CLEAR COLUMN d", "MODIFY COLUMN d DEFAULT '2090-01-01'"),
+    ):
+        local.run(f"CREATE TABLE t (k UInt32, d Date, e Date) ENGINE = MergeTree ORDER BY k TTL d SETTINGS {STILL}")
+        local.run("SYSTEM STOP TTL MERGES t")
+        local.run("INSERT INTO t VALUES (1, '2000-01-01', '2090-01-01')")
+        if change[0].startswith("CLEAR"):
+            local.run("ALTER TABLE t MODIFY COLUMN d DEFAULT '2090-01-01'")
+            local.run("ALTER TABLE t CLEAR COLUMN d")
+        else:
+            local.run("ALTER TABLE t REMOVE TTL")
+            for command in change:
+                local.run(f"ALTER TABLE t {command}")
+            local.run("ALTER TABLE t MODIFY TTL d SETTINGS materialize_ttl_after_modify = 0")
+        assert local.run("SELECT k, toString(d) FROM t") == [(1, "2090-01-01")]
+        local.run("SYSTEM START TTL MERGES t")
+        local.engine.catalog.table("default", "t")._drop_gone()  # type: ignore[attr-defined]
+        local.run("OPTIMIZE TABLE t FINAL")
+        assert keys(local) == [1]
+        local.run("DROP TABLE t")
