@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions
+from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions, release
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
     BadVersion,
@@ -102,9 +102,10 @@ def create_mutation(
             metadata_version,
         )  # fmt: skip
         return _create(keeper, replica.table, mutation, locks, version, partitions_version, columns_version)
-    finally:  # a multi that may still be on its way fails then
+    except BaseException:  # a multi that may still be on its way fails then
         for lock in locks:
             release_quietly(keeper, lock)
+        raise
 
 
 def _take_numbers(
@@ -131,8 +132,8 @@ def _take_numbers(
             again = allocate_block(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)
             assert isinstance(again, BlockLock)
             locks.append(again)
+            release(keeper, lock)
             locks.remove(lock)
-            release_quietly(keeper, lock)
 
 
 def _create(
@@ -158,15 +159,24 @@ def _create(
             ]
         )[0]
     except MultiFailed as error:
-        if isinstance(error.cause, BadVersion | NoNode):
-            return None
-        raise error.cause from error
+        if not isinstance(error.cause, BadVersion | NoNode):
+            raise error.cause from error
+        _release(keeper, locks)
+        return None
     except KeeperConnectionLoss:
         for lock in locks:  # the multi that may still be on its way fails then
             release_quietly(keeper, lock)
-        return _find(keeper, table, content)
-    locks.clear()
+        found = _find(keeper, table, content)
+        if found is None:
+            _release(keeper, locks)
+        return found
     return MutationEntry.parse(mutation_id(str(path)), content)
+
+
+def _release(keeper: Keeper, locks: Sequence[BlockLock]) -> None:
+    """Not quietly: who is not told of a number left behind does not take it back."""
+    for lock in locks:
+        release(keeper, lock)
 
 
 def _find(keeper: Keeper, table: TablePaths, content: bytes) -> MutationEntry | None:

@@ -481,3 +481,24 @@ def test_a_commit_whose_answer_is_lost(make_colony: MakeColony, fault: Fault) ->
     colony.heal()
     assert done
     settle(colony, old(1) | new(2))
+
+
+@pytest.mark.parametrize("fault", list(Fault), ids=str)
+def test_nobody_waits_for_numbers_of_a_mutation_that_may_have_been_made(make_colony: MakeColony, fault: Fault) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1, 2])
+    colony.settle()
+
+    def on_request(who: Node, kind: str, path: str) -> Fault | None:
+        return fault if kind == "multi" and path == who.table.paths.mutation_prefix else None
+
+    colony.on_request = on_request
+    answer = code(lambda: mutate(one, UPDATE))
+    colony.calm()
+    settle(colony)  # no number is left behind
+    assert values(one) in {0: [old(1) | new(2)], 341: [old(1, 2), old(1) | new(2)]}.get(answer, [old(1, 2)])
+    two.insert(1, [3])
+    one.optimize()
+    settle(colony)
+    assert len(one.parts()) == 1

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from coordination.active_keeper import ActiveKeeper
 from coordination.insert_commit import InsertRequest
-from coordination.keeper import Keeper, KeeperConnectionLoss, KeeperError, SessionState
+from coordination.keeper import Keeper, KeeperError, SessionState
 from coordination.mutations import KnownMutations
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths, TablePaths
@@ -27,7 +27,7 @@ from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.services import TableServices
 from engine.tables.stopped import StoppedActions
-from parts.errors import UnavailableError
+from parts.errors import UnavailableError, UnknownOutcomeError
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.schema import TableDescription
@@ -115,7 +115,7 @@ class ReplicaState:
         and merges would wait for it as long as the session lives: the new start takes it back."""
         try:
             yield
-        except (KeeperError, KeeperConnectionLoss):
+        except (KeeperError, UnknownOutcomeError):
             self.restart()
             raise
 
