@@ -46,7 +46,9 @@ MUTATE = "mutate"
 """The feature: entries of type MUTATE_PART are carried out, and drops take mutated parts too."""
 TTL = "ttl"
 """The feature: beside the columns in ZooKeeper there may be TTL, and merges say at which time they apply it."""
-FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL)
+CONSTRAINTS = "constraints"
+"""The feature: and constraints, which INSERTs are checked with."""
+FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

@@ -183,6 +183,16 @@ class SkipIndex:
     type_text: str
 
 
+@dataclass(frozen=True)
+class Constraint:
+    """A condition on every row that is inserted; one that ``is_assumed`` is not checked. ``key`` is it, compiled."""
+
+    name: str
+    expression: str
+    key: Key
+    is_assumed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class PartSettings:
     """The settings that shape parts; tables have more. Names and defaults are ClickHouse's
@@ -223,5 +233,6 @@ class TableDescription:
     merge_mode: MergeMode = ORDINARY
     metadata_version: int = 0
     indexes: tuple[SkipIndex, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     has_parts: bool = True
     ttl: TableTtl = NO_TTL

@@ -20,6 +20,7 @@ import xxhash
 from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions
 from engine.tables.table_data import TableData
+from parts.constraints import check_constraints
 from parts.content_hash import block_hash
 from parts.errors import UserError
 from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
@@ -70,6 +71,7 @@ class InsertSink(ABC):
         """Writes a complete block (every stored column, storage types) as one temporary part per partition."""
         if block.num_rows == 0:
             return
+        check_constraints(block, self.description, self.table.definition.full_name)
         self._blocks += 1
         pieces = split_by_partition(block, self.description)
         self._check_partitions(len(pieces))

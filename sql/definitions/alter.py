@@ -19,12 +19,14 @@ from sql.definitions.nested import check_rename, flattened_changes
 from sql.definitions.small_engines import check_small_alter
 from sql.grammar.alterations import (
     AddColumn,
+    AddConstraint,
     AddIndex,
     ColumnChange,
     ColumnPlace,
     CommentColumn,
     DefinitionChange,
     DropColumn,
+    DropConstraint,
     DropIndex,
     ModifyColumn,
     ModifyComment,
@@ -93,6 +95,10 @@ class _Draft:
                 self._add_index(change)
             case DropIndex(name, if_exists):
                 self._drop_index(name, if_exists)
+            case AddConstraint():
+                self._add_constraint(change)
+            case DropConstraint(name, if_exists):
+                self._drop_constraint(name, if_exists)
             case ModifyComment(comment):
                 self.create = replace(self.create, comment=comment)
             case ModifyTtl(ttl):
@@ -186,6 +192,10 @@ class _Draft:
             indexes=tuple(
                 replace(index, expression=_with_renamed(index.expression, old, new)) for index in self.create.indexes
             ),
+            constraints=tuple(
+                replace(constraint, expression=_with_renamed(constraint.expression, old, new))
+                for constraint in self.create.constraints
+            ),
             ttl=_with_renamed(self.create.ttl, old, new),
         )
         self._history(lambda history: history.renaming(old, new))
@@ -277,6 +287,24 @@ class _Draft:
                 "BAD_ARGUMENTS", f"Wrong index name. Cannot find index `{name}` to {purpose}; the indexes are: {known}"
             )
         return names.index(name)
+
+    def _add_constraint(self, change: AddConstraint) -> None:
+        name = change.constraint.name
+        if all(constraint.name != name for constraint in self.create.constraints):
+            self.create = replace(self.create, constraints=(*self.create.constraints, change.constraint))
+        elif not change.if_not_exists:
+            raise UserError("ILLEGAL_COLUMN", f"Cannot add constraint {name}: constraint with this name already exists")
+
+    def _drop_constraint(self, name: str, if_exists: bool) -> None:
+        names = [constraint.name for constraint in self.create.constraints]
+        if name not in names and not if_exists:
+            known = ", ".join(names) or "none"
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Wrong constraint name. Cannot find constraint `{name}` to drop; the constraints are: {known}",
+            )
+        left = tuple(constraint for constraint in self.create.constraints if constraint.name != name)
+        self.create = replace(self.create, constraints=left)
 
     def _history(self, change: Callable[[SchemaHistory], SchemaHistory]) -> None:
         self.create = replace(self.create, history=change(self.create.history))

@@ -30,6 +30,7 @@ from parts.types import (
     make_nullable,
     parse_type,
 )
+from sql.definitions.constraints import build_constraints
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_arguments, modernize
 from sql.definitions.indexes import build_indexes
@@ -86,6 +87,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         merge_mode=mode_of_engine(engine.name, mode_arguments(create.engine), schema),
         metadata_version=create.history.version,
         indexes=build_indexes(create.indexes, schema),
+        constraints=build_constraints(create.constraints, schema),
         ttl=build_ttl(create, schema, {"sorting": sorting_key, "primary": primary_key, "partition": partition_key}),
     )
 

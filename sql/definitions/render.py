@@ -8,7 +8,7 @@ from __future__ import annotations
 from parts.errors import UserError
 from parts.types import parse_type
 from sql.grammar.create import render_settings
-from sql.grammar.plain_clauses import ColumnClause, IndexClause
+from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause
 from sql.grammar.statements import CreateTable, EngineClause, TableRef
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
 
@@ -20,6 +20,7 @@ def render_create(create: CreateTable) -> str:
     lines = [f"{'ATTACH' if create.attach else 'CREATE'} {kind} {exists}{render_table(create.table)}"]
     if create.columns:
         elements = [*map(render_column, create.columns), *map(render_index, create.indexes)]
+        elements += map(render_constraint, create.constraints)
         lines += ["(", ",\n".join(f"    {element}" for element in elements), ")"]
     if create.as_table is not None:
         lines.append(f"AS {render_table(create.as_table)}")
@@ -81,6 +82,11 @@ def render_index(index: IndexClause) -> str:
         f"INDEX {identifier_if_needed(index.name)} {index.expression} TYPE {render_index_type(index)} "
         f"GRANULARITY {index.granularity}"
     )
+
+
+def render_constraint(constraint: ConstraintClause) -> str:
+    kind = "ASSUME" if constraint.is_assumed else "CHECK"
+    return f"CONSTRAINT {identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
 
 
 def render_index_type(index: IndexClause) -> str:

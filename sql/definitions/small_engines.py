@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from parts.errors import UserError
 from parts.schema import TableDescription, TableSchema, column_key
+from sql.definitions.constraints import build_constraints
 from sql.grammar.alterations import (
     AddColumn,
     CommentColumn,
@@ -97,8 +98,9 @@ def describe_small(create: CreateTable, schema: TableSchema) -> TableDescription
     )
     no_key = column_key(schema, ())
     return TableDescription(
-        schema, no_key, no_key, no_key, no_key, settings, metadata_version=create.history.version, has_parts=False
-    )
+        schema, no_key, no_key, no_key, no_key, settings, metadata_version=create.history.version, has_parts=False,
+        constraints=build_constraints(create.constraints, schema),
+    )  # fmt: skip
 
 
 def _settings(create: CreateTable) -> SmallTableSettings:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sql.grammar.alterations import (
     AddColumn,
+    AddConstraint,
     AddIndex,
     AlterCommand,
     AttachPartition,
@@ -13,6 +14,7 @@ from sql.grammar.alterations import (
     ColumnPlace,
     CommentColumn,
     DropColumn,
+    DropConstraint,
     DropDetached,
     DropIndex,
     DropPartition,
@@ -29,6 +31,7 @@ from sql.grammar.alterations import (
 )
 from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
+from sql.grammar.constraints import constraint_clause
 from sql.grammar.indexes import index_clause
 from sql.grammar.mutations import in_partition, mutation_command
 from sql.grammar.plain_clauses import ColumnClause
@@ -142,6 +145,16 @@ def _drop_index(stream: TokenStream) -> AlterCommand:
     return DropIndex(stream.identifier("index name"), exists)
 
 
+def _add_constraint(stream: TokenStream) -> AlterCommand:
+    exists = if_not_exists(stream)
+    return AddConstraint(constraint_clause(stream), exists)
+
+
+def _drop_constraint(stream: TokenStream) -> AlterCommand:
+    exists = if_exists(stream)
+    return DropConstraint(stream.identifier("constraint name"), exists)
+
+
 # The table ------------------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +264,8 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "COMMENT COLUMN": _comment_column,
     "ADD INDEX": _add_index,
     "DROP INDEX": _drop_index,
+    "ADD CONSTRAINT": _add_constraint,
+    "DROP CONSTRAINT": _drop_constraint,
     "MODIFY COMMENT": _modify_comment,
     "MODIFY TTL": _modify_ttl,
     "REMOVE TTL": lambda _: ModifyTtl(""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral, TableRef
+from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause, SettingLiteral, TableRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,18 @@ class AddIndex:
 
 @dataclass(frozen=True, slots=True)
 class DropIndex:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint:
+    constraint: ConstraintClause
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint:
     name: str
     if_exists: bool = False
 
@@ -213,7 +225,10 @@ class MaterializeTtl:
 
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 IndexChange = AddIndex | DropIndex
-DefinitionChange = ColumnChange | IndexChange | ModifyComment | ModifySettings | ResetSettings | ModifyTtl
+ConstraintChange = AddConstraint | DropConstraint
+DefinitionChange = (
+    ColumnChange | IndexChange | ConstraintChange | ModifyComment | ModifySettings | ResetSettings | ModifyTtl
+)
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
 IndexCommand = MaterializeIndex | ClearIndex
 MutationCommand = (

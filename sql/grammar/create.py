@@ -16,13 +16,14 @@ from sql.grammar.clauses import (
 )
 from sql.grammar.columns import column_clause
 from sql.grammar.commands import refuse_other_objects
+from sql.grammar.constraints import constraint_clause
 from sql.grammar.indexes import index_clause
-from sql.grammar.plain_clauses import ColumnClause, IndexClause, SettingLiteral
+from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause, SettingLiteral
 from sql.grammar.statements import AttachTable, CreateDatabase, CreateTable, EngineClause, Statement, TableRef
 from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
 from sql.grammar.ttl import ttl_text
 
-_ELEMENTS_REFUSED = ("PROJECTION", "CONSTRAINT", "FOREIGN")
+_ELEMENTS_REFUSED = ("PROJECTION", "FOREIGN")
 _KEY_CLAUSES = {
     ("PARTITION", "BY"): "partition_by",
     ("ORDER", "BY"): "order_by",
@@ -131,6 +132,7 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         primary_key=keys.get("primary_key", ""),
         sample_by=keys.get("sample_by", ""),
         indexes=tuple(elements.indexes),
+        constraints=tuple(elements.constraints),
         ttl=clauses.ttl,
     )
 
@@ -150,6 +152,7 @@ _COLUMN_ELEMENTS = 2
 class _Elements:
     columns: list[ColumnClause] = field(default_factory=list)
     indexes: list[IndexClause] = field(default_factory=list)
+    constraints: list[ConstraintClause] = field(default_factory=list)
     primary_key: str = ""
 
 
@@ -166,6 +169,9 @@ def _elements(stream: TokenStream) -> _Elements:
         elif stream.at("INDEX") and not _names_type(stream.peek(1)):
             stream.next()
             elements.indexes.append(index_clause(stream))
+        elif stream.at("CONSTRAINT") and not _names_type(stream.peek(1)):
+            stream.next()
+            elements.constraints.append(constraint_clause(stream))
         else:
             stream.guard.count(_COLUMN_ELEMENTS)
             elements.columns.append(column_clause(stream))

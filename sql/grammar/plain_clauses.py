@@ -49,3 +49,12 @@ class IndexClause:
     type: str
     arguments: tuple[str, ...] = ()
     granularity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintClause:
+    """``CONSTRAINT name CHECK expression``, or ASSUME, which nobody checks."""
+
+    name: str
+    expression: str
+    is_assumed: bool = False

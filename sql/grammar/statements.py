@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 
 from parts.schema_history import UNCHANGED, SchemaHistory
 from sql.grammar.alterations import AlterCommand, UpdateRows
-from sql.grammar.plain_clauses import ColumnClause, ColumnMatcher, IndexClause, SettingLiteral, TableRef
+from sql.grammar.plain_clauses import (
+    ColumnClause,
+    ColumnMatcher,
+    ConstraintClause,
+    IndexClause,
+    SettingLiteral,
+    TableRef,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class CreateTable:
     is_empty: bool = False
     """The query of ``as_select`` gives the columns alone."""
     indexes: tuple[IndexClause, ...] = ()
+    constraints: tuple[ConstraintClause, ...] = ()
     ttl: str = ""
     """As ``sql.grammar.ttl`` writes it."""
     history: SchemaHistory = UNCHANGED

@@ -181,7 +181,6 @@ def test_several_statements() -> None:
     [
         ("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a TTL d TO DISK 'default'", "TO DISK"),
         ("CREATE TABLE t (a UInt8, PROJECTION p (SELECT a)) ENGINE = MergeTree", "PROJECTION"),
-        ("CREATE TABLE t (a UInt8, CONSTRAINT c CHECK a > 1) ENGINE = MergeTree", "CONSTRAINT"),
         ("CREATE TABLE t ON CLUSTER c (a UInt8) ENGINE = MergeTree", "ON CLUSTER"),
         ("DROP TABLE t ON CLUSTER c", "ON CLUSTER"),
         ("CREATE TABLE t (a UInt8 EPHEMERAL) ENGINE = MergeTree", "EPHEMERAL"),

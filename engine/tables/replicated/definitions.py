@@ -26,7 +26,7 @@ from coordination.keeper import (
     SetData,
 )
 from coordination.mutations import read_pointer
-from coordination.replica_activity import ALTER, INDEXES, TTL, require_feature
+from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, TTL, require_feature
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions, SyncMode
 from engine.tables.replicated.shared_definition import parse_columns, shared_definition
@@ -175,6 +175,8 @@ class Definitions:
             require_feature(keeper, state.paths, TTL, "ALTER of TTL")
         if old.description.indexes or new.description.indexes:
             require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
+        if old.description.constraints or new.description.constraints:
+            require_feature(keeper, state.paths, CONSTRAINTS, "ALTER of a table with constraints")
         conditions: list[Op] = []
         if touched := touched_columns(old.description.schema, new.description.schema):
             conditions.append(self._refuse_beside_mutations(keeper, touched))

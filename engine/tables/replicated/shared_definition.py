@@ -1,10 +1,9 @@
 """The part of a table's definition that all replicas must agree on, as the texts kept in ZooKeeper.
 
-The columns of a table that was never altered are a line each, for people, its skip indexes, and its TTL. Once it was,
-the first line is the history of the columns (``parts.schema_history``) as JSON, with the text of each index in its
-``indexes`` and of the TTL in ``ttl``, and each column a JSON list: name, type, kind and text of the default, codec,
-comment, and TTL if it has one. Every replica makes its own
-definition of these.
+The columns of a table that was never altered are a line each, for people, its skip indexes, constraints and TTL. Once
+it was, the first line is the history of the columns (``parts.schema_history``) as JSON, with the texts of the others in
+``indexes``, ``constraints`` and ``ttl``, and each column a JSON list: name, type, kind and text of the default, codec,
+comment, and TTL if it has one. Every replica makes its own definition of these.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from dataclasses import dataclass, replace
 
 from coordination.table_nodes import SharedDefinition
 from parts.errors import CorruptionError, UserError
-from parts.schema import Column, SkipIndex, TableDescription
+from parts.schema import Column, Constraint, SkipIndex, TableDescription
 from parts.schema_history import SchemaHistory
 from sql.definitions.render import render_index_type
+from sql.grammar.constraints import constraint_clause
 from sql.grammar.indexes import index_clause
-from sql.grammar.plain_clauses import ColumnClause, IndexClause
+from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause
 from sql.grammar.statements import CreateTable
 from sql.grammar.tokens import TokenStream, identifier_if_needed
 
@@ -49,28 +49,36 @@ class AlteredColumns:
     indexes: tuple[IndexClause, ...]
     history: SchemaHistory
     ttl: str = ""
+    constraints: tuple[ConstraintClause, ...] = ()
 
     def over(self, create: CreateTable) -> CreateTable:
-        return replace(create, columns=self.columns, indexes=self.indexes, history=self.history, ttl=self.ttl)
+        return replace(
+            create, columns=self.columns, indexes=self.indexes, history=self.history, ttl=self.ttl,
+            constraints=self.constraints,
+        )  # fmt: skip
 
     def equals(self, description: TableDescription) -> bool:
         """Whether somebody who writes the table down anew wrote this."""
         columns = [*map(_column_line, self.columns)] == [*map(_column_line, description.schema.columns)]
         indexes = [*map(_index_text, self.indexes)] == [*map(_index_text, description.indexes)]
-        return columns and indexes and self.ttl == description.ttl.text
+        constraints = [*map(_constraint_text, self.constraints)] == [*map(_constraint_text, description.constraints)]
+        return columns and indexes and constraints and self.ttl == description.ttl.text
 
 
 def _columns_text(description: TableDescription) -> str:
     schema, ttl = description.schema, description.ttl.text
     indexes = [*map(_index_text, description.indexes)]
+    constraints = [*map(_constraint_text, description.constraints)]
     if not schema.history.version:
-        others = [*(f"INDEX {text}" for text in indexes), *([f"TTL {ttl}"] if ttl else [])]
+        others = [f"INDEX {text}" for text in indexes] + [f"CONSTRAINT {text}" for text in constraints]
+        others += [f"TTL {ttl}"] if ttl else []
         return "\n".join([*map(_column_line, schema.columns), *others])
     columns = [
         [c.name, c.type.name, c.default_kind, c.default_expression, c.codec, c.comment, *([c.ttl] if c.ttl else [])]
         for c in schema.columns
     ]
-    history = schema.history.to_json() | ({"indexes": indexes} if indexes else {}) | ({"ttl": ttl} if ttl else {})
+    clauses = {"indexes": indexes, "constraints": constraints, "ttl": ttl}
+    history = schema.history.to_json() | {name: clause for name, clause in clauses.items() if clause}
     return "\n".join(json.dumps(line, sort_keys=True) for line in (history, *columns))
 
 
@@ -87,6 +95,11 @@ def _index_text(index: SkipIndex | IndexClause) -> str:
     return f"{name} {index.expression} TYPE {type_} GRANULARITY {index.granularity}"
 
 
+def _constraint_text(constraint: Constraint | ConstraintClause) -> str:
+    kind = "ASSUME" if constraint.is_assumed else "CHECK"
+    return f"{identifier_if_needed(constraint.name)} {kind} {constraint.expression}"
+
+
 def parse_columns(text: str) -> AlteredColumns | None:
     """Those of a table that was altered; ``None`` for one that was not. Raises ``CorruptionError``."""
     if not text.startswith("{"):
@@ -99,7 +112,8 @@ def parse_columns(text: str) -> AlteredColumns | None:
         ]
         indexes = tuple(index_clause(TokenStream(index)) for index in history.get("indexes", ()))
         ttl = str(history.get("ttl", ""))
-        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history), ttl)
+        constraints = tuple(constraint_clause(TokenStream(text)) for text in history.get("constraints", ()))
+        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history), ttl, constraints)
     except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
         raise CorruptionError(
             f"Cannot read the columns {text[:200]!r} in ZooKeeper: {error}", name="CORRUPTED_DATA"

@@ -1,0 +1,22 @@
+"""From the CONSTRAINT clauses of a definition to what blocks of rows are checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parts.errors import UserError
+from parts.schema import Constraint, TableSchema
+from sql.grammar.plain_clauses import ConstraintClause
+from sql.run.block_expressions import compile_key
+
+
+def build_constraints(clauses: Sequence[ConstraintClause], schema: TableSchema) -> tuple[Constraint, ...]:
+    """Raises ``UserError`` 47 and others for what is not an expression over stored columns."""
+    constraints = []
+    for clause in clauses:
+        try:
+            key = compile_key(clause.expression, schema.stored)
+        except UserError as error:
+            raise UserError(error.name, f"{error.message} (in constraint `{clause.name}`)") from error
+        constraints.append(Constraint(clause.name, clause.expression, key, clause.is_assumed))
+    return tuple(constraints)
