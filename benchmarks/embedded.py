@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import skip_indexes, tpch
+from benchmarks import changes, skip_indexes, tpch
 from benchmarks.data import LINEITEM, Dataset, flights
 from benchmarks.data import tpch as tpch_tables
 from benchmarks.measure import Figure, alternate, seconds
@@ -77,6 +77,7 @@ def compare(directory: Path, scale: float) -> Iterator[Figure]:
         yield from _one_dataset(pando, clickhouse, tables[LINEITEM], LINEITEM_QUERIES)
         yield from _one_dataset(pando, clickhouse, flights(directory / "data"), FLIGHTS_QUERIES)
         yield from skip_indexes.compare(PEER, pando.run, clickhouse.run, int(skip_indexes.ROWS * scale))
+        yield from changes.compare(PEER, pando.run, clickhouse.run, int(changes.ROWS * scale))
         for name, dataset in tables.items():
             if name != LINEITEM:
                 for engine in (pando, clickhouse):
