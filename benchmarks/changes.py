@@ -1,4 +1,4 @@
-"""Six million rows that change: their columns, their values, and those that go. Every repetition finds rows of its own."""
+"""Six million rows that change: columns, values, and those that go. Every repetition finds rows of its own."""
 
 from __future__ import annotations
 

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from parts.block_number import BLOCK_NUMBER
 from parts.schema import Column
 from parts.types import parse_type
 
 ROW_EXISTS = "_row_exists"
 PART_OFFSET = "_part_offset"
+RESERVED = (BLOCK_NUMBER, ROW_EXISTS)
+"""What parts store beside the columns of a table, which may have none of these names."""
 VERSION = (4, 0)
 """Older readers would show the rows that are gone."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from parts.block_number import BLOCK_NUMBER
 from parts.errors import UserError
+from parts.row_exists import RESERVED
 from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
@@ -140,7 +140,7 @@ class _Draft:
             raise UserError(
                 "DUPLICATE_COLUMN", f"Cannot add column `{name}`: column with this name already exists; drop it first"
             )
-        if name == BLOCK_NUMBER:
+        if name in RESERVED:
             raise UserError(
                 "ILLEGAL_COLUMN",
                 f"Cannot add column `{name}`: this column name is reserved for persistent virtual column",
@@ -185,6 +185,11 @@ class _Draft:
         check_rename(change, self._names)
         if new in self._names:
             raise UserError("DUPLICATE_COLUMN", f"Cannot rename to `{new}`: column with this name already exists")
+        if new in RESERVED:
+            raise UserError(
+                "ILLEGAL_COLUMN",
+                f"Cannot rename to `{new}`: this column name is reserved for persistent virtual column",
+            )
         self._refuse_key(old, "RENAME")
         self.create = replace(
             self.create,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from parts.block_number import BLOCK_NUMBER
 from parts.errors import UserError
 from parts.merge.modes import mode_of_engine
+from parts.row_exists import RESERVED
 from parts.safe_names import check_identifier
 from parts.schema import Column, Key, TableDescription, TableSchema
 from parts.types import (
@@ -61,10 +61,11 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     engine = check_engine(create)
     columns = tuple(build_columns(create.columns, is_new=not create.attach))
     schema = with_compiled_defaults(TableSchema(columns, create.history))
-    if BLOCK_NUMBER in schema and not create.attach:
+    reserved = next((name for name in RESERVED if name in schema), None)
+    if reserved is not None and not create.attach:
         raise UserError(
             "ILLEGAL_COLUMN",
-            f"Cannot create table with column '{BLOCK_NUMBER}' for MergeTree engines because it is reserved for "
+            f"Cannot create table with column '{reserved}' for MergeTree engines because it is reserved for "
             "persistent virtual column",
         )
     if not any(column.is_stored for column in schema.columns):

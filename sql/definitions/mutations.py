@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from parts.errors import UserError
-from parts.row_exists import ROW_EXISTS
+from parts.row_exists import PART_OFFSET, ROW_EXISTS
 from parts.schema import TableDescription
 from sql.compile.naming import canonical
 from sql.compile.passes.parameters import parameter_value
@@ -117,6 +117,8 @@ class Mutation:
 
     def check(self, description: TableDescription) -> None:
         """Raises 16, 36, 420 and 524 for columns that cannot be changed so."""
+        if PART_OFFSET in description.schema:
+            raise UserError("NOT_IMPLEMENTED", f"Mutations of a table with a column `{PART_OFFSET}` are not supported")
         for command in self.commands:
             match command:
                 case UpdateRows(assignments, _, _):

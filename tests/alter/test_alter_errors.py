@@ -55,6 +55,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         ("MODIFY SETTING nope = 1", 115, "nope"),
         ("RESET SETTING nope", 36, "nope"),
         ("ADD COLUMN a UInt8, DROP COLUMN nope", 10, "nope"),
+        ("ADD COLUMN _row_exists UInt8", 44, "_row_exists"),
+        ("RENAME COLUMN s TO _row_exists", 44, "_row_exists"),
         ("UPDATE k = 1 WHERE 1", 420, "key column `k`"),
         ("MODIFY TTL k", 450, "should have Date"),
         ("MODIFY TTL nope + INTERVAL 1 DAY", 47, "nope"),
