@@ -135,3 +135,33 @@ def test_index_on_replicas_is_one(tmp_path: Path) -> None:
         assert shown[0] == shown[1]
         assert "INDEX l v TYPE minmax GRANULARITY 1,\n    INDEX i k + 1 TYPE set(3) GRANULARITY 2\n" in shown[0]
         servers.end()
+
+
+@pytest.mark.parametrize("setting", ["", "min_bytes_for_full_part_storage = 0", "min_bytes_for_wide_part = 0"])
+def test_replicas_fetch_indexes(tmp_path: Path, setting: str) -> None:
+    from engine.simulator.run import recording, working_inline
+    from engine.simulator.servers import Servers
+    from engine.simulator.trace import Trace
+
+    disks: dict[Path, object] = {}
+    with recording(disks), working_inline():  # type: ignore[arg-type]
+        servers = Servers(tmp_path, 2, 0, Trace(None), disks)  # type: ignore[arg-type]
+        servers.settle()
+        one, two = servers.servers
+        one.sql("ALTER TABLE t ADD INDEX i k TYPE minmax, ADD INDEX j v TYPE bloom_filter(0.0001)")
+        for server in (one, two) if setting else ():
+            server.sql(f"ALTER TABLE t MODIFY SETTING {setting}")
+        servers.settle()
+        for begin in (0, 100):
+            one.insert(1, list(range(begin, begin + 100)))
+            servers.settle()
+        two.sql("OPTIMIZE TABLE t FINAL")
+        servers.settle()
+        sizes = "SELECT name, secondary_indices_compressed_bytes FROM system.parts WHERE active ORDER BY name"
+        assert one.sql(sizes)[1] == two.sql(sizes)[1]
+        assert all(size for _, size in two.sql(sizes)[1])
+        assert one.check() == two.check() == []
+        explained = "EXPLAIN indexes = 1 SELECT * FROM t WHERE v = 'value 500'"
+        assert [str(line).strip() for (line,) in two.sql(explained)[1]][-1] == "Granules: 0/1"
+        assert two.sql("SELECT k FROM t WHERE v = 'value 150'")[1] == [(150,)]
+        servers.end()
