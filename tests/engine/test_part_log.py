@@ -12,7 +12,7 @@ from engine.tables.services import MergeOrder
 from parts.errors import PandoError, UnavailableError
 from parts.merge import MergeProgress
 from parts.reader import Part, RowRange
-from sql.run import mutated_rows
+from sql.run import found_rows
 from tests.engine.conftest import Local
 
 _OWN = {
@@ -119,18 +119,18 @@ def test_a_merge_that_fails_and_one_under_way(local: Local) -> None:
 
 
 def test_a_mutation_under_way(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutated_rows, "_WINDOW_ROWS", 250)
+    monkeypatch.setattr(found_rows, "_WINDOW_ROWS", 250)
     local.run("CREATE TABLE t (a Int32, b Int32) ENGINE = MergeTree ORDER BY a")
     local.run("INSERT INTO t SELECT number, number FROM numbers(1000)")
     seen: list[tuple[object, ...]] = []
-    windows = mutated_rows._windows
+    windows = found_rows._windows
 
     def windows_seen(part: Part, names: Sequence[str], look: Callable[[int], None]) -> Iterator[RowRange]:
         for window in windows(part, names, look):
             seen.extend(local.run("SELECT result_part_name, is_mutation, progress, rows_read FROM system.merges"))
             yield window
 
-    monkeypatch.setattr(mutated_rows, "_windows", windows_seen)
+    monkeypatch.setattr(found_rows, "_windows", windows_seen)
     local.run("ALTER TABLE t UPDATE b = 0 WHERE a % 2, DELETE WHERE a > 990 SETTINGS mutations_sync = 1")
     name = "all_1_1_0_2"
     shares = [number / 8 for number in range(8)]
