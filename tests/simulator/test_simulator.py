@@ -58,7 +58,7 @@ KINDS = {
     "commit plain: committed before", "commit plain: unknown", "commit OVERWRITE: committed",
     "commit OVERWRITE PARTITIONS: committed", "commit plain: skipped: the application had committed this version",
     "drop partition ok", "detach partition ok", "detach part ok", "logged DROP_PART", "attach ok",
-    "update ok", "delete ok", "lightweight delete ok", "kill mutation ok", "look at rows ok", "logged MUTATE_PART",
+    "update ok", "lightweight delete ok", "look at rows ok", "logged MUTATE_PART",
 }  # fmt: skip
 
 
