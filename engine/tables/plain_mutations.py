@@ -219,6 +219,8 @@ class PlainMutations:
 
     def step(self) -> float | None:
         """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left."""
+        if all(kept.finish_time for kept in self._all()):
+            return None  # after most INSERTs
         now = self._table.services.monotonic()
         delay: float | None = None
         for part in sorted(self._table.store.active(), key=lambda part: part.name):
