@@ -182,7 +182,7 @@ class TableServices:
         self.send_throttle = self.throttle(lambda: self.max_sends_bandwidth)
 
     def throttle(self, bytes_per_second: Callable[[], int]) -> Throttle:
-        return Throttle(bytes_per_second, self.monotonic, lambda event, seconds: self.wait(event, seconds))
+        return Throttle(bytes_per_second, self.monotonic, self.wait)
 
     def new_uuid(self) -> UUID:
         return UUID(bytes=self.random.randbytes(16), version=4)
