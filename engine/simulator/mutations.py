@@ -153,18 +153,24 @@ class MutationWork(TransactionWork):
         """Each row has gone through mutations that came behind its block, in their order, and through those that are
         ``done`` for certain."""
         _, rows = server.sql("SELECT p, k, v, _block_number FROM t")
+        attached = self._attached_keys()
         for partition, key, value, number in cast("list[tuple[int, int, str, int]]", rows):
-            behind = [seen for _, seen in sorted(self._seen.items()) if seen.is_behind(partition, number)]
-            behind = [seen for seen in behind if seen.concerns(key)]
+            concerned = [seen for _, seen in sorted(self._seen.items()) if seen.concerns(key)]
+            behind = [seen for seen in concerned if seen.is_behind(partition, number)]
             due = [seen for seen in behind if seen.id in done and not seen.may_be_killed]
             marks = re.findall(r" m\d+", value)
             where = f"{server.name} has row ({partition}, {key}, {value!r}) of block {number}"
             assert value == f"value {key}" + "".join(marks), where
-            possible = [seen.mark for seen in behind if seen.mark]
+            possible = [seen.mark for seen in (concerned if key in attached else behind) if seen.mark]
             assert [mark for mark in possible if mark in marks] == marks, f"{where}, which only {possible} concern"
             for seen in due:
                 assert not seen.deleted, f"{where}, which {seen} has deleted"
                 assert seen.mark in marks, f"{where}, which {seen} has not changed"
+
+    def _attached_keys(self) -> set[int]:
+        """They may have gone through mutations before they were detached and got the numbers of their blocks anew."""
+        keys = {key for block in self.blocks if block.was_attached for key in block.keys}
+        return keys | {key for key, block in self._marked_for_deletion.items() if block.was_attached}
 
     def _known_keys(self) -> set[int]:
         return super()._known_keys() | set(self._marked_for_deletion)

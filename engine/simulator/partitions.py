@@ -76,6 +76,7 @@ class PartitionWork(TransactionWork):
         for block in blocks:
             block.attempts += 1
             block.attempts_under_way += 1
+            block.was_attached = True
             block.is_always_quorum, block.expected = False, Expected.MAYBE
         commands = ", ".join(f"ATTACH PART '{name}'" for name in names)
         answer = self._guarded(server, lambda: server.sql(f"ALTER TABLE t {commands}"))

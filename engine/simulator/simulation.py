@@ -49,6 +49,8 @@ class Block:
     """Not to be inserted by itself."""
     is_retired: bool = False
     """Not to be inserted any more."""
+    was_attached: bool = False
+    """Or may have been."""
 
 
 @dataclass
