@@ -514,6 +514,31 @@ def test_a_committed_transaction_that_nobody_has_is_given_up_whole(
     assert keys(three) == [1, 2]
 
 
+def test_a_lost_transaction_that_comes_along_with_another_is_given_up(make_colony: MakeColony) -> None:
+    """It drops some of the rows of the one before, so a replica that has neither brings both in one step."""
+    colony = make_colony(3)
+    one, two, three = colony
+    one.is_frozen = three.is_frozen = True
+    for partition in (1, 2):
+        stage(two, partition, [10 + partition])
+    commit(two)
+    two.is_frozen = True
+    stage(one, 2, [22], transaction="y")
+    stage(two, 3, [23], transaction="y")
+    with pytest.raises(PandoError, match="repeat the COMMIT"):
+        commit(two, "y", overwrite=Overwrite.PARTITIONS)
+    one.crash()
+    one.wipe()
+    colony.end_zombies()
+    for node in colony:
+        node.is_frozen = False
+    one.force_restore_all = True
+    one.start()
+    colony.settle(300)
+    colony.check_equal()
+    assert [keys(node) for node in colony] == [[11, 12]] * 3
+
+
 def catch_up(colony: Colony, late: Node, wanted: set[tuple[int, ...]]) -> None:
     """What the replica shows meanwhile, at every request of anybody, is among ``wanted``."""
     seen: set[tuple[int, ...]] = set()

@@ -34,7 +34,7 @@ from coordination.replica_activity import addresses
 from engine.tables.part_log import PartEventType
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.lost_transactions import Loss, LostTransactions
-from engine.tables.replicated.state import DETACHED_PREFIX, ReplicaState, part_record
+from engine.tables.replicated.state import DETACHED_PREFIX, TRIES_BEFORE_LOST, ReplicaState, part_record
 from engine.tables.stopped import Stoppable
 from parts.detached import DETACHED, wanted_detached
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
@@ -64,20 +64,23 @@ class Exchanges:
     def _carry_out(self, keeper: Keeper, action: Action, group: list[Action]) -> None:
         """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
         state, entry = self._state, action.entry
-        loss: Loss | None = None
+        losses: dict[str, Loss] = {}
         try:
             arrivals = self._bring_all(keeper, group)
         except CancelledError:
             raise
         except PandoError:
-            loss = self._look_for_loss(keeper, action)
-            if loss is None:
+            losses = self._look_for_losses(keeper, group)
+            if not losses:
                 raise
-            if loss.is_whole:
-                self._lost.give_up(keeper, action, loss)
-                return
-            arrivals = self._bring_all(keeper, group, loss.parts)
-            self._lost.note(keeper, entry, loss)
+            for each in group:
+                if (loss := losses.get(each.name)) is not None and loss.is_whole:
+                    self._lost.give_up(keeper, each, loss)
+                    return  # without it the others may be no group
+            arrivals = self._bring_all(keeper, group, {part for loss in losses.values() for part in loss.parts})
+            for each in group:
+                if each.name in losses:
+                    self._lost.note(keeper, each.entry, losses[each.name])
         if arrivals is None:
             state.queue.postpone(action.name, "Another entry that is one step with it may not run", pause_seconds=0.1)
             return
@@ -95,7 +98,7 @@ class Exchanges:
         self._tell(keeper, action, list(arrivals))
         drop_entries(keeper, state.replica, state.queue, [*state.queue.covered_entries(action.name), action.name])
         state.store.staged.remove(entry.transaction)
-        for part in loss.parts if loss is not None else ():
+        for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
 
     def _note(self, name: PartName, group: list[Action]) -> None:
@@ -105,6 +108,14 @@ class Exchanges:
         if part is not None:
             kind = PartEventType.NEW if is_own else PartEventType.DOWNLOAD
             services.part_log.note(kind, self._state.definition, part, services.clock())
+
+    def _look_for_losses(self, keeper: Keeper, group: list[Action]) -> dict[str, Loss]:
+        """Of each entry by its name: one that only came along is never tried by itself, and may be what is lost."""
+        item = self._state.queue.get(group[0].name)
+        if item is None or item.num_tries < TRIES_BEFORE_LOST:
+            return {}
+        found = {action.name: self._look_for_loss(keeper, action) for action in group}
+        return {name: loss for name, loss in found.items() if loss is not None}
 
     def _look_for_loss(self, keeper: Keeper, action: Action) -> Loss | None:
         state = self._state

@@ -23,7 +23,7 @@ from coordination.queue_rules import Action
 from coordination.quorum import forget_confirmed_ops
 from coordination.replica_activity import active_replicas, registered_replicas
 from coordination.transactions import State, content, is_awaited, read
-from engine.tables.replicated.state import TRIES_BEFORE_LOST, ReplicaState
+from engine.tables.replicated.state import ReplicaState
 from parts.errors import PandoError
 from parts.part_name import PartName
 
@@ -54,9 +54,6 @@ class LostTransactions:
     ) -> Loss | None:
         """``None``: all may come yet. ``ask`` fetches what a transaction left on a replica, or raises."""  # fmt: skip
         state, entry = self._state, action.entry
-        item = state.queue.get(action.name)
-        if item is None or item.num_tries < TRIES_BEFORE_LOST:
-            return None
         keeper.sync(state.paths.root)
         self._pull(keeper)
         listed = self._listed(keeper, entry)
