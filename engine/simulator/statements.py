@@ -34,7 +34,7 @@ class StatementWeights(Weights):
     rollback: float = 0.2
     look: float = 1
     drop_partition: float = 0.2
-    detach_partition: float = 0.6
+    detach_partition: float = 1.5
     alter: float = 1
     look_at_columns: float = 0.5
     update: float = 1

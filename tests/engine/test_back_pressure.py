@@ -26,8 +26,8 @@ _CASES = [
 @pytest.fixture(scope="module")
 def clickhouse() -> Session:
     session = Session()
-    session.query("CREATE DATABASE d")
-    session.query("USE d")
+    session.query("CREATE DATABASE back_pressure")
+    session.query("USE back_pressure")
     return session
 
 

@@ -45,7 +45,7 @@ def clickhouse() -> Session:
 
 def of_clickhouse(clickhouse: Session, *statements: str) -> tuple[list[str], int]:
     """What is in the table, and the code of the last statement."""
-    for statement in ("DROP DATABASE IF EXISTS d", "CREATE DATABASE d", "USE d", _CREATE, _ROWS, _ROWS):
+    for statement in ("DROP DATABASE IF EXISTS o", "CREATE DATABASE o", "USE o", _CREATE, _ROWS, _ROWS):
         clickhouse.query(statement)
     code = 0
     try:

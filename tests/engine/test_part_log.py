@@ -26,8 +26,8 @@ _OTHER_TYPES = {("parts", "uuid"), ("parts_columns", "uuid")}
 @pytest.fixture(scope="module")
 def clickhouse() -> Session:
     session = Session()
-    session.query("CREATE DATABASE d")
-    session.query("CREATE TABLE d.t (a Int32) ENGINE = MergeTree ORDER BY a")
+    session.query("CREATE DATABASE part_log")
+    session.query("CREATE TABLE part_log.t (a Int32) ENGINE = MergeTree ORDER BY a")
     return session
 
 

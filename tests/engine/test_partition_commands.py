@@ -159,8 +159,9 @@ def clickhouse() -> Iterator[object]:
     from chdb import session
 
     running = session.Session()
-    running.query("CREATE DATABASE d")
-    running.query("USE d")
+    for statement in ("DROP DATABASE IF EXISTS partition_commands", "CREATE DATABASE partition_commands"):
+        running.query(statement)
+    running.query("USE partition_commands")
     yield running
     running.close()
 

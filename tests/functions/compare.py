@@ -63,6 +63,8 @@ class Engines:
         from chdb import session
 
         self._session: Any = session.Session()
+        for statement in ("DROP DATABASE IF EXISTS sweep", "CREATE DATABASE sweep", "USE sweep"):
+            self._session.query(statement)  # all sessions of a process share one server
         schema = rows.schema()
         table = rows.table(count)
         self._load(schema, table, directory / "rows.native")
