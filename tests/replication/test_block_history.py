@@ -49,6 +49,23 @@ class Stream:
         self.blocks = end
 
 
+def test_a_merge_that_is_still_to_be_done_hides_nothing(make_colony: Callable[..., Colony]) -> None:
+    """Its sources are there."""
+    colony = make_colony(2, **KEPT)
+    one, two = colony
+    for key in range(3):
+        one.insert(1, [key])
+    colony.settle()
+    two.is_frozen = True
+    one.optimize()
+    assert len(two.table.store.active()) == 3
+    stream = Stream()
+    end = stream.look(two)
+    assert end == {"1": 2}
+    assert stream.read(two, end) == [0, 1, 2]
+    assert len(two.table.store.active()) == 3
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_every_row_once_through_merges_restarts_and_other_replicas(
     make_colony: Callable[..., Colony], seed: int

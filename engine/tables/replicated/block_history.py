@@ -31,7 +31,13 @@ class ReplicaHistory:
         """Raises 242, 999."""
         state = self._state
         with state.working() as (keeper, _):
-            decided = read_decided(keeper, state.paths, state.queue, lambda: self._pull(keeper), self._is_here)
+            decided = read_decided(
+                keeper,
+                state.paths,
+                state.queue,
+                lambda: self._pull(keeper),
+                lambda part: self._has(part, state.store.covering_active),
+            )
             return self._history(keeper, decided)
 
     def snapshot(self, wanted: WantedBlocks) -> FilteredSnapshot:
@@ -48,7 +54,7 @@ class ReplicaHistory:
                 try:
                     require_history(state.definition, self._history(keeper), wanted)
                     held = PartSet(part.name for part in snapshot.parts)
-                    missing = next((p for p in coming if p not in failed and held.covering(p) is None), None)
+                    missing = next((p for p in coming if p not in failed and not self._has(p, held.covering)), None)
                     if missing is None:
                         return snapshot
                 except BaseException:
@@ -70,5 +76,10 @@ class ReplicaHistory:
         identity = f"{stat.created_zxid:x}" if stat is not None else ""
         return BlockHistory(identity, decided or {}, dropped_blocks(keeper, paths), lost_blocks(keeper, paths))
 
-    def _is_here(self, part: PartName) -> bool:
-        return self._state.store.covering_active(part) is not None
+    def _has(self, part: PartName, covering: Callable[[PartName], object]) -> bool:
+        """Whether its rows are there: of a part that is still to be made of others, whether theirs are."""
+        if covering(part) is not None:
+            return True
+        queued = (item.entry for item in self._state.queue.entries())
+        sources = next((entry.source_parts for entry in queued if entry.new_part == part), ())
+        return bool(sources) and all(self._has(source, covering) for source in sources)
