@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.tables.back_pressure import delay_insert
+from engine.tables.definition import TableDefinition
 from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import Expiring
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
@@ -42,6 +43,7 @@ from parts.merge.select import PartFacts, select_merge
 from parts.part_name import PartName, merged_name
 from parts.query_status import QueryStatus
 from parts.reader import Part
+from sql.definitions.column_changes import touched_columns
 from sql.relation import PartsSnapshot
 
 logger = logging.getLogger(__name__)
@@ -187,6 +189,12 @@ class MergeTreeTable(Table):
     @property
     def mutations(self) -> TableMutations:
         return self._mutations
+
+    @contextlib.contextmanager
+    def altering(self, new: TableDefinition) -> Iterator[None]:
+        self._mutations.refuse_beside(touched_columns(self.definition.description.schema, new.description.schema))
+        with super().altering(new):
+            yield
 
     def _mutate_step(self) -> float:
         if Stoppable.MERGES in self.stopped:

@@ -35,6 +35,7 @@ from parts.part_name import PartName
 from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
 from parts.reader import Part
+from sql.definitions.column_changes import refuse_beside
 from sql.definitions.mutations import Mutation
 from sql.relation import PartsSnapshot
 
@@ -182,6 +183,10 @@ class PlainMutations:
                 )
             )  # fmt: skip
         return found
+
+    def refuse_beside(self, touched: frozenset[str]) -> None:
+        """Raises 36 when one that is not done names such a column."""
+        refuse_beside(((kept.id, kept.mutation) for kept in self._all() if not self._is_done(kept)), touched)
 
     def _wait(self, kept: _Kept, status: QueryStatus) -> None:
         """Raises 341 when it fails or is killed."""

@@ -99,6 +99,18 @@ def test_one_that_fails_says_why_holds_up_later_ones_and_ends_by_kill(table: Loc
     assert table.run(ROWS) == rows({4: 7, 5: 7})
 
 
+@pytest.mark.parametrize("change", ["DROP COLUMN v", "RENAME COLUMN v TO w", "MODIFY COLUMN v String"])
+def test_what_one_that_is_not_done_names_stays(table: Local, change: str) -> None:
+    with pytest.raises(PandoError, match="four"):
+        table.run(FAILING)
+    with pytest.raises(PandoError, match="mutation with ID 'mutation_") as caught:
+        table.run(f"ALTER TABLE t {change}")
+    assert caught.value.code == 36
+    table.run("ALTER TABLE t ADD COLUMN other UInt8")
+    table.run("KILL MUTATION WHERE table = 't'")
+    table.run(f"ALTER TABLE t {change}")
+
+
 def test_merges_do_not_mix_what_has_gone_through_a_mutation_with_what_has_not(table: Local) -> None:
     table.run("INSERT INTO t VALUES (0, 4, 4), (0, 6, 6)")
     with pytest.raises(PandoError):
