@@ -29,6 +29,7 @@ from engine.tables.mutating import FindTable, mutate_to_temporary
 from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
 from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.table_data import TableData
+from parts.disk import sync_directory
 from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
 from parts.exchange_record import write_durably
 from parts.part_name import PartName
@@ -117,6 +118,8 @@ class PlainMutations:
         self._find_table = find_table
         self._wake = wake
         self._lock = threading.Lock()
+        self._deciding = threading.Lock()
+        """Held while a part is committed, or a mutation killed: what is killed commits nothing from then on."""
         self._kept: list[_Kept] = []
         """In the order of their numbers."""
         self._in_progress: PartName | None = None
@@ -161,12 +164,13 @@ class PlainMutations:
         return kept.id
 
     def kill(self, id: str) -> bool:
-        with self._lock:
-            kept = next((kept for kept in self._kept if kept.id == id), None)
-        if kept is None or self._is_done(kept):
-            return False
-        kept.is_killed = True
+        with self._deciding:
+            kept = next((kept for kept in self._all() if kept.id == id), None)
+            if kept is None or self._is_done(kept):
+                return False
+            kept.is_killed = True
         self._forget([kept])
+        sync_directory(self._table.store.path)  # what is killed stays so
         self._wake()
         return True
 
@@ -263,7 +267,7 @@ class PlainMutations:
                 if source is None:
                     raise ConflictError("ABORTED", f"Part {name} has gone")
                 directory = self._made(source, mutations, result)
-                table.commit_instead(directory, result, [name])
+                self._commit(directory, result, name, mutations)
                 table.services.failpoint("mutation.after_commit")
             for kept in mutations:
                 if kept.failure.part == str(name):
@@ -279,6 +283,13 @@ class PlainMutations:
             self._note_failure(name, mutations, error)
         finally:
             self._in_progress = None
+
+    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[_Kept]) -> None:
+        with self._deciding:
+            if any(kept.is_killed for kept in mutations):
+                self._table.store.drop_temporary(directory)
+                raise CancelledError(f"Mutation of part {name} was killed")
+            self._table.commit_instead(directory, result, [name])
 
     def _made(self, source: Part, mutations: Sequence[_Kept], result: PartName) -> Path:
         table = self._table

@@ -111,6 +111,21 @@ def test_what_one_that_is_not_done_names_stays(table: Local, change: str) -> Non
     table.run(f"ALTER TABLE t {change}")
 
 
+def test_no_part_is_replaced_after_a_kill_has_answered(table: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill_before_the_commit(name: str) -> None:
+        if name == "mutation.after_temporary_part":
+            assert len(table.run("KILL MUTATION WHERE 1")) == 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table.engine.services, "failpoint", kill_before_the_commit)
+        with pytest.raises(PandoError, match="was killed"):
+            table.run("ALTER TABLE t UPDATE v = 0 WHERE 1")
+    assert table.run(ROWS) == rows()
+    assert not list(table.path.glob("data/default/t/tmp_*"))
+    table.run("ALTER TABLE t UPDATE v = 1 WHERE k = 1")
+    assert table.run(ROWS) == rows({1: 1})
+
+
 def test_merges_do_not_mix_what_has_gone_through_a_mutation_with_what_has_not(table: Local) -> None:
     table.run("INSERT INTO t VALUES (0, 4, 4), (0, 6, 6)")
     with pytest.raises(PandoError):
@@ -219,6 +234,21 @@ def is_acknowledged(local: Local, statement: str) -> bool:
     except (PandoError, OSError):
         return False
     return True
+
+
+def test_a_killed_mutation_does_not_come_back_after_a_power_cut(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    local = Local(tmp_path / "one")
+    local.run(CREATE)
+    local.run(INSERT)
+    with pytest.raises(PandoError, match="four"):
+        local.run("ALTER TABLE t UPDATE v = throwIf(k = 4, 'four') - 1 WHERE 1")
+    with power_cut(tmp_path / "one", tmp_path / "two"):
+        local.run("KILL MUTATION WHERE 1")
+    local.engine.stop()
+    after = Local(tmp_path / "two")
+    assert after.run("SELECT mutation_id FROM system.mutations") == []
+    after.engine.stop()
 
 
 @pytest.fixture
