@@ -1,4 +1,4 @@
-"""Mutates one part into a temporary one, and shows it in ``system.merges`` meanwhile.
+"""Mutates one part into a temporary one.
 
 Expressions of users are evaluated here, so where merges have processes of their own this is done there too: the order
 says all that the other process must know, and the parts that subqueries read are held by this one meanwhile.
@@ -14,7 +14,8 @@ from typing import Protocol
 
 from engine.tables.definition import TableDefinition
 from engine.tables.part_log import PartEventType
-from engine.tables.services import MutationOrder, RunningMerge, TableRead
+from engine.tables.part_making import making_part
+from engine.tables.services import MutationOrder, TableRead
 from engine.tables.table_data import TableData
 from parts.errors import CancelledError, CorruptionError, UserError
 from parts.merge import MergeProgress
@@ -55,29 +56,14 @@ def mutate_to_temporary(
     an expression makes of a row; then nothing is left.
     """
     definition = table.definition
-    merge = RunningMerge(
-        database=definition.database,
-        table=definition.name,
-        result=str(result),
-        sources=(str(source.name),),
-        started=table.services.clock(),
-        total_rows=source.rows,
-        path=str(definition.data_path),
-        total_bytes=source.bytes_on_disk,
-        total_uncompressed_bytes=source.data_uncompressed_bytes,
-        is_mutation=True,
-    )
-    running, path = table.services.merges, definition.data_path
+    with making_part(table, PartEventType.MUTATE, [source], result) as making:
+        shown, directory = making.shown, making.directory
 
-    def on_progress(progress: MergeProgress) -> None:
-        merge.rows_written = progress.rows_written
-        merge.progress = progress.fraction
+        def on_progress(progress: MergeProgress) -> None:
+            shown.rows_written = progress.rows_written
+            shown.progress = progress.fraction
 
-    directory = table.store.create_temporary("tmp_mut_")
-    running.append(merge)
-    try:
         with ExitStack() as held:
-            held.enter_context(table.services.disk.reserving(path, source.bytes_on_disk, f"mutating to {result}"))
             names = {name for mutation in mutations for name in mutation.tables}
             read = [(other.definition, held.enter_context(_held(other))) for other in _tables(names, find_table)]
             order = MutationOrder(
@@ -95,24 +81,6 @@ def mutate_to_temporary(
             else:
                 others = {(d.database, d.name): HeldTable(d.description, parts) for d, parts in read}
                 _carry_out(order, source, definition, HeldTables(others), stop, on_progress)
-        table.services.failpoint("mutation.after_temporary_part")
-        table.services.part_log.note(
-            PartEventType.MUTATE,
-            definition,
-            open_part(directory, name=result),
-            table.services.clock(),
-            started=merge.started,
-            sources=[source],
-        )
-    except BaseException as error:
-        table.store.drop_temporary(directory)
-        now = table.services.clock()
-        table.services.part_log.note_failure(
-            PartEventType.MUTATE, definition, result, now, error, started=merge.started, sources=[source]
-        )
-        raise
-    finally:
-        running.remove(merge)
     return directory
 
 
