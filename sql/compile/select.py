@@ -18,7 +18,7 @@ from sql.compile.naming import column_name
 from sql.compile.ordering import order_terms
 from sql.compile.scan_groups import group_in_scan
 from sql.compile.scope import Scope, Surroundings, collect_aliases
-from sql.compile.stars import expand_stars
+from sql.compile.stars import expand_stars, without_stars
 from sql.compile.two_steps import two_steps
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
@@ -54,6 +54,7 @@ class SelectCompiler:
         self.scope.aliases = self._aliases(())
         source = FromClause(self.query, self.scope, self.rows)
         from_sql = source.compile(select.source)
+        select = self.select = without_stars(select, self.scope)
         outputs = expand_stars(select.expressions, self.scope)
         self.scope.aliases = self._aliases(outputs)
         self.rows.compiled.clear()

@@ -3,44 +3,95 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import UserError
 from sql.compile.scope import Scope, Source
-from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Node, Star, StarColumn, transform
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Node,
+    OrderItem,
+    Select,
+    Star,
+    StarColumn,
+    transform,
+    walk,
+)
+
+
+def without_stars(select: Select, scope: Scope) -> Select:
+    """The SELECT without those that stand in calls, but for ``count(*)``, and without those that become calls."""
+    clauses: dict[str, Any] = {}
+    for name in _CLAUSES:
+        value = getattr(select, name)
+        given = value if isinstance(value, tuple) else (value,) if value is not None else ()
+        if any(_needs_expansion(node, name) for node in given):
+            changed = tuple(transform(node, lambda part: _expanded(part, scope), into_queries=False) for node in given)
+            changed = tuple(expand_stars(changed, scope)) if name in _LISTS else changed
+            clauses[name] = changed if isinstance(value, tuple) else changed[0]
+    return replace(select, **clauses) if clauses else select
+
+
+_LISTS = ("expressions", "group_by", "order_by")
+_CLAUSES = (*_LISTS, "prewhere", "where", "having", "qualify")
+
+
+def _needs_expansion(node: Node, clause: str) -> bool:
+    if isinstance(node, Star) and clause == "expressions":
+        return any(kind == "apply" for kind, _ in node.modifiers)
+    return any(isinstance(part, Star) for part in walk(node, into_queries=False))
+
+
+def _expanded(node: Node, scope: Scope) -> Node:
+    if not isinstance(node, Function) or node.name.lower() == "count":
+        return node
+    return replace(node, args=tuple(expand_stars(node.args, scope)))
 
 
 def expand_stars(nodes: Sequence[Node], scope: Scope) -> list[Node]:
-    """The select list without stars. ``count(*)`` and other aggregates lose theirs too."""
+    """The nodes, with columns in the places of stars."""
     result: list[Node] = []
     for node in nodes:
         if isinstance(node, Star):
             result.extend(_columns(node, scope))
-        elif (
-            isinstance(node, Function)
-            and any(isinstance(arg, Star) for arg in node.args)
-            and node.name.lower() != "count"
-        ):
-            args = tuple(
-                column for arg in node.args for column in (_columns(arg, scope) if isinstance(arg, Star) else [arg])
-            )
-            result.append(replace(node, args=args))
+        elif isinstance(node, OrderItem) and isinstance(node.expression, Star):  # what is left of a tuple of it
+            result.extend(replace(node, expression=column) for column in _columns(node.expression, scope))
         else:
             result.append(node)
     return result
 
 
 def _columns(star: Star, scope: Scope) -> list[Node]:
+    columns = [(_name_of(node), node) for node in star.columns] or _columns_of_tables(star, scope)
+    for kind, argument in star.modifiers:
+        columns = _modified(columns, kind, argument)
+    if not columns:
+        raise UserError("EMPTY_LIST_OF_COLUMNS_QUERIED", "Empty list of columns: an asterisk stands for none")
+    return [node for _, node in columns]
+
+
+def _name_of(node: Node) -> str:
+    match node:
+        case Alias(_, name) | Identifier((*_, name)):
+            return name
+    raise UserError("BAD_ARGUMENTS", "COLUMNS takes names of columns, or a regular expression of them")
+
+
+def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
     sources = [source for source in scope.sources if not star.qualifier or source.answers_to(star.qualifier)]
     if not sources:
         if star.qualifier:
             raise UserError("UNKNOWN_IDENTIFIER", f"No table {'.'.join(star.qualifier)!r} in FROM for its .*")
         raise UserError("BAD_ARGUMENTS", "An asterisk needs a FROM")
-    chosen = _matching(star.pattern, sources)
+    chosen = _matching(star.pattern, [name for source in sources for name in source.columns])
     merged = [] if star.qualifier else list(dict.fromkeys(name for names in reversed(scope.using) for name in names))
     named = _named_before(scope)
     columns: list[tuple[str, Node]] = []
@@ -54,16 +105,14 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
                 columns.append((name, StarColumn(source.number, name, shown, is_merged)))
     # What USING merges comes first, that of the outer joins before that of the inner ones.
     columns.sort(key=lambda column: merged.index(column[0]) if column[0] in merged else len(merged))
-    for kind, argument in star.modifiers:
-        columns = _modified(columns, kind, argument)
-    return [node for _, node in columns]
+    return columns
 
 
-def _matching(pattern: str | None, sources: Sequence[Source]) -> set[str] | None:
-    """The names that RE2 finds the pattern in, in linear time; ``None`` without a pattern."""
+def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
+    """Those that RE2 finds the pattern in, in linear time; ``None`` without a pattern."""
     if pattern is None:
         return None
-    names = pa.array([name for source in sources for name in source.columns], pa.string())
+    names = pa.array(names, pa.string())
     try:
         found = pc.match_substring_regex(names, pattern)
     except pa.ArrowInvalid as error:
@@ -96,17 +145,23 @@ def _qualified(source: Source, name: str) -> str:
     return f"{source.alias or source.table}.{name}"
 
 
-def _modified(columns: list[tuple[str, Node]], kind: str, argument: object) -> list[tuple[str, Node]]:
-    if kind == "except":
-        names = set(argument)  # type: ignore[call-overload]
-        unknown = names - {name for name, _ in columns}
-        if unknown:
-            raise UserError("NOT_FOUND_COLUMN_IN_BLOCK", f"EXCEPT names no column of the asterisk: {sorted(unknown)}")
+def _modified(columns: list[tuple[str, Node]], kind: str, argument: Any) -> list[tuple[str, Node]]:
+    known = {name for name, _ in columns}
+    if kind.startswith("except"):
+        names = set(_matching(argument, known) or ()) if kind == "except matching" else set(argument)
+        _check_strict(kind, names - known)
         return [(name, node) for name, node in columns if name not in names]
-    if kind == "replace":
-        changes = {item.name: item for item in argument if isinstance(item, Alias)}  # type: ignore[attr-defined]
+    if kind.startswith("replace"):
+        changes = {item.name: item for item in argument if isinstance(item, Alias)}
+        _check_strict(kind, changes.keys() - known)
         return [(name, changes.get(name, node)) for name, node in columns]
     return [(name, _applied(argument, node)) for name, node in columns]
+
+
+def _check_strict(kind: str, unknown: set[str]) -> None:
+    if kind.endswith("strict") and unknown:
+        shown = ", ".join(sorted(unknown))
+        raise UserError("BAD_ARGUMENTS", f"{kind.upper()} names what is no column of the asterisk: {shown}")
 
 
 def _applied(change: object, node: Node) -> Node:

@@ -9,6 +9,8 @@ Source: ClickHouse documentation, "Syntax" and "Window functions".
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from sql.grammar.limits import CALL_LEVELS
 from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Query, Star, Subquery, WindowSpec
@@ -135,9 +137,12 @@ class CallParser:
         stream = self.stream
         stream.next()
         stream.expect("(")
-        pattern = stream.string("a regular expression of column names")
+        if stream.peek().kind == "string":
+            star = Star(pattern=stream.next().value)
+        else:
+            star = Star(columns=self.aliased_list())
         stream.expect(")")
-        return self.star(Star(pattern=pattern))
+        return self.star(star)
 
     def star(self, star: Star) -> Node:
         stream = self.stream
@@ -145,21 +150,39 @@ class CallParser:
         while True:
             if stream.at("EXCEPT") and stream.peek(1).upper not in ("SELECT", "ALL", "DISTINCT"):
                 stream.next()
-                modifiers.append(("except", tuple(self.names())))
+                modifiers.append(self._except())
             elif stream.accept("REPLACE"):
-                bracketed = stream.accept("(")
-                items = self.aliased_list()
-                if bracketed:
-                    stream.expect(")")
-                modifiers.append(("replace", items))
+                kind = "replace strict" if stream.accept("STRICT") else "replace"
+                modifiers.append((kind, self._in_brackets(self.aliased_list) or (self.aliased(),)))
             elif stream.accept("APPLY"):
-                stream.expect("(")
-                change = self.expression()
-                stream.expect(")")
-                modifiers.append(("apply", change))
+                modifiers.append(("apply", self._in_brackets(self._change) or self.expression()))
             else:
                 break
-        return Star(star.qualifier, star.pattern, tuple(modifiers))
+        return replace(star, modifiers=tuple(modifiers))
+
+    def _except(self) -> tuple[str, object]:
+        stream = self.stream
+        kind = "except strict" if stream.accept("STRICT") else "except"
+        bracketed = stream.at("(")
+        if stream.peek(bracketed).kind == "string":
+            pattern = self._in_brackets(lambda: stream.next().value) or stream.next().value
+            return "except matching", pattern
+        return kind, tuple(self.names())
+
+    def _in_brackets(self, read: Callable[[], Any]) -> Any:
+        """``None`` where no bracket begins."""
+        if not self.stream.accept("("):
+            return None
+        found = read()
+        self.stream.expect(")")
+        return found
+
+    def _change(self) -> Node:
+        """What APPLY does; of the prefix of names that may follow ClickHouse makes nothing."""
+        change = self.expression()
+        if self.stream.accept(","):
+            self.stream.string("a prefix of column names")
+        return change
 
     def names(self) -> list[str]:
         stream = self.stream

@@ -101,12 +101,15 @@ class Subquery(Node):
 
 @dataclass(frozen=True, slots=True)
 class Star(Node):
-    """``*``, ``t.*`` or ``COLUMNS('regexp')`` with its modifiers, applied in order."""
+    """``*``, ``t.*``, ``COLUMNS('regexp')`` or ``COLUMNS(a, b)`` with its modifiers, applied in order."""
 
     qualifier: tuple[str, ...] = ()
     pattern: str | None = None
     modifiers: tuple[tuple[str, Any], ...] = ()
-    """("except", (names,)), ("replace", (Alias,)), ("apply", function name or Lambda)."""
+    """("except", (names,)), ("except matching", pattern), ("replace", (Alias,)), ("apply", function name or Lambda);
+    of the first and the third there is one that is " strict"."""
+    columns: tuple[Node, ...] = ()
+    """``COLUMNS(a, b)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,23 +280,27 @@ def walk(node: Node, *, into_queries: bool = True) -> Iterator[Node]:
         stack.extend(reversed(below))
 
 
-def transform(node: Node, change: Callable[[Node], Node]) -> Node:
+def transform(node: Node, change: Callable[[Node], Node], *, into_queries: bool = True) -> Node:
     """The tree with ``change`` applied to every node, bottom up; unchanged parts are shared."""
+    if not into_queries and isinstance(node, Query):
+        return node
     updates = {}
     for name in _fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, Node) or type(value) is tuple:
-            changed = _transform_value(value, change)
+            changed = _transform_value(value, change, into_queries)
             if changed is not value:
                 updates[name] = changed
     return change(dataclasses.replace(node, **updates) if updates else node)
 
 
-def _transform_value(value: Any, change: Callable[[Node], Node]) -> Any:
+def _transform_value(value: Any, change: Callable[[Node], Node], into_queries: bool) -> Any:
     if isinstance(value, Node):
-        return transform(value, change)
+        return transform(value, change, into_queries=into_queries)
     if type(value) is tuple and value:
-        items = tuple([_transform_value(item, change) for item in value])  # a generator would use the C stack
+        items = tuple(
+            [_transform_value(item, change, into_queries) for item in value]
+        )  # a generator would use the C stack
         if any(map(operator.is_not, items, value)):
             return items
     return value

@@ -31,6 +31,7 @@ from sql.run import database
 from sql.run.constants import fold_constant
 from sql.run.explain import explain_lines
 from sql.run.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
+from sql.run.read_limits import ReadLimits
 from sql.run.row_count import with_more_rows, without_certain
 from sql.run.scans import ReadStatistics, ScanState, ScanStream
 from sql.run.statement_pool import STATEMENTS, LeasedStatement
@@ -102,7 +103,7 @@ class QueryEngine:
             return plan
 
         plan = self._plans.find(key, catalog) or new_plan(True, True)
-        run = _Run(plan, settings.max_threads, new_plan, status or QueryStatus())
+        run = _Run(plan, settings, new_plan, status or QueryStatus())
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
@@ -192,14 +193,14 @@ class _Run:
     """One execution: snapshots, statement, streams. ``close`` releases all; the last batch closes too."""
 
     def __init__(
-        self, plan: Plan, max_threads: int, new_plan: Callable[[bool, bool], Plan], status: QueryStatus
+        self, plan: Plan, settings: Settings, new_plan: Callable[[bool, bool], Plan], status: QueryStatus
     ) -> None:
         self.plan = plan
         self._new_plan = new_plan
         self._with_codes = self._with_groups = True
         self._status = status
-        self.state = ScanState(status=status)
-        self._max_threads = max_threads
+        self.state = ScanState(status=status, limits=ReadLimits.of(settings))
+        self._max_threads = settings.max_threads
         self._snapshots: list[PartsSnapshot] = []
         self._lock = threading.Lock()  # a statement given back must not be interrupted
         self._lease: LeasedStatement | None = None
@@ -253,7 +254,7 @@ class _Run:
             raise CancelledError()
         columns = self.plan.columns
         parts = [self._parts(planned) for planned in self.plan.scans]
-        if self.plan.stored is not None or read_columns(self.plan.totals):
+        if self.plan.stored is not None or (read_columns(self.plan.totals) and not self.state.limits.may_break):
             found = self._found(parts[0] or [])
             if found is not None:
                 yield from self._stored(found, self._batch_rows(parts))
@@ -286,6 +287,7 @@ class _Run:
         (planned,) = self.plan.scans
         stored, totals = self.plan.stored, self.plan.totals
         names = read_columns(totals) if stored is None else stored.names
+        self.state.limits.check_columns(len(names))
         read = read_rows(planned.scan, names, found, self.state, batch_rows, self._max_threads)
         if stored is None:
             yield total_row(totals, count_rows(found), read, schema)
@@ -336,6 +338,11 @@ class _Run:
         statistics = self.state.statistics
         statistics.parts += len(kept)
         statistics.marks += sum(item.marks for item in kept)
+        left = without_certain(kept)[1] if self.plan.counts_rows else kept
+        # The first rows are perhaps enough, and how many are read until then shows while they are.
+        if not (self.plan.first_rows and sum(item.certain_rows for item in left) == sum(item.rows for item in left)):
+            self.state.limits.check_rows(sum(item.rows for item in left))
+        self.state.limits.check_partitions(relation.description, left)
         return kept
 
     def _translated(self, error: Exception) -> PandoError:

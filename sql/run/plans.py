@@ -41,6 +41,7 @@ from sql.grammar.syntax_tree import (
 from sql.pruning.analysis import Analysis, analyse_scan
 from sql.relation import PartsRelation, RelationCatalog, is_parts_relation
 from sql.run.block_expressions import EVALUATION
+from sql.run.read_limits import check_index_use
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
 from sql.run.stored_rows import StoredRows, stored_rows
@@ -120,7 +121,9 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings:
         relation = scan.source.relation
         if is_parts_relation(relation):
             description = relation.description
-            planned.append(ScanPlan(scan, description, analyse_scan(scan, description, EVALUATION, settings)))
+            analysis = analyse_scan(scan, description, EVALUATION, settings)
+            check_index_use(analysis, scan, description, settings)
+            planned.append(ScanPlan(scan, description, analysis))
         else:
             planned.append(ScanPlan(scan))
     sql = move_to_scans(sql, scans)

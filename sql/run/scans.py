@@ -25,6 +25,7 @@ from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, StreamedRelation, is_parts_relation
 from sql.run.engine_arrays import needs_cast, of_type, readable
+from sql.run.read_limits import NO_LIMITS, ReadLimits
 from sql.run.row_groups import gathered, group_rows, is_narrow
 from sql.run.string_runs import comes_repeated
 from sql.typing.mapping import engine_type
@@ -67,6 +68,7 @@ class ScanState:
     met_few_alike: bool = False
     """A scan ended because its rows make no groups."""
     status: QueryStatus = field(default_factory=QueryStatus)
+    limits: ReadLimits = NO_LIMITS
 
 
 def scan_sql(scan: Scan) -> str:
@@ -142,6 +144,11 @@ class ScanStream:
         batches = self._record_batches(columns) if begun is None else (batch.select(columns) for batch in begun)
         return pa.RecordBatchReader.from_batches(self._fields(columns), batches)
 
+    @property
+    def _is_limited(self) -> bool:
+        """Limits of reading are not for what ``system`` shows."""
+        return self._parts is not None or isinstance(self._scan.source.relation, StreamedRelation)
+
     def _fields(self, columns: Sequence[int]) -> pa.Schema:
         return pa.schema([self.schema.field(position) for position in columns])
 
@@ -152,7 +159,7 @@ class ScanStream:
             yield from gathered(self._groups(chosen, columns[len(chosen) :], schema))
             return
         names = _names_of(chosen)
-        for arrays in counted(self._batches(names), self._state):
+        for arrays in counted(self._batches(names), self._state, is_limited=self._is_limited):
             if chosen:
                 arrays = _made(chosen, dict(zip(names, arrays, strict=True)))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -187,6 +194,7 @@ class ScanStream:
 
     def _batches(self, names: list[str]) -> Iterator[tuple[list[pa.Array], int]]:
         relation = self._scan.source.relation
+        self._state.limits.check_columns(len(names))
         if self._parts is not None:
             assert is_parts_relation(relation)
             yield from self._part_batches(names, self._parts, relation.report_corruption)
@@ -316,10 +324,13 @@ def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 
 
-def counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) -> Iterator[list[pa.Array]]:
+def counted(
+    batches: Iterator[tuple[list[pa.Array], int]], state: ScanState, *, is_limited: bool = True
+) -> Iterator[list[pa.Array]]:
     """Counts what is read, ends when the query does, and keeps the error for whoever reads through DuckDB."""
     zeros = pa.array(np.zeros(0, np.uint8))
     statistics = state.statistics
+    has_limits = is_limited and bool(state.limits.limits)
     try:
         for arrays, rows in batches:
             if state.cancelled:
@@ -331,7 +342,10 @@ def counted(batches: Iterator[tuple[list[pa.Array], int]], state: ScanState) -> 
                 arrays = [zeros.slice(0, rows)]
             statistics.read_rows += rows
             statistics.read_bytes += sum(array.nbytes for array in arrays)
+            is_last = has_limits and state.limits.is_passed(statistics.read_rows, statistics.read_bytes)
             yield arrays
+            if is_last:
+                return
     except PandoError as error:
         state.error = error
         raise

@@ -30,6 +30,7 @@ from sql.run import database
 from sql.run.bound_literals import BoundLiterals, slot_of, split_query
 from sql.run.executor import QueryEngine
 from sql.run.plans import Plan, depends_on_text_alone
+from sql.run.read_limits import NO_LIMITS, ReadLimits
 from sql.run.scans import FewRows, ReadStatistics
 from sql.run.statement_pool import STATEMENTS
 from sql.run.stored_rows import StoredRows, count_rows, few_rows, find_rows
@@ -81,6 +82,7 @@ class ShortPlan:
     format: str | None
     most_rows: int
     schema: pa.Schema
+    limits: ReadLimits = NO_LIMITS
     bound: BoundLiterals | None = None
 
     def run(self, literals: Sequence[str], catalog: RelationCatalog, limits: Limits = ON_LOOP) -> ShortResult | None:
@@ -95,6 +97,7 @@ class ShortPlan:
             return None
         stored = self._stored(literals)
         names = self._names
+        self.limits.check_columns(len(names))
         read: list[list[pa.Array]] = []
         snapshot = relation.snapshot()
         try:
@@ -106,6 +109,7 @@ class ShortPlan:
             pruned = analysis.prune(parts)
             if not _is_short(pruned, names, limits):
                 return None
+            self.limits.check_partitions(relation.description, pruned)
             statistics = ReadStatistics(parts=len(pruned), marks=sum(item.marks for item in pruned))
             is_counted = bool(self.plan.totals) and not names
             most_rows = sys.maxsize if is_counted else self.most_rows
@@ -124,6 +128,8 @@ class ShortPlan:
         rows = count_rows(found)
         statistics.read_rows += rows
         statistics.read_bytes += sum(array.nbytes for arrays in read for array in arrays)
+        if self.limits.is_passed(statistics.read_rows, statistics.read_bytes):
+            return None
         batches = self._batches(stored, read, rows)
         if sum(batch.nbytes for batch in batches) > MOST_BYTES or sum(batch.num_rows for batch in batches) > MOST_ROWS:
             return None
@@ -204,7 +210,8 @@ def short_plan(
     is_direct = plan.stored is not None or bool(plan.totals)
     most_rows = _MOST_ROWS_READ if _makes_few(tree) else MOST_ROWS
     schema = storage_schema(plan.columns)
-    direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema) if is_direct else None
+    reading = ReadLimits.of(settings)
+    direct = ShortPlan(plan.kept(), parsed.format, most_rows, schema, reading) if is_direct else None
     (planned,) = plan.scans
     marks = [] if shape is None else marked_literals(shape.literals)
     marked = None if shape is None else _marked(shape, marks, parsed)
@@ -231,7 +238,7 @@ def short_plan(
         return direct
     if not set(VIRTUAL_COLUMNS).isdisjoint(planned.scan.source.used):
         return direct
-    return ShortPlan(rest.kept(), parsed.format, most_rows, schema, bound)
+    return ShortPlan(rest.kept(), parsed.format, most_rows, schema, reading, bound)
 
 
 def _makes_few(tree: Select) -> bool:

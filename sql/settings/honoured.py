@@ -80,6 +80,16 @@ class Settings:
     result_overflow_mode: str = _setting(
         "OverflowMode", "throw", "Beyond these limits: throw, or break and answer part"
     )
+    max_rows_to_read: int = _setting("UInt64", 0, "Rows that a query may read (158); 0: any number")
+    max_bytes_to_read: int = _setting("UInt64", 0, "Bytes, uncompressed, that it may read (307); 0: any number")
+    read_overflow_mode: str = _setting("OverflowMode", "throw", "Beyond these: throw, or break and leave the rest out")
+    max_rows_to_read_leaf: int = _setting("UInt64", 0, "As max_rows_to_read, on every server that reads")
+    max_bytes_to_read_leaf: int = _setting("UInt64", 0, "As max_bytes_to_read, on every server that reads")
+    read_overflow_mode_leaf: str = _setting("OverflowMode", "throw", "As read_overflow_mode, beyond these two")
+    max_columns_to_read: int = _setting("UInt64", 0, "Columns of a table that a query may read (161); 0: any number")
+    max_partitions_to_read: int = _setting("Int64", -1, "Partitions of a table (565); 0: any number, -1: the table's")
+    force_primary_key: bool = _setting("Bool", False, "A query that the primary key does not narrow is refused (277)")
+    force_index_by_date: bool = _setting("Bool", False, "One that the partition key does not narrow is refused (277)")
     use_skip_indexes: bool = _setting("Bool", True, "Granules are passed over by the skip indexes of a table")
     ignore_data_skipping_indices: str = _setting("String", "", "Names of skip indexes that a query does not use")
     force_data_skipping_indices: str = _setting(

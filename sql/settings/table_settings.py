@@ -35,6 +35,7 @@ class MergeTreeSettings(PartSettings):
     max_avg_part_size_for_too_many_parts: int = 1024**3
     max_delay_to_insert: int = 1
     min_delay_to_insert_ms: int = 10
+    max_partitions_to_read: int = -1
     max_parts_in_total: int = 100_000
     max_parts_to_merge_at_once: int = 100
     max_bytes_to_merge_at_max_space_in_pool: int = 150 * 1024**3

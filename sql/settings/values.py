@@ -60,12 +60,23 @@ def _parse_integer(name: str, value: object) -> int:
         return int(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
+    digits, unit = _UNITED.fullmatch(str(value).strip()).groups()  # type: ignore[union-attr]
     try:
-        return int(str(value).strip())
+        return int(digits) * _UNITS[unit]
     except ValueError:
         raise UserError(
             "CANNOT_PARSE_NUMBER", f"Cannot parse {str(value)!r} as an integer for setting {name}"
         ) from None
+
+
+_UNITS = {None: 1} | {
+    letter + suffix: base**power
+    for power, letters in enumerate(("kK", "M", "G", "T"), 1)
+    for letter in letters
+    for suffix, base in (("", 1000), ("i", 1024))
+}
+"""What may follow a number: 10M, 64Ki."""
+_UNITED = re.compile(rf"(.*?)((?<=\d)(?:{'|'.join(unit for unit in _UNITS if unit)}))?", re.DOTALL)
 
 
 def _parse_unsigned(name: str, value: object) -> int:
