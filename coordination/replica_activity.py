@@ -48,7 +48,9 @@ TTL = "ttl"
 """The feature: beside the columns in ZooKeeper there may be TTL, and merges say at which time they apply it."""
 CONSTRAINTS = "constraints"
 """The feature: and constraints, which INSERTs are checked with."""
-FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS)
+KEYS = "keys"
+"""The feature: and another sorting and sampling key."""
+FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS, KEYS)
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -157,6 +157,11 @@ class OpenedPart:
     def _map_columns(self) -> None:
         mapping = map_columns(self.schema, self.metadata_version, self.table_schema)
         self._positions, self._converted = mapping.positions, mapping.converted
+        self.other_index: PrimaryIndex | None = None  # see ``parts.key_index``
+
+    def lacks(self, columns: Iterable[str]) -> bool:
+        """Whether it has not all of the columns in its files (one of another type it has)."""
+        return not all(name in self._positions or name in self._converted for name in columns)
 
     def without(self, columns: Collection[str]) -> Self:
         """The same part as if it had not these columns: they are read as their defaults."""

@@ -18,7 +18,7 @@ from parts.merge_mode import ORDINARY, MergeMode
 from parts.nested_columns import structure_of
 from parts.schema_history import UNCHANGED, SchemaHistory
 from parts.ttl import NO_TTL, TableTtl
-from parts.types import DataType
+from parts.types import DataType, LowCardinalityType
 
 
 class ColumnDefault(Protocol):
@@ -133,7 +133,8 @@ class TableSchema:
 class Key:
     """A tuple of key expressions, compiled.
 
-    ``expressions`` are canonical ClickHouse SQL texts, ``types`` their types, ``columns`` the table columns they read.
+    ``expressions`` are canonical ClickHouse SQL texts, ``types`` their types, ``columns`` the table columns they read,
+    ``reads`` those of each expression.
     ``evaluate(block)`` returns one array per expression, each as long as the block.
     """
 
@@ -141,9 +142,15 @@ class Key:
     types: tuple[DataType, ...]
     columns: tuple[str, ...]
     evaluate: Callable[[pa.Table], list[pa.ChunkedArray]] = field(compare=False, repr=False)
+    reads: tuple[tuple[str, ...], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.expressions)
+
+    @cached_property
+    def plain_types(self) -> tuple[DataType, ...]:
+        """As indexes have them: without LowCardinality."""
+        return tuple(type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in self.types)
 
     def prefix(self, length: int) -> Key:
         """The first ``length`` expressions as a key of their own."""
@@ -153,6 +160,7 @@ class Key:
             self.types[:length],
             self.columns,
             lambda block: evaluate(block)[:length],
+            self.reads[:length],
         )
 
 
@@ -164,6 +172,7 @@ def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
         tuple(schema.column(name).type for name in columns),
         columns,
         lambda block: [block.column(name) for name in columns],
+        tuple((name,) for name in columns),
     )
 
 

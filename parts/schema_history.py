@@ -17,11 +17,12 @@ from typing import Any
 class SchemaHistory:
     """``version`` counts the changes. ``added``: the version in which a column got its present content, of columns that
     were not there from the beginning. ``renamed``: the versions in which a column's name changed, with the name before,
-    in order."""
+    in order. ``keys``: the version in which the sorting or the sampling key last changed; 0: never."""
 
     version: int = 0
     added: Mapping[str, int] = field(default_factory=dict)
     renamed: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    keys: int = 0
 
     def name_in(self, part_version: int, column: str) -> str | None:
         """The name of the table's column in a part; ``None`` if the part cannot have it."""
@@ -49,14 +50,18 @@ class SchemaHistory:
         names = (*self.renamed.get(old, ()), (self.version, old))
         return replace(gone, added=added, renamed={**gone.renamed, new: names})
 
+    def with_keys(self) -> SchemaHistory:
+        return replace(self, keys=self.version)
+
     # On disk
 
     def to_json(self) -> dict[str, object]:
-        return {
+        document = {
             "version": self.version,
             "added": dict(self.added),
             "renamed": {name: [list(change) for change in changes] for name, changes in self.renamed.items()},
         }
+        return document | ({"keys": self.keys} if self.keys else {})
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SchemaHistory:
@@ -68,6 +73,7 @@ class SchemaHistory:
                 str(name): tuple((int(version), str(former)) for version, former in changes)
                 for name, changes in document["renamed"].items()
             },
+            int(document.get("keys", 0)),
         )
 
 

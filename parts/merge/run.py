@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from parts.reader import Part
 from parts.repeated_texts import joined, plain_columns, repeated_columns
 from parts.schema import Key, TableDescription
 from parts.ttl import TtlCollector
+from parts.types import LowCardinalityType
 from parts.writer import PartWriter, WrittenPart
 
 TARGET_SLICE_ROWS = 1024 * 1024
@@ -99,8 +100,9 @@ def merge_parts(
     )
     columns = description.schema.stored.names
     run = _MergeRun(
-        sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled, with_dictionaries=True
-    )
+        sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled,
+        with_dictionaries=True, computed_from=_computed_from(description),
+    )  # fmt: skip
     try:
         blocks = run.blocks(target_slice_rows or _target_rows(sources))
         for block in expired_out(blocks, description, expire_at) if expires else blocks:
@@ -144,6 +146,14 @@ def _check_schema_is_known(sources: Sequence[Part], description: TableDescriptio
             )
 
 
+def _computed_from(description: TableDescription) -> set[str]:
+    """The strings that the key computes something of: it wants them as they are stored."""
+    key, schema = description.sorting_key, description.schema
+    if set(key.columns) == set(key.expressions):
+        return set()
+    return {name for name in key.columns if not isinstance(schema.column(name).type, LowCardinalityType)}
+
+
 def _stop_if(is_cancelled: Callable[[], bool]) -> None:
     if is_cancelled():
         raise CancelledError("Merge was cancelled")
@@ -167,6 +177,7 @@ class _MergeRun:
         is_cancelled: Callable[[], bool],
         *,
         with_dictionaries: bool = False,
+        computed_from: Collection[str] = (),
     ) -> None:
         self._sources = sources
         self._key = key
@@ -175,7 +186,7 @@ class _MergeRun:
         self._is_cancelled = is_cancelled
         self.rows_read = 0
         self._with_dictionaries = with_dictionaries
-        self._computed_from = set(key.columns) if with_dictionaries and set(key.columns) != set(key.expressions) else ()
+        self._computed_from = computed_from
         self._rows = [
             SourceRows(source, self._columns, len(sources), with_dictionaries=with_dictionaries) for source in sources
         ]

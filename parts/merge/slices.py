@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from parts.key_index import index_of
 from parts.merge.source_rows import CHUNK_ROWS, SourceRows
 from parts.reader import Part
 from parts.schema import Key
@@ -70,7 +71,7 @@ class _CutSearch:
         chunk_rows = CHUNK_ROWS if target_rows * 2 < CHUNK_ROWS * len(sources) else 0
         self._rows = [SourceRows(source, columns, len(sources), chunk_rows=chunk_rows) for source in sources]
         self._filled = [i for i, source in enumerate(sources) if source.rows]
-        indexes = [sources[i].primary_index for i in self._filled]
+        indexes = [index_of(sources[i], key) for i in self._filled]
         counts = [len(index.keys[0]) for index in indexes]
         self._starts = np.concatenate([[0], np.cumsum(counts)])
         self._keys = [pa.chunked_array([index.keys[k] for index in indexes]) for k in range(len(key.types))]

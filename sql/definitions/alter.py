@@ -14,8 +14,10 @@ from parts.row_exists import RESERVED
 from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
+from sql.definitions.altered_keys import check_keys, keys_changed
 from sql.definitions.engine import is_deprecated
 from sql.definitions.nested import check_rename, flattened_changes
+from sql.definitions.renaming import places_of, renamed, with_renamed
 from sql.definitions.small_engines import check_small_alter
 from sql.grammar.alterations import (
     AddColumn,
@@ -30,6 +32,8 @@ from sql.grammar.alterations import (
     DropIndex,
     ModifyColumn,
     ModifyComment,
+    ModifyOrderBy,
+    ModifySampleBy,
     ModifySettings,
     ModifyTtl,
     RenameColumn,
@@ -37,7 +41,7 @@ from sql.grammar.alterations import (
 )
 from sql.grammar.plain_clauses import ColumnClause, SettingLiteral
 from sql.grammar.statements import CreateTable
-from sql.grammar.tokens import TokenStream, identifier_if_needed, not_implemented
+from sql.grammar.tokens import not_implemented
 from sql.settings.table import settings_table
 
 _FIXED_SETTINGS = frozenset({"index_granularity", "enable_block_number_column"})
@@ -65,6 +69,7 @@ def altered(create: CreateTable, description: TableDescription, changes: Sequenc
     _refuse_chains([change for change in changes if isinstance(change, RenameColumn)])
     for change in changes:
         draft.apply(change)
+    check_keys(description, draft.create)
     return draft.create
 
 
@@ -103,6 +108,8 @@ class _Draft:
                 self.create = replace(self.create, comment=comment)
             case ModifyTtl(ttl):
                 self._set_ttl(ttl)
+            case ModifyOrderBy() | ModifySampleBy():
+                self.create = keys_changed(self.create, change)
             case ModifySettings(settings):
                 if self.description.has_parts:  # else they are checked when the result is compiled
                     _check_settings(settings)
@@ -166,7 +173,7 @@ class _Draft:
             self._history(lambda history: history.adding(name))
             return
         for other in self.create.columns:
-            if other.name != name and _places_of(name, other.default_expression):
+            if other.name != name and places_of(name, other.default_expression):
                 raise UserError(
                     "ILLEGAL_COLUMN",
                     f"Cannot drop column `{name}`, because column `{other.name}` depends on it "
@@ -193,15 +200,15 @@ class _Draft:
         self._refuse_key(old, "RENAME")
         self.create = replace(
             self.create,
-            columns=tuple(_renamed(column, old, new) for column in self.create.columns),
+            columns=tuple(renamed(column, old, new) for column in self.create.columns),
             indexes=tuple(
-                replace(index, expression=_with_renamed(index.expression, old, new)) for index in self.create.indexes
+                replace(index, expression=with_renamed(index.expression, old, new)) for index in self.create.indexes
             ),
             constraints=tuple(
-                replace(constraint, expression=_with_renamed(constraint.expression, old, new))
+                replace(constraint, expression=with_renamed(constraint.expression, old, new))
                 for constraint in self.create.constraints
             ),
-            ttl=_with_renamed(self.create.ttl, old, new),
+            ttl=with_renamed(self.create.ttl, old, new),
         )
         self._history(lambda history: history.renaming(old, new))
 
@@ -349,40 +356,6 @@ def _without_property(old: ColumnClause, name: str) -> ColumnClause:
 
 def _is_same_type(one: str, other: str) -> bool:
     return parse_type(one) == parse_type(other)
-
-
-def _renamed(column: ColumnClause, old: str, new: str) -> ColumnClause:
-    name = new if column.name == old else column.name
-    default = _with_renamed(column.default_expression, old, new)
-    return replace(column, name=name, default_expression=default, ttl=_with_renamed(column.ttl, old, new))
-
-
-def _with_renamed(expression: str, old: str, new: str) -> str:
-    """The text with the column's other name, also as a parameter of a lambda, where the name is the lambda's own."""
-    pieces: list[str] = []
-    end = 0
-    for start, stop in _places_of(old, expression):
-        pieces += [expression[end:start], identifier_if_needed(new)]
-        end = stop
-    return "".join([*pieces, expression[end:]])
-
-
-def _places_of(column: str, expression: str) -> list[tuple[int, int]]:
-    """Where the text names the column, alone or as the first of a compound name."""
-    stream = TokenStream(expression)
-    places = []
-    while (token := stream.next()).kind != "end":
-        if not token.is_identifier or stream.at("("):
-            continue
-        name = token.value
-        found = [(name, token.end)]
-        while stream.at(".") and stream.peek(1).is_identifier:
-            stream.next()
-            part = stream.next()
-            name = f"{name}.{part.value}"
-            found.append((name, part.end))
-        places += [(token.start, end) for name, end in found if name == column]
-    return places
 
 
 def _check_settings(names: Collection[str], *, is_reset: bool = False) -> None:

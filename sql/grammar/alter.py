@@ -21,6 +21,8 @@ from sql.grammar.alterations import (
     Freeze,
     ModifyColumn,
     ModifyComment,
+    ModifyOrderBy,
+    ModifySampleBy,
     ModifySettings,
     ModifyTtl,
     MovePartition,
@@ -166,6 +168,14 @@ def _modify_ttl(stream: TokenStream) -> AlterCommand:
     return ModifyTtl(ttl_text(stream))
 
 
+def _key(stream: TokenStream) -> str:
+    return stream.slice_until(_key_ends, "key expression")
+
+
+def _key_ends(stream: TokenStream) -> bool:
+    return stream.at(",") or stream.at("SETTINGS") or stream.at("FORMAT")
+
+
 def _modify_setting(stream: TokenStream) -> AlterCommand:
     return ModifySettings(setting_list(stream))
 
@@ -269,6 +279,9 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "MODIFY COMMENT": _modify_comment,
     "MODIFY TTL": _modify_ttl,
     "REMOVE TTL": lambda _: ModifyTtl(""),
+    "MODIFY ORDER BY": lambda stream: ModifyOrderBy(_key(stream)),
+    "MODIFY SAMPLE BY": lambda stream: ModifySampleBy(_key(stream)),
+    "REMOVE SAMPLE BY": lambda _: ModifySampleBy(""),
     "MODIFY SETTING": _modify_setting,
     "RESET SETTING": _reset_setting,
     "DROP PARTITION": _drop_partition,

@@ -108,6 +108,18 @@ class ModifyTtl:
 
 
 @dataclass(frozen=True, slots=True)
+class ModifyOrderBy:
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModifySampleBy:
+    """MODIFY SAMPLE BY; ``""``: REMOVE SAMPLE BY."""
+
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRef:
     """Which partition: its value as SQL text, its id, all of them, or one part by its name. One of the four."""
 
@@ -226,9 +238,11 @@ class MaterializeTtl:
 ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentColumn
 IndexChange = AddIndex | DropIndex
 ConstraintChange = AddConstraint | DropConstraint
+KeyChange = ModifyOrderBy | ModifySampleBy
 DefinitionChange = (
-    ColumnChange | IndexChange | ConstraintChange | ModifyComment | ModifySettings | ResetSettings | ModifyTtl
-)
+    ColumnChange | IndexChange | ConstraintChange | KeyChange | ModifyComment | ModifySettings | ResetSettings
+    | ModifyTtl
+)  # fmt: skip
 PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
 IndexCommand = MaterializeIndex | ClearIndex
 MutationCommand = (

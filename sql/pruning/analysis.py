@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from parts.block_number import BLOCK_NUMBER, block_number_column
+from parts.key_index import index_of
 from parts.reader import Part
 from parts.schema import Key, SkipIndex, TableDescription, TableSchema
 from parts.types import DataType
@@ -59,7 +60,7 @@ class Analysis:
     partition: Condition
     partition_keys: list[str]
     primary: Condition
-    primary_keys: list[str]
+    sorting: Key
     whole: frozenset[str] = frozenset()
     """The indexes whose condition is all of the filters, not a part of them."""
     row_filter: RowFilter | None = None
@@ -93,7 +94,7 @@ class Analysis:
         of_rows = interval_of(rows) if by_row else interval
         row_filter = RowFilter(rows, columns, is_whole=True, interval=of_rows, is_of_values=True)
         return Analysis(
-            Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.primary_keys,
+            Both(tuple(by_extremes)), self.minmax_keys, Constant(True), self.partition_keys, primary, self.sorting,
             frozenset({"PrimaryKey"}), row_filter, interval, needs_rows=bool(by_row), skip_tests=skip_tests,
         )  # fmt: skip
 
@@ -126,12 +127,12 @@ class Analysis:
         return kept
 
     def _by_granules(self, parts: list[Part]) -> list[PrunedPart]:
-        use = IndexUse("PrimaryKey", self.primary_keys, self.primary)
-        if self.primary_keys:
+        use = IndexUse("PrimaryKey", list(self.sorting.expressions), self.primary)
+        if self.sorting:
             self.uses.append(use)
         kept = []
         for part in parts:
-            pruned = granules(part, self.primary, self.interval)
+            pruned = granules(part, self.sorting, self.primary, self.interval)
             if pruned is not None:
                 kept.append(self._with_filter(pruned))
         use.parts = (len(kept), len(parts))
@@ -159,13 +160,14 @@ def _marks(parts: Sequence[Part]) -> int:
     return sum(part.marks for part in parts)
 
 
-def granules(part: Part, condition: Condition, interval: Interval | None = None) -> PrunedPart | None:
-    """The granules of a part whose key ranges can match, and which of them surely do; ``None`` if there are none.
+def granules(part: Part, key: Key, condition: Condition, interval: Interval | None = None) -> PrunedPart | None:
+    """The granules of a part whose ranges of ``key``, the table's sorting key, can match, and which of them surely do;
+    ``None`` if there are none.
 
     ``interval`` is the condition as one of the first key, if it is such.
     """
     if interval is not None:
-        index = part.primary_index
+        index = index_of(part, key)
         numbers = index.first_numbers
         if numbers is not None and index.keys[0].type == interval.type:
             run = interval.granules(numbers)
@@ -174,7 +176,7 @@ def granules(part: Part, condition: Condition, interval: Interval | None = None)
     if not used:
         true, false = condition.evaluate({}, 1)
         return PrunedPart(part, uncertain=None if false[0] else ()) if true[0] else None
-    keys = part.primary_index.keys[: max(used) + 1]
+    keys = index_of(part, key).keys[: max(used) + 1]
     if len(keys) <= max(used):
         return PrunedPart(part)
     # The first column alone leaves few granules out of many; only those are looked at with all columns.
@@ -252,7 +254,7 @@ def analysis_of(
     by_partition = build("Partition", partition.expressions, partition.types)
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return Analysis(
-        minmax, columns, by_partition, list(partition.expressions), primary, list(sorting.expressions),
+        minmax, columns, by_partition, list(partition.expressions), primary, sorting,
         frozenset(whole), _row_filter(primary, sorting, schema), interval_of(primary),
         row_test(scan, description, environment, evaluation) if scan.conditions else None,
         skip_tests=skip_tests(scan, description, environment, evaluation),

@@ -66,6 +66,7 @@ def compile_key(text: str, schema: TableSchema, zone: str = "UTC") -> Key:
         tuple(item.type for item in compiled),
         columns,
         lambda block: evaluate_together(compiled, block),
+        tuple(item.columns for item in compiled),
     )
 
 

@@ -118,7 +118,7 @@ class BoundLiterals:
         counts = [literals[slot] for slot in (self.limit, self.offset) if slot is not None]
         if not all(count.isdecimal() and len(count) <= _MOST_DIGITS for count in counts):
             return None
-        keys, extremes = self.analysis.primary_keys, self.analysis.minmax_keys
+        keys, extremes = self.analysis.sorting.expressions, self.analysis.minmax_keys
         others = dict.fromkeys(term.column for term in self.terms if term.column not in keys)
         names = [*keys, "", *others]  # no other column gets number 0, that of the first key
         columns: dict[int, tuple[str, DataType]] = {}

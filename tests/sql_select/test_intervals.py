@@ -60,8 +60,8 @@ def test_the_same_granules_and_rows(tables: dict[str, PartTable], name: str, ter
         known = analysis.row_filter
         assert known is not None
         assert known.interval is not None
-        looked = granules(part, analysis.primary)
-        found = granules(part, analysis.primary, analysis.interval)
+        looked = granules(part, analysis.sorting, analysis.primary)
+        found = granules(part, analysis.sorting, analysis.primary, analysis.interval)
         looked_at = _rows(looked.all_ranges) if looked else []
         chosen = _rows(found.all_ranges) if found else []
         if len(terms) == 1:

@@ -26,7 +26,7 @@ from coordination.keeper import (
     SetData,
 )
 from coordination.mutations import read_pointer
-from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, TTL, require_feature
+from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, KEYS, TTL, require_feature
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions, SyncMode
 from engine.tables.replicated.shared_definition import parse_columns, shared_definition
@@ -178,11 +178,15 @@ class Definitions:
         if old.description.constraints or new.description.constraints:
             require_feature(keeper, state.paths, CONSTRAINTS, "ALTER of a table with constraints")
         conditions: list[Op] = []
+        shared, former = shared_definition(new.description), shared_definition(old.description)
+        if shared.metadata != former.metadata:
+            require_feature(keeper, state.paths, KEYS, "ALTER of keys")
+            conditions.append(SetData(state.paths.metadata, shared.metadata.encode()))
         if touched := touched_columns(old.description.schema, new.description.schema):
             conditions.append(self._refuse_beside_mutations(keeper, touched))
         return _Prepared(
             new,
-            shared_definition(new.description).columns.encode(),
+            shared.columns.encode(),
             version,
             bool(retyped_columns(old.description.schema, new.description.schema)),
             tuple(conditions),

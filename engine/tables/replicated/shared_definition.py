@@ -2,18 +2,20 @@
 
 The columns of a table that was never altered are a line each, for people, its skip indexes, constraints and TTL. Once
 it was, the first line is the history of the columns (``parts.schema_history``) as JSON, with the texts of the others in
-``indexes``, ``constraints`` and ``ttl``, and each column a JSON list: name, type, kind and text of the default, codec,
-comment, and TTL if it has one. Every replica makes its own definition of these.
+``indexes``, ``constraints``, ``ttl`` and (once the keys changed) ``key_clauses``, and each column a JSON list: name,
+type, kind and text of the default, codec, comment, and TTL if it has one. Every replica makes its own definition of
+these.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from coordination.table_nodes import SharedDefinition
 from parts.errors import CorruptionError, UserError
-from parts.schema import Column, Constraint, SkipIndex, TableDescription
+from parts.schema import Column, Constraint, Key, SkipIndex, TableDescription
 from parts.schema_history import SchemaHistory
 from sql.definitions.render import render_index_type
 from sql.grammar.constraints import constraint_clause
@@ -50,11 +52,16 @@ class AlteredColumns:
     history: SchemaHistory
     ttl: str = ""
     constraints: tuple[ConstraintClause, ...] = ()
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """As CREATE TABLE has them; of a table whose keys are those that it was created with: none."""
 
     def over(self, create: CreateTable) -> CreateTable:
         return replace(
             create, columns=self.columns, indexes=self.indexes, history=self.history, ttl=self.ttl,
             constraints=self.constraints,
+            order_by=self.keys.get("order_by", create.order_by),
+            primary_key=self.keys.get("primary_key", create.primary_key),
+            sample_by=self.keys.get("sample_by", create.sample_by),
         )  # fmt: skip
 
     def equals(self, description: TableDescription) -> bool:
@@ -62,7 +69,8 @@ class AlteredColumns:
         columns = [*map(_column_line, self.columns)] == [*map(_column_line, description.schema.columns)]
         indexes = [*map(_index_text, self.indexes)] == [*map(_index_text, description.indexes)]
         constraints = [*map(_constraint_text, self.constraints)] == [*map(_constraint_text, description.constraints)]
-        return columns and indexes and constraints and self.ttl == description.ttl.text
+        keys = not self.keys or self.keys == _keys(description)
+        return columns and indexes and constraints and keys and self.ttl == description.ttl.text
 
 
 def _columns_text(description: TableDescription) -> str:
@@ -77,9 +85,24 @@ def _columns_text(description: TableDescription) -> str:
         [c.name, c.type.name, c.default_kind, c.default_expression, c.codec, c.comment, *([c.ttl] if c.ttl else [])]
         for c in schema.columns
     ]
-    clauses = {"indexes": indexes, "constraints": constraints, "ttl": ttl}
+    keys = _keys(description) if schema.history.keys else {}
+    clauses = {"indexes": indexes, "constraints": constraints, "ttl": ttl, "key_clauses": keys}
     history = schema.history.to_json() | {name: clause for name, clause in clauses.items() if clause}
     return "\n".join(json.dumps(line, sort_keys=True) for line in (history, *columns))
+
+
+def _keys(description: TableDescription) -> dict[str, str]:
+    return {
+        "order_by": _key_text(description.sorting_key),
+        "primary_key": _key_text(description.primary_key),
+        "sample_by": _key_text(description.sampling_key) if description.sampling_key else "",
+    }
+
+
+def _key_text(key: Key) -> str:
+    if len(key.expressions) == 1:
+        return key.expressions[0]
+    return f"({', '.join(key.expressions)})" if key else "tuple()"
 
 
 def _column_line(column: Column | ColumnClause) -> str:
@@ -113,7 +136,8 @@ def parse_columns(text: str) -> AlteredColumns | None:
         indexes = tuple(index_clause(TokenStream(index)) for index in history.get("indexes", ()))
         ttl = str(history.get("ttl", ""))
         constraints = tuple(constraint_clause(TokenStream(text)) for text in history.get("constraints", ()))
-        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history), ttl, constraints)
+        keys = {name: str(text) for name, text in history.get("key_clauses", {}).items()}
+        return AlteredColumns(tuple(clauses), indexes, SchemaHistory.from_json(history), ttl, constraints, keys)
     except (ValueError, KeyError, TypeError, AttributeError, UserError) as error:
         raise CorruptionError(
             f"Cannot read the columns {text[:200]!r} in ZooKeeper: {error}", name="CORRUPTED_DATA"

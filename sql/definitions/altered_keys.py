@@ -1,0 +1,90 @@
+"""MODIFY ORDER BY and SAMPLE BY: what may become of the keys of a table that has parts.
+
+No part is sorted anew. So an expression that enters the sorting key may read only columns that the same ALTER adds, and
+without a DEFAULT: the rows that are there have one value of it, and are in the order of the new key too. The primary
+key stays what it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parts.errors import UserError
+from parts.schema import Key, TableDescription, TableSchema
+from parts.types import DataType, IntegerType
+from sql.definitions.description import build_columns
+from sql.grammar.alterations import KeyChange, ModifyOrderBy
+from sql.grammar.statements import CreateTable
+from sql.run.block_expressions import compile_key
+
+
+def keys_changed(create: CreateTable, change: KeyChange) -> CreateTable:
+    """Raises 36 for a sampling key that is to go and is not there."""
+    history = create.history.with_keys()
+    if isinstance(change, ModifyOrderBy):
+        primary_key = create.primary_key or create.order_by
+        return replace(create, order_by=change.expression, primary_key=primary_key, history=history)
+    if not change.expression and not create.sample_by:
+        raise UserError("BAD_ARGUMENTS", "Table doesn't have SAMPLE BY, cannot remove")
+    return replace(create, sample_by=change.expression, history=history)
+
+
+def check_keys(old: TableDescription, create: CreateTable) -> None:
+    """``create`` is what ALTER has made of the table. Raises 36 for a sorting key by which its parts are not sorted, 59
+    for a sampling key that is no unsigned number."""
+    if not old.has_parts or create.history.version == old.metadata_version:
+        return
+    if create.history.keys == create.history.version:
+        schema = TableSchema(tuple(build_columns(create.columns)), create.history)
+        _check_added(old, schema, compile_key(create.order_by, schema.stored))
+        _check_sampling(compile_key(create.sample_by, schema.stored), old.primary_key)
+    _check_defaults(old, create)
+
+
+def _check_added(old: TableDescription, schema: TableSchema, key: Key) -> None:
+    before = list(old.sorting_key.expressions)
+    for expression, reads in zip(key.expressions, key.reads, strict=True):
+        if before and before[0] == expression:
+            del before[0]
+            continue
+        if not reads:
+            raise UserError("ILLEGAL_COLUMN", f"Sorting key cannot contain constants: {expression}")
+        for name in reads:
+            if schema.history.name_in(old.metadata_version, name) is not None:
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"Existing column {name} is used in the expression {expression} that was added to the sorting key. "
+                    "You can add expressions that use only the newly added columns",
+                )
+            if schema.column(name).default_kind:
+                raise UserError(
+                    "BAD_ARGUMENTS",
+                    f"Newly added column {name} has a default expression, so adding expressions that use it to the "
+                    "sorting key is forbidden",
+                )
+
+
+def _check_sampling(key: Key, primary_key: Key) -> None:
+    """What is not in the primary key is refused where the definition is compiled."""
+    for expression, type_ in zip(key.expressions, key.types, strict=True):
+        if expression in primary_key.expressions and not _is_unsigned(type_):
+            raise UserError(
+                "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
+                f"Invalid sampling column type in storage parameters: {type_}. Must be one unsigned integer type",
+            )
+
+
+def _is_unsigned(type_: DataType) -> bool:
+    return isinstance(type_, IntegerType) and not type_.signed
+
+
+def _check_defaults(old: TableDescription, create: CreateTable) -> None:
+    """Rows of before a column came into the sorting key are sorted by what the column is in them."""
+    late = set(old.sorting_key.columns) & create.history.added.keys()
+    for column in create.columns:
+        if column.name in late and column.default_expression != old.schema.column(column.name).default_expression:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Column {column.name} came into the sorting key after rows had been inserted, which another default "
+                "would give another place",
+            )
