@@ -18,7 +18,7 @@ The replica must be active before, so that the log it will pull is not trimmed u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordination.cleanup import ReplicaPosition, read_positions
@@ -57,13 +57,7 @@ def choose_source(positions: Sequence[ReplicaPosition], own_name: str) -> Replic
     return max(candidates, key=lambda p: (p.is_active, p.pointer or 0, p.name), default=None)
 
 
-def clone_replica(
-    keeper: Keeper,
-    replica: ReplicaPaths,
-    local_parts: Mapping[PartName, str],
-    *,
-    clock: Callable[[], float],
-) -> CloneResult:
+def clone_replica(keeper: Keeper, replica: ReplicaPaths, local_parts: Mapping[PartName, str]) -> CloneResult:
     """Fills this replica's queue. ``local_parts``: the active parts on disk and their content hashes ("" if unknown).
 
     Afterwards detach ``parts_to_detach``, call :func:`finish_clone`, load the queue. Raises 254 without a source.
@@ -88,7 +82,7 @@ def clone_replica(
     )
     kept = {part for part in local_parts if part not in detach}
     wanted = {part: listed[part] for part in PartSet(listed) if part not in kept}
-    fetches = fetch_entries(keeper, replica.table, wanted, source.name, clock())
+    fetches = fetch_entries(keeper, replica.table, wanted, source.name)
     _append(keeper, replica, [*fetches, *queue])
     _trim_own_list(keeper, replica, kept)
     return CloneResult(source.name, detach, len(fetches), len(queue))

@@ -278,9 +278,7 @@ def remove_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName
                 _delete_if_there(keeper, path)
 
 
-def requeue_fetch(
-    keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName], now: float
-) -> int:
+def requeue_fetch(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue, parts: Iterable[PartName]) -> int:
     """For parts that ZooKeeper lists and the disk lacks (or has broken): off the list and a fetch into the queue.
 
     One multi a part, so that a crash leaves either the listing or the fetch. A part that a queued drop covers (its
@@ -296,7 +294,7 @@ def requeue_fetch(
     for part in dropped:
         queue.remove_virtual(part)
     wanted = {part: "" for part in missing if part not in dropped}
-    entries = fetch_entries(keeper, replica.table, wanted, "", now)
+    entries = fetch_entries(keeper, replica.table, wanted, "")
     for entry in entries:
         assert entry.new_part is not None
         listed = replica.part(str(entry.new_part))

@@ -199,9 +199,15 @@ def pending_parts(keeper: Keeper, table: TablePaths) -> list[tuple[QuorumStatus,
     ]
 
 
-def fetch_entries(
-    keeper: Keeper, table: TablePaths, parts: dict[PartName, str], source: str, now: float
-) -> list[LogEntry]:
+def missing_since(keeper: Keeper, table: TablePaths) -> float:
+    """The time of an entry that brings back what this replica should have had before: that of the table's creation, in
+    seconds since the epoch. Rows of any age are missing until it is carried out, and nobody who asks how far the
+    replica is behind (``ReplicationQueue.absolute_delay``) may take it for a current one."""
+    stat = keeper.exists(table.metadata)
+    return stat.created_ms / 1000 if stat is not None else 0.0
+
+
+def fetch_entries(keeper: Keeper, table: TablePaths, parts: dict[PartName, str], source: str) -> list[LogEntry]:
     """Entries that fetch ``parts`` (name → content hash, "" if unknown) outside the log's course (clone, repair).
 
     A part whose quorum is pending keeps it, so that the fetch confirms it or notices its failure; one that failed its
@@ -213,6 +219,7 @@ def fetch_entries(
         if not is_of_transaction(table, status, path)  # these are confirmed when all of them are here
     }
     failed = set(failed_parts(keeper, table))
+    since = missing_since(keeper, table)
     entries = []
     for part, content_hash in parts.items():
         if str(part) in failed:
@@ -222,7 +229,7 @@ def fetch_entries(
             LogEntry(
                 EntryType.GET_PART,
                 part,
-                now,
+                since,
                 source,
                 content_hash=content_hash,
                 quorum=required,

@@ -121,6 +121,7 @@ class Engine(StatementRunner):
                 float(replica.queue.absolute_delay(self.services.clock())),
                 replica.problem(),
                 replica.warning,
+                replica.has_started,
             )
             for table in self.catalog.tables()
             if (replica := table.replication) is not None

@@ -67,7 +67,7 @@ from engine.http.scan_requests import (
 from engine.http.users import Users
 from engine.scan.blocks import estimated_rows
 from engine.scan.export import publish, unfinished, write_slot
-from engine.scan.leases import LeaseBook, Leases
+from engine.scan.leases import UNKNOWN_DELAY, LeaseBook, Leases
 from engine.scan.plan import Scan, measure, scan_columns
 from engine.scan.positions import end_of_batch
 from engine.scan.pruning import ScanFilter, choose_granules, scan_filter
@@ -305,9 +305,12 @@ def _columns(description: TableDescription, body: Body) -> list[Column]:
 
 
 def delay_seconds(engine: StatementRunner, table: Table) -> float:
-    """How far behind this replica of the table is."""
-    delays = {status.table: status.delay_seconds for status in engine.replicas_status()}
-    return float(delays.get(table.definition.full_name, 0.0))
+    """How far behind this replica of the table is, or ``UNKNOWN_DELAY``."""
+    name = table.definition.full_name
+    status = next((status for status in engine.replicas_status() if status.table == name), None)
+    if status is None:
+        return 0.0
+    return status.delay_seconds if status.has_started else UNKNOWN_DELAY
 
 
 class ScanResponse(Response):

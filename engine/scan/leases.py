@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 MAX_LEASES = 256
 MAX_SECONDS = 24 * 3600.0
+UNKNOWN_DELAY = 1e9
+"""In seconds, of a replica that has not compared itself with ZooKeeper yet. Only who allows any delay reads there."""
 _TOUCH_SECONDS = 600.0
 _RECORD_VERSION = 3
 """Another one when parts are dealt to slots by other rules: replicas that disagree about that must not share a scan."""
@@ -264,10 +266,11 @@ class LeaseBook:
     def _require_current(self, table: Table, max_delay_seconds: float) -> None:
         delay = self.delay_seconds(table)
         if delay > max_delay_seconds:
+            how_far = f"is {delay:.0f} s" if delay < UNKNOWN_DELAY else "does not know yet how far it is"
             raise UnavailableError(
                 "ALL_REPLICAS_ARE_STALE",
-                f"This replica is {delay:.0f} s behind with {table.definition.full_name}, more than the "
-                f"{max_delay_seconds:g} s that the scan allows (max_replica_delay_seconds)",
+                f"This replica {how_far} behind with {table.definition.full_name}; the scan allows "
+                f"{max_delay_seconds:g} s (max_replica_delay_seconds)",
             )
 
     def _leave(self, lease: Lease) -> None:

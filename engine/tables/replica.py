@@ -32,6 +32,10 @@ class Replica(Protocol):
         """True too while the connection is lost: whether the session lives on is not known then."""
 
     @property
+    def has_started(self) -> bool:
+        """Whether it has compared itself with ZooKeeper; what it lacks is in its queue since."""
+
+    @property
     def warning(self) -> str:
         """What somebody should do something about though the replica works; else empty."""
 

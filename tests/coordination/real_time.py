@@ -8,7 +8,7 @@ from functools import partial
 from coordination import clone, drop_range, insert_commit, part_commit, replica_activity, table_nodes
 
 activate = partial(replica_activity.activate, clock=time.monotonic, wait=lambda event, seconds: None)
-clone_replica = partial(clone.clone_replica, clock=time.time)
+clone_replica = clone.clone_replica
 commit_insert = partial(insert_commit.commit_insert, clock=time.monotonic, sleep=time.sleep)
 commit_produced_part = partial(part_commit.commit_produced_part, clock=time.monotonic, sleep=time.sleep)
 create_table_or_replica = partial(table_nodes.create_table_or_replica, wait=lambda event, seconds: None)

@@ -43,7 +43,7 @@ def recover(world: World, replica: Replica) -> None:
         world.count("clone")
         load_disk(replica)
         local = {part: replica.record(part).content_hash for part in replica.active}
-        result = clone_replica(keeper, paths, local, clock=world.clock)
+        result = clone_replica(keeper, paths, local)
         if result.copied_entries:
             world.count("clone took entries over")
         for part in result.parts_to_detach:
@@ -54,7 +54,7 @@ def recover(world: World, replica: Replica) -> None:
     load_disk(replica, listed)
     missing = [part for part in PartSet(listed) if part not in replica.active]
     queue_io.load_queue(keeper, paths, replica.queue, [p for p in listed if p not in missing])
-    queue_io.requeue_fetch(keeper, paths, replica.queue, missing, world.clock())
+    queue_io.requeue_fetch(keeper, paths, replica.queue, missing)
     confirm_own_parts(keeper, paths, [str(part) for part in replica.active])
     replica.activation = activation
 

@@ -220,7 +220,7 @@ def test_missing_part_is_requeued_and_fetched(members: list[Member]) -> None:
     members[1].pull()
     members[1].drain()
     members[1].active.clear()
-    queue_io.requeue_fetch(members[1].keeper, members[1].paths, members[1].queue, [part], 1.0)
+    queue_io.requeue_fetch(members[1].keeper, members[1].paths, members[1].queue, [part])
     with pytest.raises(NoNode):
         members[1].keeper.get(members[1].paths.part(str(part)))
     assert members[1].drain() == [ActionKind.FETCH]
@@ -292,7 +292,7 @@ def test_drop_that_was_cut_short_does_not_requeue_what_it_dropped(members: list[
     drop_partition(members[0].keeper, TABLE, "r1", "all")
     members[0].pull()
     members[0].active.clear()
-    queue_io.requeue_fetch(members[0].keeper, members[0].paths, members[0].queue, [part], 1.0)
+    queue_io.requeue_fetch(members[0].keeper, members[0].paths, members[0].queue, [part])
     assert members[0].drain() == [ActionKind.DROP_RANGE]
     assert members[0].keeper.children(members[0].paths.parts) == []
     assert not list(members[0].queue.virtual_parts())

@@ -89,7 +89,7 @@ def test_former_holder_commits_its_new_copy_while_a_peer_gives_the_part_up(
     two.drain()
     three.pull()
     two.active.clear()  # its disk
-    assert queue_io.requeue_fetch(two.keeper, two.paths, two.queue, [part], 1.0)
+    assert queue_io.requeue_fetch(two.keeper, two.paths, two.queue, [part])
     commit = take_fetch(two, part)
     one.expire()
     statuses: list[ProducedStatus] = []

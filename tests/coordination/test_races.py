@@ -98,7 +98,7 @@ def test_clone_notices_that_its_source_was_lost_and_cleared_its_queue(
         clone_replica(copy.keeper, copy.paths, {})
     assert copy.keeper.get(copy.paths.is_lost)[0] == b"1"
     source.keeper.set(source.paths.is_lost, b"0")
-    queue_io.requeue_fetch(source.keeper, source.paths, source.queue, [part], 1.0)
+    queue_io.requeue_fetch(source.keeper, source.paths, source.queue, [part])
     clone_replica(copy.keeper, copy.paths, {})
     finish_clone(copy.keeper, copy.paths)
     queue_io.load_queue(copy.keeper, copy.paths, copy.queue, [])

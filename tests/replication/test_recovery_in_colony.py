@@ -49,6 +49,30 @@ def test_emptied_directory_is_filled_from_the_others(make_colony: MakeColony) ->
     assert two.keys() == [*expected, 1000]
 
 
+def delay(node: Node) -> int:
+    return node.table.state.queue.absolute_delay(node.colony.now)
+
+
+def test_who_fetches_what_it_should_have_had_is_as_far_behind_as_the_table_is_old(make_colony: MakeColony) -> None:
+    """Else a scan that allows some delay would take the rows that have come so far for all of them."""
+    colony = filled(make_colony)
+    one, two = colony
+    one.optimize()
+    colony.settle()
+    colony.now += 1000.0
+    for harm in (two.wipe, lambda: delete_parts(two, 1)):
+        two.crash()
+        harm()
+        colony.end_zombies()
+        two.start()
+        assert two.table.state.has_started
+        assert two.keys() != one.keys()
+        assert delay(two) >= 1000
+        colony.settle()
+        assert two.keys() == one.keys()
+        assert delay(two) == 0
+
+
 def test_empty_disk_of_the_sole_holder_is_refused(make_colony: MakeColony) -> None:
     """It may not be mounted. Nobody else has the parts, so ZooKeeper's list must not be given up lightly."""
     colony = filled(make_colony, 1)

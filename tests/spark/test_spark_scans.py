@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from coordination.memory_keeper import MemoryEnsemble
 from coordination.paths import TablePaths
 from coordination.scan_records import KeeperScanRecords, clean_scan_records
+from engine.http.scan_routes import delay_seconds
+from engine.replica_status import ReplicaStatus
 from engine.scan.leases import Lease, LeaseBook, ScanOpening
 from engine.scan.plan import Scan, TaskSize, measure
 from engine.scan.pruning import ScanFilter
@@ -619,6 +622,18 @@ def test_a_replica_that_is_behind_opens_nothing(records: ScanRecords) -> None:
         pass
     with opened(LeaseBook(lambda: 0.0, lambda _: 61.0), table, "a", max_delay_seconds=60) as lease:
         assert len(lease.parts) == 1, "it has been opened, and its parts are here"
+
+
+def test_a_replica_that_has_not_met_zookeeper_since_its_start_opens_nothing(records: ScanRecords) -> None:
+    """Its disk may have been lost."""
+    status = ReplicaStatus("d.t", 0.0, "The table is starting", "", has_started=False)
+    server: Any = SimpleNamespace(replicas_status=lambda: [status])
+    book = LeaseBook(lambda: 0.0, partial(delay_seconds, server))
+    table = FakeTable(records)
+    with pytest.raises(UnavailableError, match="does not know yet"), opened(book, table, "a", max_delay_seconds=300):
+        pass
+    with opened(book, table, "a"):
+        pass
 
 
 def test_a_schema_is_checked_against_what_a_column_is() -> None:

@@ -27,7 +27,7 @@ from coordination.log_entry import EntryType, LogEntry
 from coordination.packets import op_bytes, packets
 from coordination.part_set import PartSet
 from coordination.paths import TablePaths, sequence_number
-from coordination.quorum import forget_confirmed_ops
+from coordination.quorum import forget_confirmed_ops, missing_since
 from coordination.replica_activity import registered_replicas
 from engine.tables.replicated.state import TRIES_BEFORE_LOST, ReplicaState
 from parts.part_name import PartName
@@ -110,7 +110,7 @@ class LostParts:
                 held,
             )
             # Before the entry goes, for the same reason; a fetch that is queued twice finds the part here.
-            *first, last = list(packets(self._fetches(remnants), op_bytes)) or [[]]
+            *first, last = list(packets(self._fetches(keeper, remnants), op_bytes)) or [[]]
             for packet in first:
                 keeper.multi([*held, *packet])
             self._remove_entry(keeper, name, part, [SetData(state.paths.log, b"", log_version), *is_lost, *last])
@@ -138,11 +138,12 @@ class LostParts:
             ]
         )
 
-    def _fetches(self, remnants: PartSet) -> list[Create]:
+    def _fetches(self, keeper: Keeper, remnants: PartSet) -> list[Create]:
         """For those that this replica has not."""
         state = self._state
         missing = [name for name in remnants if state.store.covering_active(name) is None]
-        entries = [LogEntry(EntryType.GET_PART, n, state.services.clock(), "", is_restored=True) for n in missing]
+        since = missing_since(keeper, state.paths)
+        entries = [LogEntry(EntryType.GET_PART, name, since, "", is_restored=True) for name in missing]
         return [Create(state.replica.queue_prefix, entry.to_bytes(), sequential=True) for entry in entries]
 
 

@@ -283,7 +283,7 @@ class ReplicaSession:
         """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""
         state = self._state
         hashes = {name: part.content_hash for name, part in self._on_disk().items()}
-        result = clone_replica(keeper, state.replica, hashes, clock=state.services.clock)
+        result = clone_replica(keeper, state.replica, hashes)
         for name in result.parts_to_detach:
             logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
         state.store.revive(hashes.keys())
@@ -324,7 +324,7 @@ class ReplicaSession:
         for name in plan.fetch:
             logger.warning("part %s is missing on disk: it will be fetched", name)
         remove_parts(keeper, state.replica, plan.forget)
-        requeue_fetch(keeper, state.replica, state.queue, plan.fetch, state.services.clock())
+        requeue_fetch(keeper, state.replica, state.queue, plan.fetch)
 
     def _on_disk(self) -> dict[PartName, PartOnDisk]:
         """Every part on disk that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""

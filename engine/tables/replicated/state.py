@@ -76,6 +76,8 @@ class ReplicaState:
         self.mutations = KnownMutations(self.paths)
         self.activation: Activation | None = None
         self.readonly_reason = "The table is starting"
+        self.has_started = False
+        """It has been writable: what it lacks stands in its queue."""
         self.unknown_inserts: list[InsertRequest] = []
         self.is_paused = threading.Event()
         self._working = 0
@@ -129,6 +131,7 @@ class ReplicaState:
         with self._gate:
             self.activation = activation
             self.readonly_reason = ""
+            self.has_started = True
             self.is_paused.clear()
 
     def become_readonly(self, reason: str) -> bool:

@@ -302,6 +302,10 @@ class ReplicatedTable(Table):
         return self.state.is_session_expired
 
     @property
+    def has_started(self) -> bool:
+        return self.state.has_started
+
+    @property
     def warning(self) -> str:
         return self.housekeeping.warning
 
