@@ -112,14 +112,14 @@ def _matching(pattern: str | None, names: Iterable[str]) -> set[str] | None:
     """Those that RE2 finds the pattern in, in linear time; ``None`` without a pattern."""
     if pattern is None:
         return None
-    names = pa.array(names, pa.string())
+    known = pa.array(names, pa.string())
     try:
-        found = pc.match_substring_regex(names, pattern)
+        found = pc.match_substring_regex(known, pattern)
     except pa.ArrowInvalid as error:
         raise UserError(
             "CANNOT_COMPILE_REGEXP", f"Invalid regular expression {pattern!r} of COLUMNS: {error}"
         ) from None
-    return set(names.filter(found).to_pylist())
+    return set(known.filter(found).to_pylist())
 
 
 def _named_before(scope: Scope) -> dict[int, set[str]]:
