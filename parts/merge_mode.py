@@ -41,6 +41,17 @@ class SortedRows:
         return starts
 
 
+@dataclass(frozen=True, slots=True)
+class MergeKeys:
+    """The columns that the keys of a table read: modes leave them as they are."""
+
+    sorting: frozenset[str] = frozenset()
+    partition: frozenset[str] = frozenset()
+
+
+NO_KEYS = MergeKeys()
+
+
 class MergeMode(ABC):
     """One way to reduce rows of equal keys. Modes are values: equal when they do the same."""
 
@@ -50,9 +61,23 @@ class MergeMode(ABC):
         """As replicas agree on it in ZooKeeper, for example ``Ordinary``."""
 
     @property
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        """Columns that the engine's arguments name, each with what it is to it: ALTER may not take them away."""
+        return ()
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """What it reads besides the sorting key; FINAL reads these too."""
-        return ()
+        return tuple(name for name, _ in self.roles)
+
+    @property
+    def is_done_when_merged(self) -> bool:
+        """Whether FINAL may give the rows of a part that was merged as they are, if no other part has their keys."""
+        return True
+
+    def for_reading(self) -> MergeMode:
+        """What FINAL does, where that differs from what a merge does."""
+        return self
 
     @abstractmethod
     def reduce(self, rows: SortedRows) -> pa.Table:

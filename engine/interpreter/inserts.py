@@ -139,6 +139,7 @@ def _options(context: Context, is_whole: bool) -> InsertOptions:
         parts_to_throw_insert=settings.parts_to_throw_insert,
         min_free_disk_bytes=settings.min_free_disk_bytes_to_perform_insert,
         min_free_disk_ratio=settings.min_free_disk_ratio_to_perform_insert,
+        reduces=settings.optimize_on_insert,
         query_id=context.query_id,
         is_whole=is_whole,
     )

@@ -23,6 +23,7 @@ from engine.tables.table_data import TableData
 from parts.constraints import check_constraints
 from parts.content_hash import block_hash
 from parts.errors import UserError
+from parts.merge_mode import SortedRows
 from parts.writer import PartitionBlock, sort_block, split_by_partition, write_part
 
 logger = logging.getLogger(__name__)
@@ -64,8 +65,8 @@ class InsertSink(ABC):
         self.description = table.description
         """Of the blocks that are written: an ALTER may come meanwhile."""
         self._blocks = 0
-        self._writes: list[Future[TemporaryPart] | TemporaryPart] = []
-        self._in_flight: list[tuple[Future[TemporaryPart], int]] = []
+        self._writes: list[Future[TemporaryPart | None] | TemporaryPart | None] = []
+        self._in_flight: list[tuple[Future[TemporaryPart | None], int]] = []
 
     def write(self, block: pa.Table) -> None:
         """Writes a complete block (every stored column, storage types) as one temporary part per partition."""
@@ -114,7 +115,8 @@ class InsertSink(ABC):
     def commit(self) -> InsertOutcome:
         """Makes the rows visible. After an error nothing more of this INSERT becomes visible."""
         try:
-            parts = [write.result() if isinstance(write, Future) else write for write in self._writes]
+            written = [write.result() if isinstance(write, Future) else write for write in self._writes]
+            parts = [part for part in written if part is not None]
             _tell_equal_blocks_apart(parts)
             self.table.services.failpoint("insert.after_temporary_part")
             outcome = self.commit_parts(parts)
@@ -131,7 +133,8 @@ class InsertSink(ABC):
                 part = write.result() if isinstance(write, Future) else write
             except Exception:  # a full disk, say; the write removed its own directory
                 continue
-            self.table.store.drop_temporary(part.directory)
+            if part is not None:
+                self.table.store.drop_temporary(part.directory)
         self._writes.clear()
 
     def announce(self, partition_id: str) -> None:
@@ -152,10 +155,16 @@ class InsertSink(ABC):
             return None
         return _digest(token, block_index)
 
-    def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart:
+    def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart | None:
+        """``None``: the merge mode leaves nothing of it."""
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
             block = sort_block(piece.block, self.description)
+            if self.options.reduces:
+                block = self.description.merge_mode.reduce(SortedRows(block, self.description.sorting_key.evaluate))
+                if not block.num_rows:
+                    self.table.store.drop_temporary(directory)
+                    return None
             written = write_part(directory, block, self.description, piece.values)
             block_id = self._block_id(piece, index, written.content_hash if block is piece.block else "")
         except BaseException:

@@ -41,6 +41,8 @@ class InsertOptions:
     min_free_disk_bytes: int = 0
     """Less free, or than this ratio of the disk, refuses it; 0 for what the table says."""
     min_free_disk_ratio: float = 0.0
+    reduces: bool = True
+    """A block becomes what the table's merge mode makes of it before it is written."""
     query_id: str = ""
     is_whole: bool = False
     """All data are here: the INSERT does not wait for its client."""

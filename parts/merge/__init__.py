@@ -1,13 +1,15 @@
 """Merging parts: key-range slices of all sources, each sorted and reduced by the table's mode, appended to one writer.
 
 ``slices``  where to cut: pivot keys from the sparse indexes, exact row numbers in every source
-``run``     prepares the slices, hands them to the mode, and gives the blocks to a writer or a reader (FINAL)
+``run``     prepares the slices, hands them to the mode, and gives the blocks to a writer
+``final``   … or to a reader (SELECT … FINAL)
 ``select``  which merges are worth making
 ``modes``   what becomes of rows with equal keys; the protocol is ``parts.merge_mode``
 """
 
+from parts.merge.final import FinalSource, read_final
 from parts.merge.modes import mode_of_engine
 from parts.merge.modes.deduplicate import Deduplicated
-from parts.merge.run import MergeProgress, merge_parts, read_final
+from parts.merge.run import MergeProgress, merge_parts
 
-__all__ = ["Deduplicated", "MergeProgress", "merge_parts", "mode_of_engine", "read_final"]
+__all__ = ["Deduplicated", "FinalSource", "MergeProgress", "merge_parts", "mode_of_engine", "read_final"]

@@ -5,7 +5,7 @@ a few slices and what is decoded of the sources beyond them (``parts.merge.sourc
 slice may have comes in blocks and is reduced as a stream. A slice fed by one source, or whose sources follow each
 other, is not sorted. The output depends on the rows and their order alone: every replica writes the same bytes.
 
-:func:`merge_parts` appends the blocks to a writer; :func:`read_final` hands them to a reader.
+:func:`merge_parts` appends the blocks to a writer; ``parts.merge.final`` hands them to a reader.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -28,10 +29,9 @@ from parts.merge.expiry import expired_out
 from parts.merge.slices import Slice, plan_slices
 from parts.merge.source_rows import SourceRows
 from parts.merge_mode import MergeMode, SortedRows
-from parts.read_plan import RowRange
 from parts.reader import Part
 from parts.repeated_texts import joined, plain_columns, repeated_columns
-from parts.schema import Key, TableDescription
+from parts.schema import TableDescription
 from parts.ttl import TtlCollector
 from parts.types import LowCardinalityType
 from parts.writer import PartWriter, WrittenPart
@@ -99,12 +99,11 @@ def merge_parts(
         ttl=TtlCollector(ttl, expire_at if expires else None, codec, None if expires else whole),
     )
     columns = description.schema.stored.names
-    run = _MergeRun(
-        sources, description.sorting_key, mode or description.merge_mode, columns, is_cancelled,
-        with_dictionaries=True, computed_from=_computed_from(description),
-    )  # fmt: skip
+    rows = [SourceRows(source, columns, len(sources), with_dictionaries=True) for source in sources]
+    run = ReducedSlices(rows, description, mode or description.merge_mode, is_cancelled, with_dictionaries=True)
+    target = target_slice_rows or target_rows(sources)
     try:
-        blocks = run.blocks(target_slice_rows or _target_rows(sources))
+        blocks = run.blocks(plan_slices(sources, description.sorting_key, target), target)
         for block in expired_out(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
             writer.append_conformed(block)
@@ -115,25 +114,6 @@ def merge_parts(
     except BaseException:
         writer.abort()
         raise
-
-
-def read_final(
-    sources: Sequence[Part],
-    description: TableDescription,
-    columns: Sequence[str],
-    *,
-    is_cancelled: Callable[[], bool] = lambda: False,
-    target_slice_rows: int | None = None,
-) -> Iterator[pa.Table]:
-    """The rows that a merge of ``sources`` would leave, in key order, as blocks of ``columns``: SELECT … FINAL.
-
-    Sources come in the order of their insertion. Raises ``CancelledError``.
-    """
-    key, mode = description.sorting_key, description.merge_mode
-    needed = tuple(dict.fromkeys((*columns, *key.columns, *mode.columns)))
-    run = _MergeRun(sources, key, mode, needed, is_cancelled)
-    for block in run.blocks(target_slice_rows or _target_rows(sources)):
-        yield block.select(list(columns))
 
 
 def _check_schema_is_known(sources: Sequence[Part], description: TableDescription) -> None:
@@ -159,45 +139,48 @@ def _stop_if(is_cancelled: Callable[[], bool]) -> None:
         raise CancelledError("Merge was cancelled")
 
 
-def _target_rows(sources: Sequence[Part]) -> int:
+def target_rows(sources: Sequence[Part]) -> int:
     rows = sum(source.rows for source in sources)
     size = sum(source.data_uncompressed_bytes for source in sources)
     return max(1, min(TARGET_SLICE_ROWS, TARGET_SLICE_BYTES * rows // max(size, 1)))
 
 
-class _MergeRun:
-    """One merge's reduced slices. ``rows_read`` counts the rows of the sources behind the blocks given so far."""
+class SliceSource(Protocol):
+    """A source of slices, one thread at a time."""
+
+    def read(self, begin: int, end: int) -> pa.Table | None:
+        """Rows ``begin`` to ``end - 1``, as far as they are wanted and there; ``None``: none of them is wanted."""
+
+    def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
+        """The same in blocks of at most so many rows."""
+
+
+class ReducedSlices:
+    """Slices of several sources, reduced. ``rows_read`` counts the rows of the sources behind the blocks so far."""
 
     def __init__(
         self,
-        sources: Sequence[Part],
-        key: Key,
+        sources: Sequence[SliceSource],
+        description: TableDescription,
         mode: MergeMode,
-        columns: Sequence[str],
         is_cancelled: Callable[[], bool],
         *,
         with_dictionaries: bool = False,
-        computed_from: Collection[str] = (),
     ) -> None:
         self._sources = sources
-        self._key = key
+        self._key = description.sorting_key
         self._mode = mode
-        self._columns = list(columns)
         self._is_cancelled = is_cancelled
         self.rows_read = 0
         self._with_dictionaries = with_dictionaries
-        self._computed_from = computed_from
-        self._rows = [
-            SourceRows(source, self._columns, len(sources), with_dictionaries=with_dictionaries) for source in sources
-        ]
+        self._computed_from = _computed_from(description) if with_dictionaries else set()
         self._turn = threading.Condition()
         self._next_to_read = 0
 
-    def blocks(self, target_rows: int) -> Iterator[pa.Table]:
+    def blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
         """In key order."""
-        plan = plan_slices(self._sources, self._key, target_rows)
         with pool.threads(_THREADS, "merge") as threads:
-            waiting: deque[tuple[Slice, Future[pa.Table] | None]] = deque()
+            waiting: deque[tuple[Slice, Future[pa.Table | None] | None]] = deque()
             turn = itertools.count()
             try:
                 for item in plan:
@@ -213,27 +196,22 @@ class _MergeRun:
                     if future is not None:
                         future.cancel()
 
-    def _finished(self, item: Slice, future: Future[pa.Table] | None, target_rows: int) -> Iterator[pa.Table]:
+    def _finished(self, item: Slice, future: Future[pa.Table | None] | None, target_rows: int) -> Iterator[pa.Table]:
         if future is None:
             yield from self._mode.reduce_one_key(self._streamed(item, target_rows))
             return
         table = future.result()
         self.rows_read += item.rows
-        yield table
+        if table is not None:
+            yield table
 
     def _streamed(self, item: Slice, target_rows: int) -> Iterator[pa.Table]:
         """A slice of one key is in order source by source."""
         for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True):
-            batches = source.read_rows(
-                self._columns,
-                [RowRange(begin, end)],
-                max_batch_rows=target_rows,
-                with_dictionaries=self._with_dictionaries,
-            )
-            for batch in batches:
+            for block in source.blocks(begin, end, target_rows):
                 _stop_if(self._is_cancelled)
-                self.rows_read += batch.num_rows
-                yield pa.Table.from_batches([batch])
+                self.rows_read += block.num_rows
+                yield block
 
     def _read(self, item: Slice, turn: int) -> list[pa.Table]:
         """The slice's rows of every source that has some. Slices are read one after the other, in their order; jobs
@@ -242,18 +220,21 @@ class _MergeRun:
             while self._next_to_read != turn:
                 self._turn.wait()
         try:
-            return [
-                rows.read(begin, end)
-                for rows, begin, end in zip(self._rows, item.begins, item.ends, strict=True)
+            found = [
+                source.read(begin, end)
+                for source, begin, end in zip(self._sources, item.begins, item.ends, strict=True)
                 if end > begin
             ]
+            return [table for table in found if table is not None]
         finally:
             with self._turn:
                 self._next_to_read += 1
                 self._turn.notify_all()
 
-    def _reduced(self, item: Slice, turn: int) -> pa.Table:
+    def _reduced(self, item: Slice, turn: int) -> pa.Table | None:
         tables = self._read(item, turn)
+        if not tables:
+            return None
         table = joined(tables)
         if not table.num_rows:  # a lightweight DELETE took them all
             return table

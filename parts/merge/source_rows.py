@@ -11,11 +11,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from parts.primary_index import MarkRange
+from parts.read_plan import RowRange
 from parts.reader import Part
 from parts.repeated_texts import joined
 from parts.row_exists import ROW_EXISTS, live_rows
@@ -54,6 +55,14 @@ class SourceRows:
         mask = live_rows(table.column(ROW_EXISTS).combine_chunks())
         table = table.drop_columns([ROW_EXISTS])
         return table if mask is None else table.filter(mask)
+
+    def blocks(self, begin: int, end: int, most_rows: int) -> Iterator[pa.Table]:
+        """The same in blocks of at most so many rows, read anew."""
+        columns = [name for name in self._columns if name != ROW_EXISTS]
+        batches = self._source.read_rows(
+            columns, [RowRange(begin, end)], max_batch_rows=most_rows, with_dictionaries=self._with_dictionaries
+        )
+        return (pa.Table.from_batches([batch]) for batch in batches)
 
     def _read(self, begin: int, end: int) -> pa.Table:
         kept, self._kept = self._kept, None

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from parts.schema import Column
 from parts.types import DataType
+from sql.compile.final_reading import FinalReading
 from sql.compile.scope import Source, Surroundings
 from sql.grammar.syntax_tree import Node, OrderItem
 from sql.typing.fragments import Fragment, Table
@@ -44,6 +45,8 @@ class Scan:
     conditions: list[tuple[Node, Surroundings]] = field(default_factory=list)
     definitions: dict[str, Column] = field(init=False)
     """The table's columns: ``source.columns`` may be shadowed by an ARRAY JOIN later."""
+    final: FinalReading | None = None
+    """Set: only the rows are read that a merge would leave."""
     coded: dict[str, None] = field(default_factory=dict)
     """The columns whose codes the query reads (``sql.compile.short_strings``)."""
     computed: dict[str, Computed] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, Ma
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
+from sql.compile.final_reading import FinalReading, final_reading
 from sql.compile.joins import compile_join
 from sql.compile.naming import column_name
 from sql.compile.scope import NAME_COLUMNS, VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
@@ -127,11 +128,11 @@ class FromClause:
         relation = self.query.catalog.relation(node.database, node.table)
         number = self.query.next_number()
         virtual: tuple[str, ...] = ()
+        final: FinalReading | None = None
         if isinstance(relation, PartsRelation):
             schema, has_parts = relation.description.schema, relation.description.has_parts
             virtual = VIRTUAL_COLUMNS if has_parts else ()
-            if node.final and not has_parts:
-                raise UserError("ILLEGAL_FINAL", f"Table {node.table} doesn't support FINAL")
+            final = final_reading(relation.description, node.table, node.final, self.query.settings)
         else:
             schema = relation.schema
         columns = {
@@ -148,7 +149,7 @@ class FromClause:
             )
         source = Source(number, node.alias, columns, node.database or self.query.database, node.table, relation)
         self.scope.sources.append(source)
-        scan = Scan(source)
+        scan = Scan(source, final=final)
         self.query.scans.append(scan)
         if node.sample is not None:
             self._sample(node, scan, node.sample, node.sample_offset or Fraction(0))

@@ -41,7 +41,7 @@ def group_in_scan(select: Select, groups: AfterAggregation, scans: Sequence[Scan
     """The aggregates of the grouped subquery as what they make of groups, which the scan gives from now on; ``None``
     where it shall give rows."""
     source = select.source
-    if len(scans) != 1 or not isinstance(source, NamedTable) or source.final or source.sample is not None:
+    if len(scans) != 1 or not isinstance(source, NamedTable) or source.sample is not None:
         return None
     (scan,) = scans
     if [id(known) for known in groups.scope.sources] != [id(scan.source)]:

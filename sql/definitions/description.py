@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.merge.modes import mode_of_engine
+from parts.merge_mode import MergeKeys
 from parts.row_exists import RESERVED
 from parts.safe_names import check_identifier
 from parts.schema import Column, Key, TableDescription, TableSchema
@@ -32,7 +33,7 @@ from parts.types import (
 )
 from sql.definitions.constraints import build_constraints
 from sql.definitions.defaults import with_compiled_defaults
-from sql.definitions.engine import check_engine, mode_arguments, modernize
+from sql.definitions.engine import check_engine, mode_columns, modernize
 from sql.definitions.indexes import build_indexes
 from sql.definitions.small_engines import SMALL_ENGINES, describe_small
 from sql.definitions.ttl import build_ttl
@@ -78,6 +79,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     sorting_key = _sorting_key(create, schema, settings)
     primary_key = _primary_key(create, schema, sorting_key)
     partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", settings)
+    keys = MergeKeys(frozenset(sorting_key.columns), frozenset(partition_key.columns))
     return TableDescription(
         schema=schema,
         sorting_key=sorting_key,
@@ -85,7 +87,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         partition_key=partition_key,
         sampling_key=_sampling_key(create, schema, sorting_key),
         settings=settings,
-        merge_mode=mode_of_engine(engine.name, mode_arguments(create.engine), schema),
+        merge_mode=mode_of_engine(engine.name, mode_columns(create.engine), schema, keys),
         metadata_version=create.history.version,
         indexes=build_indexes(create.indexes, schema),
         constraints=build_constraints(create.constraints, schema),

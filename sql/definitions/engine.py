@@ -17,9 +17,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parts.errors import UserError
-from parts.merge.modes import MODES
+from parts.merge.modes import MODES, ModeOfEngine
+from sql.compile.naming import canonical
 from sql.definitions.small_engines import SMALL_ENGINES, check_small_engine
+from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable, EngineClause
+from sql.grammar.syntax_tree import Function, Identifier
 from sql.grammar.tokens import identifier_if_needed, not_implemented, quote_string, unquote_identifier, unquote_string
 
 ENGINES = tuple(f"{prefix}{engine}" for engine in MODES for prefix in ("", "Replicated"))
@@ -70,16 +73,52 @@ def is_replicated(create: CreateTable) -> bool:
     return create.engine is not None and create.engine.name.startswith("Replicated")
 
 
-def mode_arguments(engine: EngineClause) -> tuple[str, ...]:
-    """The arguments of the merge mode: those behind a replicated engine's path and replica name."""
-    return tuple(engine.arguments[2:] if engine.name.startswith("Replicated") else engine.arguments)
+def mode_of(engine: str) -> ModeOfEngine:
+    return MODES[engine.removeprefix("Replicated")]
+
+
+def mode_columns(engine: EngineClause) -> tuple[str, ...]:
+    """The columns that the arguments of the merge mode name, behind a replicated engine's path and replica name."""
+    mode = mode_of(engine.name)
+    found: list[str] = []
+    for text in _own_arguments(engine):
+        items = _items(text) if mode.takes_list else [text]
+        for item in items:
+            node = parse_expression(item)
+            if not isinstance(node, Identifier) or len(node.parts) != 1:
+                raise UserError(
+                    "BAD_ARGUMENTS", f"An argument of engine {engine.name} must be the name of a column, not {item}"
+                )
+            found.append(node.parts[0])
+    return tuple(found)
+
+
+def _items(text: str) -> list[str]:
+    """``(a, b)`` are two."""
+    node = parse_expression(text)
+    if isinstance(node, Function) and node.name == "tuple":
+        return [canonical(argument) for argument in node.args]
+    return [text]
+
+
+def _own_arguments(engine: EngineClause) -> tuple[str, ...]:
+    """Those of the merge mode. A replicated table may leave out its place in ZooKeeper."""
+    if engine.name.startswith("Replicated") and has_place(engine):
+        return engine.arguments[2:]
+    return engine.arguments
+
+
+def has_place(engine: EngineClause) -> bool:
+    """Whether path and replica name stand in the arguments."""
+    count = len(engine.arguments)
+    return count >= 2 and (engine.arguments[0].startswith("'") or count > mode_of(engine.name).most)
 
 
 def check_engine(create: CreateTable) -> EngineClause:
     """The engine. Raises 56 (UNKNOWN_STORAGE), 48 for ClickHouse's others, 42 for wrong arguments."""
     if create.engine is None:
         raise UserError("ENGINE_REQUIRED", f"ENGINE is missing; the engines are: {', '.join(ENGINES)}")
-    name, arguments = create.engine.name, create.engine.arguments
+    name = create.engine.name
     if name in SMALL_ENGINES:
         check_small_engine(create)
         return create.engine
@@ -93,17 +132,8 @@ def check_engine(create: CreateTable) -> EngineClause:
             raise _mixed(name)
         if create.settings or create.indexes:
             raise _mixed(name)
-    elif name == "MergeTree" and arguments:
-        raise _wrong_arguments(name, len(arguments), "none, or (date column, [sampling,] key, index granularity)")
-    elif name == "ReplicatedMergeTree" and len(arguments) not in (0, 2):
-        raise _wrong_arguments(name, len(arguments), "none, or ('path in ZooKeeper', 'replica name')")
+    mode_of(name).check_count(name, len(_own_arguments(create.engine)) - len(_keys_of(create)))
     return create.engine
-
-
-def _wrong_arguments(engine: str, count: int, expected: str) -> UserError:
-    return UserError(
-        "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"Engine {engine} is given {count} arguments; it takes {expected}"
-    )
 
 
 def _mixed(engine: str) -> UserError:
@@ -123,8 +153,11 @@ def _keys_of(create: CreateTable) -> tuple[str, ...]:
     """Date column, sampling expression if there is one, key, granularity."""
     if create.engine is None or create.engine.name not in ENGINES:
         return ()
-    keys = create.engine.arguments[2 if is_replicated(create) else 0 :]
-    return keys if len(keys) in (3, 4) else ()
+    own = _own_arguments(create.engine)
+    if len(own) < 3:
+        return ()
+    granularity = next((place for place in (2, 3) if place < len(own) and own[place].isdigit()), min(3, len(own) - 1))
+    return own[: granularity + 1]
 
 
 def modernize(create: CreateTable, types: Mapping[str, str]) -> CreateTable:
@@ -133,10 +166,10 @@ def modernize(create: CreateTable, types: Mapping[str, str]) -> CreateTable:
     if not keys:
         return create
     assert create.engine is not None
-    name, own = create.engine.name, len(create.engine.arguments) - len(keys)
+    name, own = create.engine.name, 2 if is_replicated(create) and has_place(create.engine) else 0
     return replace(
         create,
-        engine=EngineClause(name, create.engine.arguments[:own]),
+        engine=EngineClause(name, (*create.engine.arguments[:own], *create.engine.arguments[own + len(keys) :])),
         partition_by=f"toYYYYMM({_date_column(keys[0], types)})",
         order_by=keys[-2],
         sample_by=keys[1] if len(keys) == 4 else "",
@@ -180,8 +213,8 @@ def replica_location(
     ``{database}``, ``{table}`` and ``{uuid}`` are the table's; other macros are the server's. An unknown one is 139
     (NO_ELEMENTS_IN_CONFIG).
     """
-    arguments = create.engine.arguments[:2] if create.engine else ()
-    if len(arguments) == 2:
+    arguments = create.engine.arguments[:2] if create.engine and has_place(create.engine) else ()
+    if arguments:
         path, name = (_string_argument(text) for text in arguments)
     else:
         path, name = default_path, default_name
@@ -206,12 +239,12 @@ def pin_location(
     """The same table with ``{database}`` and ``{table}`` spelled out in its place in ZooKeeper, for a rename."""
     if create.engine is None:
         return create
-    given = create.engine.arguments[:2]
-    before = [_string_argument(text) for text in given] if len(given) == 2 else [default_path, default_name]
+    given = create.engine.arguments[:2] if has_place(create.engine) else ()
+    before = [_string_argument(text) for text in given] if given else [default_path, default_name]
     pinned = [text.replace("{database}", database).replace("{table}", table) for text in before]
     if pinned == before:
         return create
-    arguments = (*(quote_string(text) for text in pinned), *create.engine.arguments[2:])
+    arguments = (*(quote_string(text) for text in pinned), *create.engine.arguments[len(given) :])
     return replace(create, engine=EngineClause(create.engine.name, arguments))
 
 

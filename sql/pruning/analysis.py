@@ -232,7 +232,7 @@ def analysis_of(
     # Extremes leave NaN and NULL out, so only types without them can be pruned by them.
     columns = [name for name in columns if _has_extremes(schema.column(name).type)]
     types = [schema.column(name).type for name in columns]
-    if BLOCK_NUMBER in scan.source.used and BLOCK_NUMBER not in schema:
+    if BLOCK_NUMBER in scan.source.used and scan.final is None and BLOCK_NUMBER not in schema:
         columns.append(BLOCK_NUMBER)
         types.append(block_number_column().type)
     texts = [canonical_column(name) for name in columns]
@@ -250,14 +250,18 @@ def analysis_of(
         return condition
 
     partition, sorting = description.partition_key, description.sorting_key
-    minmax = build("MinMax", texts, types)
-    by_partition = build("Partition", partition.expressions, partition.types)
+    tests = skip_tests(scan, description, environment, evaluation)
+    if scan.final is None or scan.final.by_partition:
+        minmax = build("MinMax", texts, types)
+        by_partition = build("Partition", partition.expressions, partition.types)
+    else:
+        minmax = by_partition = Constant(True)
     primary = build("PrimaryKey", sorting.expressions, sorting.types)
     return Analysis(
         minmax, columns, by_partition, list(partition.expressions), primary, sorting,
         frozenset(whole), _row_filter(primary, sorting, schema), interval_of(primary),
-        row_test(scan, description, environment, evaluation) if scan.conditions else None,
-        skip_tests=skip_tests(scan, description, environment, evaluation),
+        row_test(scan, description, environment, evaluation) if scan.conditions and scan.final is None else None,
+        skip_tests=tuple(test for test in tests if scan.final is None or scan.final.may_ask(test.index.key)),
     )  # fmt: skip
 
 

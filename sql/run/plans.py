@@ -130,10 +130,12 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings:
     is_coded = any(scan.coded and not scan.parts for scan in scans)
     first_rows = FIRST_ROWS if is_coded else _first_rows(tree)
     text = sql.render({scan.source.number: scan_sql(scan) for scan in scans})
-    counts_rows = is_row_count(tree, scans)
-    return Plan(
-        text, guards.is_guarded(sql), compiled.columns, tuple(planned), counts_rows, first_rows,
-        stored_rows(tree, scans, compiled), totals_of(tree, scans, compiled),
+    plan = Plan(text, guards.is_guarded(sql), compiled.columns, tuple(planned), False, first_rows)
+    if any(scan.final for scan in scans):
+        return plan  # what the parts have is not what the query sees
+    return replace(
+        plan, counts_rows=is_row_count(tree, scans), stored=stored_rows(tree, scans, compiled),
+        totals=totals_of(tree, scans, compiled),
     )  # fmt: skip
 
 

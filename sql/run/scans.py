@@ -19,12 +19,14 @@ from parts.query_status import QueryStatus
 from parts.reader import RowRange
 from parts.repeated_texts import TEXTS
 from sql.compile.compiled_query import Scan
+from sql.compile.final_reading import FinalReading
 from sql.compile.scope import NAME_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import ArrowRelation, KeyedRelation, StreamedRelation, is_parts_relation
+from sql.relation import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
 from sql.run.engine_arrays import needs_cast, of_type, readable
+from sql.run.final_rows import final_blocks
 from sql.run.read_limits import NO_LIMITS, ReadLimits
 from sql.run.row_groups import gathered, group_rows, is_narrow
 from sql.run.string_runs import comes_repeated
@@ -197,7 +199,10 @@ class ScanStream:
         self._state.limits.check_columns(len(names))
         if self._parts is not None:
             assert is_parts_relation(relation)
-            yield from self._part_batches(names, self._parts, relation.report_corruption)
+            if self._scan.final is not None:
+                yield from self._final_batches(names, self._parts, self._scan.final, relation)
+            else:
+                yield from self._part_batches(names, self._parts, relation.report_corruption)
         else:
             assert isinstance(relation, ArrowRelation)
             wanted = names or _smallest(self._scan)
@@ -205,6 +210,19 @@ class ScanStream:
                 yield from (batch for block in relation.blocks(wanted) for batch in _table_batches(names, block))
             else:
                 yield from _table_batches(names, _read(relation, self._scan, wanted))
+
+    def _final_batches(
+        self, names: list[str], parts: Sequence[PrunedPart], reading: FinalReading, relation: PartsRelation
+    ) -> Iterator[tuple[list[pa.Array], int]]:
+        left = sum(pruned.rows for pruned in parts)
+        try:
+            for block in final_blocks(parts, relation.description, reading, names, self._state.status):
+                left -= block.num_rows
+                yield from _table_batches(names, block)
+        except CorruptionError as error:
+            relation.report_corruption(error)
+            raise
+        self._state.statistics.read_rows += left
 
     def _part_batches(
         self, names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]

@@ -218,7 +218,7 @@ def short_plan(
     if shape is None or marked is None or planned.description is None:
         return direct
     description = planned.description
-    if not isinstance(tree.source, NamedTable) or tree.source.final:
+    if not isinstance(tree.source, NamedTable) or planned.scan.final is not None:
         return direct
     split = split_query(marked, marks, tree, shape.literals, tree.source, description, settings.timezone)
     if split is None:

@@ -61,7 +61,7 @@ def totals_of(query: Query, scans: Sequence[Scan], compiled: CompiledQuery) -> t
     """The totals over the one MergeTree table that the query reads, if they are its whole result; else nothing."""
     if not isinstance(query, Select) or not isinstance(query.source, NamedTable) or query.source.sample is not None:
         return ()
-    if len(scans) != 1 or query.source.final or not has_only(query, "source", "prewhere", "where"):
+    if len(scans) != 1 or not has_only(query, "source", "prewhere", "where"):
         return ()
     (scan,) = scans
     if not is_parts_relation(scan.source.relation) or not scan.source.prunable:

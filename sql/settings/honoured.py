@@ -63,7 +63,18 @@ class Settings:
     )
     min_insert_block_size_bytes: int = _setting("UInt64", 268_402_944, "A block of an INSERT ends at this size; 0: any")
 
+    optimize_on_insert: bool = _setting("Bool", True, "A block is written as the table's engine would merge it")
+
     # reading
+    final: bool = _setting("Bool", False, "FINAL for every table that supports it")
+    do_not_merge_across_partitions_select_final: bool = _setting("Bool", False, "FINAL merges each partition by itself")
+    enable_automatic_decision_for_merging_across_partitions_for_final: bool = _setting(
+        "Bool", True, "The same where the sorting key tells the partition"
+    )
+    use_skip_indexes_if_final: bool = _setting("Bool", True, "Skip indexes are used with FINAL too")
+    use_skip_indexes_if_final_exact_mode: bool = _setting(
+        "Bool", True, "… but only where that cannot bring back a row that another replaces"
+    )
     max_block_size: int = _setting("NonZeroUInt64", 65_409, "Rows in a block of a result")
     max_threads: int = _setting("MaxThreads", 0, "Threads that decode what a query reads (0: the whole pool)")
     max_execution_time: float = _setting("Seconds", 0.0, "Seconds after which a query is ended (159); 0: none")

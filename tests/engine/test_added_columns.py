@@ -31,7 +31,7 @@ def test_old_parts_answer_with_the_defaults_of_added_columns(tmp_path: Path) -> 
         rows(engine, "INSERT INTO t (k, s, n) VALUES (77, 'new', 1)")
         for _ in range(2):  # two parts, then one
             assert rows(engine, "SELECT count(), min(c), max(z), any(n) FROM t") == [(ROWS + 1, "x0", ROWS + 5, 1)]
-            assert rows(engine, "SELECT *, z FROM t FINAL WHERE k = 77 ORDER BY s") == [
+            assert rows(engine, "SELECT *, z FROM t WHERE k = 77 ORDER BY s") == [
                 (77, "77", "x77", None, 80),
                 (77, "new", "xnew", 1, 81),
             ]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parts.errors import UserError
-from parts.merge import Deduplicated, merge_parts, mode_of_engine, read_final
+from parts.merge import Deduplicated, FinalSource, merge_parts, mode_of_engine, read_final
 from parts.merge_mode import ORDINARY, MergeMode, SortedRows
 from parts.reader import open_part
 from parts.schema import TableDescription
@@ -77,7 +77,7 @@ def test_a_mode_gets_whole_keys_whatever_the_slices(data: st.DataObject) -> None
         parts = write_sources(directory, tables, description)
         part = merged(parts, pathlib.Path(directory) / "m", described, target_slice_rows=target)
         assert plain(read(part)).to_pylist() == last_of_each(tables, description)
-        final = list(read_final(parts, described, ["v"], target_slice_rows=target))
+        final = list(read_final([FinalSource(part) for part in parts], described, ["v"], target_slice_rows=target))
         assert [v for block in final for v in block.column("v").to_pylist()] == read(part).column("v").to_pylist()
 
 
@@ -134,9 +134,9 @@ def test_engines_have_their_modes() -> None:
     schema = description_of([("k", "UInt8")]).schema
     assert mode_of_engine("MergeTree", (), schema) == mode_of_engine("ReplicatedMergeTree", (), schema) == ORDINARY
     assert ORDINARY.name == "Ordinary"  # replicas compare it
-    with pytest.raises(UserError, match="is given 1 arguments") as caught:
-        mode_of_engine("MergeTree", ("v",), schema)
-    assert caught.value.code == 42
+    with pytest.raises(UserError, match="Version column w does not exist") as caught:
+        mode_of_engine("ReplacingMergeTree", ("w",), schema)
+    assert caught.value.code == 16
     with pytest.raises(UserError, match="Unknown table engine Graph") as caught:
         mode_of_engine("Graph", (), schema)
     assert caught.value.code == 56

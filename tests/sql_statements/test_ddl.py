@@ -93,7 +93,7 @@ WRONG = [
     (f"{M} ORDER BY CounterID SETTINGS index_granularity = 0", 36, "index_granularity"),
     (f"{M}(1) ORDER BY CounterID", 42, "MergeTree"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedMergeTree('/p') ORDER BY CounterID", 42, "ReplicatedMergeTree"),
-    (f"CREATE TABLE t {COLUMNS} ENGINE = ReplacingMergeTree ORDER BY CounterID", 48, "ReplacingMergeTree"),
+    (f"CREATE TABLE t {COLUMNS} ENGINE = GraphiteMergeTree ORDER BY CounterID", 48, "GraphiteMergeTree"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedSummingMergeTree ORDER BY CounterID", 48, "ReplicatedSumming"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = Buffer", 48, "Buffer"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = Nonsense", 56, "MergeTree, ReplicatedMergeTree"),

@@ -38,6 +38,8 @@ def shared_definition(description: TableDescription) -> SharedDefinition:
         "sampling_key": list(description.sampling_key.expressions),
         "index_granularity": description.settings.index_granularity,
     }
+    if roles := description.merge_mode.roles:
+        metadata["merge_columns"] = [list(role) for role in roles]
     if description.settings.enable_block_number_column:
         metadata["enable_block_number_column"] = True
     return SharedDefinition(json.dumps(metadata, sort_keys=True), _columns_text(description))

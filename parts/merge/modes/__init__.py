@@ -1,34 +1,66 @@
 """The merge modes: what becomes of rows with equal keys. One module a mode, one line in the table an engine.
 
 A module holds a :class:`parts.merge_mode.MergeMode` with its rule and the page of ClickHouse's documentation that it
-follows. Its ``of_engine`` takes the engine's own arguments (without a replicated one's path and name) and the columns;
-a wrong argument is a ``UserError``.
+follows. Its ``of_engine`` takes the columns that the engine's arguments name (without a replicated one's path and
+name), those of the table, and the keys; a wrong one is a ``UserError``.
 
 ``ordinary``     keeps every row (MergeTree)
+``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree)
 ``deduplicate``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from parts.errors import UserError
-from parts.merge.modes import ordinary
-from parts.merge_mode import MergeMode
+from parts.merge.modes import ordinary, replacing
+from parts.merge_mode import NO_KEYS, MergeKeys, MergeMode
 from parts.schema import TableSchema
 
-MODES: Mapping[str, Callable[[Sequence[str], TableSchema], MergeMode]] = MappingProxyType(
+_OfEngine = Callable[[Sequence[str], TableSchema, MergeKeys], MergeMode]
+
+
+@dataclass(frozen=True, slots=True)
+class ModeOfEngine:
+    """How an engine's mode is made, and what its arguments are."""
+
+    make: _OfEngine
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    takes_list: bool = False
+    """Whether the one argument may be a list of columns in parentheses."""
+
+    @property
+    def most(self) -> int:
+        return len(self.required) + len(self.optional)
+
+    def check_count(self, engine: str, count: int) -> None:
+        """Raises 42."""
+        least, most = len(self.required), self.most
+        if least <= count <= most:
+            return
+        number = "no" if not most else str(most) if least == most else f"{least} to {most}"
+        names = ", ".join((*self.required, *(f"[{name}]" for name in self.optional)))
+        message = f"Engine {engine} is given {count} arguments; it takes {number}{': ' if names else ''}{names}"
+        raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", message)
+
+
+MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
     {
-        "MergeTree": ordinary.of_engine,
+        "MergeTree": ModeOfEngine(ordinary.of_engine),
+        "ReplacingMergeTree": ModeOfEngine(replacing.of_engine, optional=("version", "is_deleted column")),
     }
 )
 """Engine name without ``Replicated`` → its mode."""
 
 
-def mode_of_engine(engine: str, arguments: Sequence[str], schema: TableSchema) -> MergeMode:
-    """The mode of ``engine``, replicated or not. Raises ``UserError`` 56 (UNKNOWN_STORAGE), 42 for wrong arguments."""
-    of_engine = MODES.get(engine.removeprefix("Replicated"))
-    if of_engine is None:
+def mode_of_engine(engine: str, columns: Sequence[str], schema: TableSchema, keys: MergeKeys = NO_KEYS) -> MergeMode:
+    """The mode of ``engine``, replicated or not. Raises ``UserError`` 56 (UNKNOWN_STORAGE), 16, 36 and 169 for wrong
+    columns."""
+    mode = MODES.get(engine.removeprefix("Replicated"))
+    if mode is None:
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {engine}; the engines are: {', '.join(MODES)}")
-    return of_engine(arguments, schema)
+    return mode.make(columns, schema, keys)

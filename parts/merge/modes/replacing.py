@@ -1,0 +1,80 @@
+"""Of the rows of a key one stays: that of the greatest version, and of those the one inserted last.
+
+Source: ClickHouse documentation, "ReplacingMergeTree".
+
+With an ``is_deleted`` column the row that stays may say that there is none. Merges keep it, for an older version may
+still come; FINAL leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from parts.blocks import take_rows
+from parts.errors import UserError
+from parts.merge.mode_columns import UINT8, check_role_type, check_version, named_column
+from parts.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.schema import TableSchema
+from parts.sorting import key_codes
+
+
+@dataclass(frozen=True)
+class Replacing(MergeMode):
+    """``version`` and ``is_deleted`` are columns or ``""``."""
+
+    version: str = ""
+    is_deleted: str = ""
+    leaves_out_deleted: bool = False
+
+    @property
+    def name(self) -> str:
+        return "Replacing"
+
+    @property
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        found = ((self.version, "version"), (self.is_deleted, "is_deleted"))
+        return tuple(role for role in found if role[0])
+
+    @property
+    def is_done_when_merged(self) -> bool:
+        return not self.is_deleted
+
+    def for_reading(self) -> Replacing:
+        return replace(self, leaves_out_deleted=bool(self.is_deleted))
+
+    def reduce(self, rows: SortedRows) -> pa.Table:
+        starts = np.flatnonzero(rows.key_starts)
+        if not len(starts):
+            return rows.block
+        stays = self._last_of_each(rows.block, starts)
+        if self.leaves_out_deleted:
+            deleted = rows.block.column(self.is_deleted).to_numpy()
+            stays = stays[deleted[stays] == 0]
+        return rows.block if len(stays) == rows.block.num_rows else take_rows(rows.block, stays)
+
+    def _last_of_each(self, block: pa.Table, starts: np.ndarray) -> np.ndarray:
+        """Row numbers, one for each key."""
+        rows = block.num_rows
+        if not self.version or len(starts) == rows:
+            return np.append(starts[1:], rows) - 1
+        versions = key_codes([block.column(self.version)], rows)[0].codes
+        sizes = np.diff(starts, append=rows)
+        greatest = np.repeat(np.maximum.reduceat(versions, starts), sizes)
+        places = np.where(versions == greatest, np.arange(rows), -1)
+        return np.maximum.reduceat(places, starts)
+
+
+def of_engine(arguments: Sequence[str], schema: TableSchema, _keys: MergeKeys) -> Replacing:
+    version, is_deleted = (*arguments, "", "")[:2]
+    if version:
+        check_version("ReplacingMergeTree", named_column(schema, version, "Version"))
+    if is_deleted:
+        check_role_type("ReplacingMergeTree", named_column(schema, is_deleted, "is_deleted"), "is_deleted", UINT8)
+        if is_deleted == version:
+            message = f"The version and is_deleted column cannot be the same column ({version})"
+            raise UserError("BAD_ARGUMENTS", message)
+    return Replacing(version, is_deleted)

@@ -1,0 +1,57 @@
+"""SELECT … FINAL: whether a table is read so, and what of its rows may be left out before they replace each other.
+
+A filter may leave out rows before only where it leaves out all rows of a key, or rows that could replace others would
+be missing. It does where it asks for columns of the sorting key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parts.errors import UserError
+from parts.merge_mode import ORDINARY
+from parts.schema import Key, TableDescription
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import Identifier
+from sql.settings.session import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReading:
+    """``by_partition``: rows of different partitions do not replace each other, or cannot."""
+
+    by_partition: bool
+    tests_rows_before: bool
+    """Whether skip indexes are asked though rows may be missed that replace others."""
+    key_columns: frozenset[str]
+    """The columns that are equal in rows of equal keys."""
+
+    def may_ask(self, key: Key) -> bool:
+        """Whether what a skip index says leaves out all rows of a key or none."""
+        return self.tests_rows_before or self.key_columns.issuperset(key.columns)
+
+
+def final_reading(description: TableDescription, table: str, is_asked: bool, settings: Settings) -> FinalReading | None:
+    """``None``: the table is not read with FINAL. Raises 181 (ILLEGAL_FINAL) where the query asks for it in vain."""
+    if not is_asked and not settings.final:
+        return None
+    if not description.has_parts or description.merge_mode == ORDINARY:
+        if is_asked:
+            raise UserError(
+                "ILLEGAL_FINAL",
+                f"Table {table} doesn't support FINAL: its engine keeps every row, there is nothing to leave out",
+            )
+        return None
+    columns = _plain_columns(description.sorting_key)
+    is_known = columns.issuperset(description.partition_key.columns)
+    return FinalReading(
+        settings.do_not_merge_across_partitions_select_final
+        or (is_known and settings.enable_automatic_decision_for_merging_across_partitions_for_final),
+        settings.use_skip_indexes_if_final and not settings.use_skip_indexes_if_final_exact_mode,
+        columns if settings.use_skip_indexes_if_final else frozenset(),
+    )
+
+
+def _plain_columns(key: Key) -> frozenset[str]:
+    nodes = map(parse_expression, key.expressions)
+    return frozenset(node.parts[0] for node in nodes if isinstance(node, Identifier) and len(node.parts) == 1)

@@ -1,0 +1,47 @@
+"""Tables of the engines that reduce rows, here and in ClickHouse: equal rows after every step, and equal FINAL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.alter.test_alter_histories import Pando
+from tests.engines.histories import History
+from tests.sql_statements.oracle import Oracle
+
+HISTORIES = 60
+STEPS = 8
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    asked = Oracle()
+    yield asked
+    asked.close()
+
+
+@pytest.fixture(scope="module")
+def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pando]:
+    running = Pando(tmp_path_factory.mktemp("histories"))
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_histories(oracle: Oracle, pando: Pando, block: int) -> None:
+    for seed in range(block, HISTORIES, 6):
+        follow(oracle, pando, History(seed, f"e{seed}"))
+
+
+def follow(oracle: Oracle, pando: Pando, history: History) -> None:
+    told = [f"seed {history.seed}"]
+    for statement in history.statements(STEPS):
+        told.append(statement)
+        oracle.query(statement)
+        pando.query(statement)
+        for question in history.questions():
+            expected, found = oracle.query(question), pando.query(question)
+            assert found == expected, ";\n".join([*told, question])
+    for one in (oracle, pando):
+        one.query(f"DROP TABLE {history.table}")
