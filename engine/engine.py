@@ -27,18 +27,24 @@ from engine.tables.null import NullTable
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.small_table import SmallTable
 from engine.tables.table import Table
+from engine.tables.view import ViewTable
 from engine.world import World
 from parts.disk import make_directories
 from parts.memory import use_returning_allocator
 from sql.definitions.description import merge_tree_settings
-from sql.definitions.small_engines import LOG_ENGINES
+from sql.definitions.small_engines import LOG_ENGINES, VIEW_ENGINES
 from sql.run import database
 from sql.run.executor import QueryEngine
 from sql.settings.table_settings import MergeTreeSettings
 
 logger = logging.getLogger(__name__)
 
-_KINDS = {"Memory": MemoryTable, "Null": NullTable, **dict.fromkeys(LOG_ENGINES, SmallTable)}
+_KINDS = {
+    "Memory": MemoryTable,
+    "Null": NullTable,
+    **dict.fromkeys(LOG_ENGINES, SmallTable),
+    **dict.fromkeys(VIEW_ENGINES, ViewTable),
+}
 
 
 class Engine(StatementRunner):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from parts.errors import CorruptionError
 from parts.reader import Part
 from parts.schema import Column, TableDescription, TableSchema
+from parts.types import DataType
 
 
 class PartsSnapshot(Protocol):
@@ -69,10 +71,20 @@ class KeyedRelation(ArrowRelation, Protocol):
         """``None``: the query does not say which; refused with 36 (BAD_ARGUMENTS)."""
 
 
+@dataclass(frozen=True)
+class ViewRelation:
+    """A table that is what a query gives. The query names the databases of its tables."""
+
+    database: str
+    name: str
+    query: str
+    columns: tuple[tuple[str, DataType], ...]
+
+
 class RelationCatalog(Protocol):
     """Finds relations by name."""
 
-    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
         """``None`` means the session's database. Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:

@@ -10,6 +10,7 @@ from engine.interpreter.inserts import insert_select
 from engine.interpreter.queries import described
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.interpreter.temporary import create_temporary
+from engine.interpreter.views import create_view
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from engine.tables.table import Table
@@ -50,6 +51,8 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     if not statement.is_temporary:
         refuse_system(database)
+    if statement.view is not None:
+        return create_view(statement, context)
     create = _with_columns(statement, context)
     create = replace(create, columns=flattened_columns(create.columns))
     if not create.attach:
@@ -102,6 +105,8 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
         if database in context.server.system_schemas:
             raise UserError("UNKNOWN_TABLE", f"There is no definition of table {database}.{ref.table}: name an ENGINE")
         source = context.server.catalog.table(database, ref.table).definition.create
+        if source.view is not None and statement.engine is None:
+            raise UserError("INCORRECT_QUERY", f"Cannot CREATE a table AS {database}.{ref.table}, it is a View")
         if statement.engine is None and not statement.is_temporary:
             statement = replace(
                 statement,
@@ -121,6 +126,9 @@ def drop_table(statement: DropTable, context: Context) -> QueryResult:
     for ref in (statement.table, *statement.others):
         database = context.database(ref.database)
         refuse_system(database)
+        table = catalog.find(database, ref.table) if statement.is_view and not statement.detach else None
+        if table is not None and table.definition.create.view is None:
+            raise UserError("INCORRECT_QUERY", f"Table {database}.{ref.table} is not a View")
         catalog.drop_table(database, ref.table, if_exists=statement.if_exists, detach=statement.detach)
     return QueryResult()
 

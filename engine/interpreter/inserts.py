@@ -30,6 +30,8 @@ def insert(statement: Insert, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system(database)
     table = context.server.catalog.table(database, statement.table.table)
+    if table.definition.create.view is not None:
+        raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {table.definition.engine_name}")
     columns = insertable_columns(table.description.schema, statement.columns, statement.except_columns)
     if statement.select:
         insert_select(table, columns, statement.select, context)

@@ -15,7 +15,7 @@ from engine.tables.table import Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_states import Snapshot
 from parts.schema import TableDescription
-from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation
+from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation, ViewRelation
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,21 @@ class TableRelation:
         self.table.report_corruption(error)
 
 
+def _relation_of(table: Table, sequential_consistency: bool) -> TableRelation | ViewRelation:
+    definition = table.definition
+    if definition.create.view is None:
+        return TableRelation.of(table, sequential_consistency)
+    columns = tuple((column.name, column.type) for column in table.description.schema.columns)
+    return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
+
+
 @dataclass(frozen=True)
 class SessionRelations:
     """Implements ``sql.relation.RelationCatalog``."""
 
     context: Context
 
-    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
         if database is None and table in self.context.session.external_tables:
             return self.context.session.external_tables[table]
         if database is None and table in self.context.session.temporary_tables:
@@ -65,7 +73,7 @@ class SessionRelations:
                 return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)
         sequential = self.context.settings.select_sequential_consistency
-        return TableRelation.of(self.context.server.catalog.table(database, table), sequential)
+        return _relation_of(self.context.server.catalog.table(database, table), sequential)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return find_files(path, format, structure, self.context)
@@ -78,8 +86,8 @@ class CatalogRelations:
     catalog: Catalog
     default_database: str
 
-    def relation(self, database: str | None, table: str) -> PartsRelation:
-        return TableRelation.of(self.catalog.table(database or self.default_database, table), False)
+    def relation(self, database: str | None, table: str) -> PartsRelation | ViewRelation:
+        return _relation_of(self.catalog.table(database or self.default_database, table), False)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")

@@ -70,6 +70,9 @@ def exists_table(statement: ExistsTable, context: Context) -> QueryResult:
         found = context.server.catalog.find(database, statement.table.table) is not None
         return rows_result([("result", UINT8)], [(int(found),)])
     found = database in context.server.database_names() and statement.table.table in _table_names(database, context)
+    if found and statement.is_view:
+        table = context.server.catalog.find(database, statement.table.table)
+        found = table is not None and table.definition.create.view is not None
     return rows_result([("result", UINT8)], [(int(found),)])
 
 

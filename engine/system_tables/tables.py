@@ -21,6 +21,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.definitions.render import render_create, render_engine_full
+from sql.definitions.views import shown_query
 from sql.grammar.statements import TableRef
 
 _NO_UUID = bytes(16)
@@ -63,6 +64,7 @@ def _table_row(table: Table, database: str, name: str, *, is_temporary: int = 0)
     definition = table.definition
     description = definition.description
     active, has_parts = table.store.active(), description.has_parts
+    rows = sum(part.rows for part in active) if definition.create.view is None else None
     return (
         database,
         name,
@@ -73,21 +75,21 @@ def _table_row(table: Table, database: str, name: str, *, is_temporary: int = 0)
         [],
         [],
         render_create(replace(definition.create, table=TableRef(database or None, name))),
-        render_engine_full(definition.create),
-        "",
+        render_engine_full(definition.create) if definition.create.view is None else "",
+        shown_query(definition.create),
         ", ".join(description.partition_key.expressions),
         ", ".join(description.sorting_key.expressions),
         ", ".join(description.primary_key.expressions),
         ", ".join(description.sampling_key.expressions),
         "default",
-        sum(part.rows for part in active),
-        sum(part.bytes_on_disk for part in active),
-        sum(part.data_uncompressed_bytes for part in active),
+        rows,
+        sum(part.bytes_on_disk for part in active) if rows is not None else None,
+        sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
         len(table.store.all_parts()) if has_parts else None,
         len(active) if has_parts else None,
         sum(part.marks for part in active) if has_parts else None,
         definition.create.comment,
-        1,
+        int(rows is not None),
     )
 
 

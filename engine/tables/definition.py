@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parts.schema import TableDescription
 from sql.definitions.engine import is_replicated
-from sql.definitions.small_engines import is_passing
+from sql.definitions.small_engines import engine_name, is_passing
 from sql.grammar.statements import CreateTable
 from sql.settings.table_settings import MergeTreeSettings
 
@@ -36,8 +36,7 @@ class TableDefinition:
 
     @property
     def engine_name(self) -> str:
-        assert self.create.engine is not None
-        return self.create.engine.name
+        return engine_name(self.create)
 
     @property
     def keeps_rows(self) -> bool:

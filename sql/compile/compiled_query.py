@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,8 +12,10 @@ from parts.types import DataType
 from sql.compile.final_reading import FinalReading
 from sql.compile.scope import Source, Surroundings
 from sql.grammar.syntax_tree import Node, OrderItem
-from sql.typing.fragments import Fragment, Table
+from sql.typing.casts import convert
+from sql.typing.fragments import Fragment, Table, fragment, joined
 from sql.typing.scannable import Computed
+from sql.typing.typed import Typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,17 @@ class CompiledQuery:
     """The columns of its first source that ``columns`` are, where none of them is anything else."""
     plain_order: tuple[tuple[str, OrderItem], ...] = ()
     """Those that it is ordered by, where it is ordered by nothing else."""
+
+
+def as_types(branch: CompiledQuery, types: Sequence[DataType], zone: str) -> Fragment:
+    """Its statement with columns of other types."""
+    if all(have == want for (_, have), want in zip(branch.columns, types, strict=True)):
+        return branch.sql
+    columns = [
+        fragment("{} AS c{}", convert(Typed(fragment("c{}", position), have), want, zone), position)
+        for position, ((_, have), want) in enumerate(zip(branch.columns, types, strict=True))
+    ]
+    return fragment("SELECT {} FROM ({})", joined(", ", columns), branch.sql)
 
 
 @dataclass(frozen=True, slots=True)

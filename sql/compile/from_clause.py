@@ -12,7 +12,7 @@ from parts.reader import Part
 from parts.row_exists import ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column
 from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, strip_nullable
-from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.compiled_query import CompiledQuery, Scan, as_types
 from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
 from sql.compile.final_reading import FinalReading, final_reading
@@ -34,7 +34,7 @@ from sql.grammar.syntax_tree import (
     SubqueryTable,
     TableFunction,
 )
-from sql.relation import PartsRelation, StreamedRelation
+from sql.relation import PartsRelation, StreamedRelation, ViewRelation
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.typed import STRING, UINT64
@@ -65,6 +65,8 @@ class FromClause:
                 return EMPTY
             case NamedTable():
                 return self._named(node)
+            case SubqueryTable() if node.table:
+                return self._view(node)
             case SubqueryTable(query, alias):
                 return self.derived(self.query.compile(query, self.scope.outer, self._inner_scope()), alias)
             case TableFunction():
@@ -126,6 +128,8 @@ class FromClause:
             name = "zeros" if node.table == "zeros" else "numbers"
             return compile_table_function(self, TableFunction(name, (), node.alias or node.table))
         relation = self.query.catalog.relation(node.database, node.table)
+        if isinstance(relation, ViewRelation):
+            raise UserError("NOT_IMPLEMENTED", f"View {relation.database}.{relation.name} cannot be read here")
         number = self.query.next_number()
         virtual: tuple[str, ...] = ()
         final: FinalReading | None = None
@@ -155,8 +159,21 @@ class FromClause:
             self._sample(node, scan, node.sample, node.sample_offset or Fraction(0))
         return scan.table
 
+    def _view(self, node: SubqueryTable) -> Fragment:
+        """It knows nothing of the query around it but what it shows."""
+        compiled = self.query.compile(node.query)
+        if node.columns:
+            given = as_types(compiled, [type_ for _, type_ in node.columns], self.query.environment.zone)
+            compiled = CompiledQuery(given, node.columns)
+        sql = self.derived(compiled, node.alias)
+        source = self.scope.sources[-1]
+        source.database, source.table = node.database, node.table
+        return sql
+
     def check_prewhere(self) -> None:
         for source in self.scope.sources:
+            if source.table and source.relation is None:
+                raise UserError("ILLEGAL_PREWHERE", f"Storage View (table {source.table}) does not support PREWHERE")
             relation = source.relation
             if isinstance(relation, PartsRelation) and not relation.description.has_parts:
                 raise UserError("ILLEGAL_PREWHERE", f"Table {source.table} does not support PREWHERE")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
-from parts.types import DataType
-from sql.compile.compiled_query import CompiledQuery, Scan
+from sql.compile.compiled_query import CompiledQuery, Scan, as_types
 from sql.compile.scope import Scope, Surroundings
 from sql.compile.select import SelectCompiler
 from sql.compile.short_strings import ShortStrings
@@ -19,8 +18,7 @@ from sql.grammar.limits import Guard
 from sql.grammar.syntax_tree import Query, Select, Union
 from sql.relation import RelationCatalog
 from sql.settings.session import DEFAULT_SETTINGS, Settings
-from sql.typing.casts import convert
-from sql.typing.fragments import Fragment, fragment, joined
+from sql.typing.fragments import fragment
 from sql.typing.inference import supertype
 from sql.typing.typed import Typed
 
@@ -78,7 +76,7 @@ class QueryCompiler:
                     f"The queries of a UNION have different numbers of columns: {width} and {len(branch.columns)}",
                 )
         types = [supertype(branch.columns[position][1] for branch in branches) for position in range(width)]
-        first, *others = (_as_types(branch, types, self.environment.zone) for branch in branches)
+        first, *others = (as_types(branch, types, self.environment.zone) for branch in branches)
         sql = first
         for operator, other in zip(union.operators, others, strict=True):
             sql = fragment("({}) {} ({})", sql, _SET_OPERATORS[operator], other)
@@ -91,13 +89,3 @@ _SET_OPERATORS = {
     "INTERSECT DISTINCT": "INTERSECT",
     "INTERSECT ALL": "INTERSECT ALL", "EXCEPT": "EXCEPT ALL", "EXCEPT DISTINCT": "EXCEPT", "EXCEPT ALL": "EXCEPT ALL",
 }  # fmt: skip
-
-
-def _as_types(branch: CompiledQuery, types: list[DataType], zone: str) -> Fragment:
-    if all(have == want for (_, have), want in zip(branch.columns, types, strict=True)):
-        return branch.sql
-    columns = [
-        fragment("{} AS c{}", convert(Typed(fragment("c{}", position), have), want, zone), position)
-        for position, ((_, have), want) in enumerate(zip(branch.columns, types, strict=True))
-    ]
-    return fragment("SELECT {} FROM ({})", joined(", ", columns), branch.sql)

@@ -23,6 +23,7 @@ from parts.types import (
 )
 from sql.compile.compiling import Compiling
 from sql.compile.literal_lists import is_written, member_column, members, scan
+from sql.compile.views import with_views
 from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.typing.casts import cast_to, convert
 from sql.typing.constant_text import check_constant_text, constant_text_as
@@ -127,7 +128,8 @@ def _named_set(compiler: Compiling, right: Identifier) -> Node | None:
     if compiler.resolve(right.parts) is not None:
         return None
     table = NamedTable(right.parts[0] if len(right.parts) > 1 else None, right.parts[-1])
-    return Subquery(Select((Star(),), source=table))
+    query = compiler.need_query()
+    return Subquery(with_views(Select((Star(),), source=table), query.catalog, query.guard))
 
 
 def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Fragment:

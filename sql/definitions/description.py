@@ -35,13 +35,13 @@ from sql.definitions.constraints import build_constraints
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_columns, modernize
 from sql.definitions.indexes import build_indexes
-from sql.definitions.small_engines import SMALL_ENGINES, describe_small
+from sql.definitions.small_engines import SMALL_ENGINES, describe_small, describe_view, engine_name
 from sql.definitions.ttl import build_ttl
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_expression
-from sql.grammar.statements import CreateTable
+from sql.grammar.statements import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Literal
 from sql.run.block_expressions import compile_expressions, compile_key
 from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
@@ -59,7 +59,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
     """
-    engine = check_engine(create)
+    engine = check_engine(create) if create.view is None else EngineClause(engine_name(create))
     columns = tuple(build_columns(create.columns, is_new=not create.attach))
     schema = with_compiled_defaults(TableSchema(columns, create.history))
     reserved = next((name for name in RESERVED if name in schema), None)
@@ -69,6 +69,8 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
             f"Cannot create table with column '{reserved}' for MergeTree engines because it is reserved for "
             "persistent virtual column",
         )
+    if create.view is not None:
+        return describe_view(schema)
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
     if engine.name in SMALL_ENGINES:

@@ -70,7 +70,7 @@ class ReplicaLocation:
 
 
 def is_replicated(create: CreateTable) -> bool:
-    return create.engine is not None and create.engine.name.startswith("Replicated")
+    return create.view is None and create.engine is not None and create.engine.name.startswith("Replicated")
 
 
 def mode_of(engine: str) -> ModeOfEngine:

@@ -17,7 +17,12 @@ def render_create(create: CreateTable) -> str:
     """CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
     exists = "IF NOT EXISTS " if create.if_not_exists else ""
     kind = "TEMPORARY TABLE" if create.is_temporary else "TABLE"
+    if create.view is not None:
+        kind = "MATERIALIZED VIEW" if create.view.is_materialized else "VIEW"
     lines = [f"{'ATTACH' if create.attach else 'CREATE'} {kind} {exists}{render_table(create.table)}"]
+    if create.view is not None:
+        lines[0] += f" UUID {quote_string(create.view.uuid)}" if create.view.uuid and create.attach else ""
+        lines[0] += f" TO {render_table(create.view.target)}" if create.view.target is not None else ""
     if create.columns:
         elements = [*map(render_column, create.columns), *map(render_index, create.indexes)]
         elements += map(render_constraint, create.constraints)

@@ -31,6 +31,7 @@ from sql.settings.values import parse_value
 
 LOG_ENGINES = ("Log", "TinyLog", "StripeLog")
 SMALL_ENGINES = ("Memory", "Null", *LOG_ENGINES)
+VIEW_ENGINES = ("View", "MaterializedView")
 _MEMORY_LIMITS = ("min_rows_to_keep", "max_rows_to_keep", "min_bytes_to_keep", "max_bytes_to_keep")
 _MEMORY_SETTINGS = (*_MEMORY_LIMITS, "compress")
 _UNLIMITED = 1 << 62
@@ -39,7 +40,7 @@ _COMMENTS = (CommentColumn, ModifyComment)
 _CHANGES: dict[str, tuple[type, ...]] = {
     "Memory": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn, ModifySettings),
     "Null": (*_COLUMN_CHANGES, *_COMMENTS),
-    **dict.fromkeys(LOG_ENGINES, _COMMENTS),
+    **dict.fromkeys((*LOG_ENGINES, *VIEW_ENGINES), _COMMENTS),
 }
 """What ALTER may ask of each."""
 
@@ -60,7 +61,20 @@ class SmallTableSettings(MergeTreeSettings):
 
 def is_passing(create: CreateTable) -> bool:
     """Whether the rows are gone with the server."""
-    return create.engine is not None and create.engine.name in ("Memory", "Null")
+    return create.view is not None or (create.engine is not None and create.engine.name in ("Memory", "Null"))
+
+
+def engine_name(create: CreateTable) -> str:
+    """That of a materialized view is not the one of its rows."""
+    if create.view is not None:
+        return VIEW_ENGINES[create.view.is_materialized]
+    assert create.engine is not None
+    return create.engine.name
+
+
+def describe_view(schema: TableSchema) -> TableDescription:
+    no_key = column_key(schema, ())
+    return TableDescription(schema, no_key, no_key, no_key, no_key, SmallTableSettings(), has_parts=False)
 
 
 def check_small_engine(create: CreateTable) -> None:
@@ -133,8 +147,7 @@ def _check_memory_settings(names: Iterable[str]) -> None:
 
 def check_small_alter(create: CreateTable, changes: Sequence[DefinitionChange]) -> None:
     """Raises 48 for what the engine does not change."""
-    assert create.engine is not None
-    name = create.engine.name
+    name = engine_name(create)
     for change in changes:
         if not isinstance(change, _CHANGES[name]) and not _is_comment(change):
             words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(change).__name__).upper().removesuffix("S")

@@ -32,8 +32,6 @@ from sql.grammar.tokens import TokenStream, not_implemented
 
 _OTHER_OBJECTS = frozenset(
     {
-        "VIEW",
-        "MATERIALIZED",
         "DICTIONARY",
         "FUNCTION",
         "USER",
@@ -54,8 +52,12 @@ _OTHER_OBJECTS = frozenset(
 )
 
 
+def at_view(stream: TokenStream) -> bool:
+    return stream.at("VIEW") or stream.at("MATERIALIZED", "VIEW")
+
+
 def refuse_other_objects(stream: TokenStream, verb: str) -> None:
-    """Views, dictionaries, users and so on: ClickHouse has them, Pando has not."""
+    """Dictionaries, users and so on: ClickHouse has them, Pando has not."""
     token = stream.peek()
     if token.kind == "word" and token.upper in _OTHER_OBJECTS and stream.peek(1).is_identifier:
         raise not_implemented(f"{verb} {token.upper}")
@@ -71,8 +73,10 @@ def drop(stream: TokenStream) -> Statement:
         _sync(stream)
         return DropDatabase(name, exists, detach)
     refuse_other_objects(stream, verb)
+    is_view = stream.accept("VIEW")
     is_temporary = stream.accept("TEMPORARY")
-    stream.expect("TABLE")
+    if not is_view:
+        stream.expect("TABLE")
     exists = if_exists(stream)
     if stream.at("IF", "EMPTY"):
         raise not_implemented(f"{verb} TABLE IF EMPTY")
@@ -83,7 +87,7 @@ def drop(stream: TokenStream) -> Statement:
     refuse_on_cluster(stream)
     if stream.at("PERMANENTLY"):
         raise not_implemented("DETACH TABLE … PERMANENTLY")
-    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary)
+    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary, is_view)
 
 
 def _sync(stream: TokenStream) -> bool:
@@ -138,9 +142,10 @@ def exists(stream: TokenStream) -> Statement:
         return ExistsDatabase(stream.identifier("database name"))
     refuse_other_objects(stream, "EXISTS")
     is_temporary = stream.at("TEMPORARY") and stream.peek(1).is_identifier and stream.accept("TEMPORARY")
-    if stream.at("TABLE") and stream.peek(1).is_identifier:
+    is_view = stream.at("VIEW") and stream.peek(1).is_identifier
+    if is_view or (stream.at("TABLE") and stream.peek(1).is_identifier):
         stream.next()
-    return ExistsTable(table_ref(stream), is_temporary)
+    return ExistsTable(table_ref(stream), is_temporary, is_view)
 
 
 def describe_table(stream: TokenStream) -> Statement:

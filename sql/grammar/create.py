@@ -15,13 +15,22 @@ from sql.grammar.clauses import (
     table_ref,
 )
 from sql.grammar.columns import column_clause
-from sql.grammar.commands import refuse_other_objects
+from sql.grammar.commands import at_view, refuse_other_objects
 from sql.grammar.constraints import constraint_clause
 from sql.grammar.indexes import index_clause
 from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause, SettingLiteral
-from sql.grammar.statements import AttachTable, CreateDatabase, CreateTable, EngineClause, Statement, TableRef
+from sql.grammar.statements import (
+    AttachTable,
+    CreateDatabase,
+    CreateTable,
+    EngineClause,
+    Statement,
+    TableRef,
+    ViewClause,
+)
 from sql.grammar.tokens import Token, TokenStream, not_implemented, quote_string
 from sql.grammar.ttl import ttl_text
+from sql.settings.known import check_inner_settings
 
 _ELEMENTS_REFUSED = ("PROJECTION", "FOREIGN")
 _KEY_CLAUSES = {
@@ -31,6 +40,10 @@ _KEY_CLAUSES = {
     ("SAMPLE", "BY"): "sample_by",
 }
 _DATABASE_ENGINES = ("Atomic",)
+_VIEW_CLAUSES = ("COMMENT", "AS")
+_MATERIALIZED_CLAUSES = (
+    "ENGINE", "PARTITION", "ORDER", "PRIMARY", "SAMPLE", "TTL", "SETTINGS", "EMPTY", "POPULATE", *_VIEW_CLAUSES,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -43,6 +56,7 @@ class _Clauses:
     as_table: TableRef | None = None
     as_select: str = ""
     is_empty: bool = False
+    is_populated: bool = False
 
 
 def create(stream: TokenStream) -> Statement:
@@ -51,6 +65,8 @@ def create(stream: TokenStream) -> Statement:
     if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
     refuse_other_objects(stream, "CREATE OR REPLACE" if is_replacing else "CREATE")
+    if at_view(stream):
+        return _view(stream, attach=False, replaces=is_replacing)
     is_temporary = stream.accept("TEMPORARY")
     stream.expect("TABLE")
     statement = _replacing(stream) if is_replacing else _table(stream, attach=False)
@@ -78,6 +94,8 @@ def attach(stream: TokenStream) -> Statement:
     if stream.accept("DATABASE"):
         return _database(stream, attach=True)
     refuse_other_objects(stream, "ATTACH")
+    if at_view(stream):
+        return _view(stream, attach=True)
     stream.expect("TABLE")
     return _table(stream, attach=True)
 
@@ -115,26 +133,73 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
     columns = tuple(elements.columns)
     if not columns and clauses.as_table is None and not clauses.as_select:
         stream.fail("(", "AS")
-    keys = clauses.keys
-    return CreateTable(
+    statement = CreateTable(
         table,
         columns,
         clauses.engine,
         if_not_exists=exists,
         attach=attach,
-        settings=clauses.settings,
-        comment=clauses.comment,
         as_table=clauses.as_table,
-        as_select=clauses.as_select,
-        is_empty=clauses.is_empty,
-        partition_by=keys.get("partition_by", ""),
-        order_by=keys.get("order_by", ""),
-        primary_key=keys.get("primary_key", ""),
-        sample_by=keys.get("sample_by", ""),
         indexes=tuple(elements.indexes),
         constraints=tuple(elements.constraints),
-        ttl=clauses.ttl,
     )
+    return _with_clauses(statement, clauses)
+
+
+def _with_clauses(statement: CreateTable, clauses: _Clauses) -> CreateTable:
+    return dataclasses.replace(
+        statement,
+        settings=clauses.settings,
+        comment=clauses.comment,
+        as_select=clauses.as_select,
+        is_empty=clauses.is_empty,
+        ttl=clauses.ttl,
+        partition_by=clauses.keys.get("partition_by", ""),
+        order_by=clauses.keys.get("order_by", ""),
+        primary_key=clauses.keys.get("primary_key", ""),
+        sample_by=clauses.keys.get("sample_by", ""),
+    )
+
+
+# Views ----------------------------------------------------------------------------------------------------------------
+
+
+def _view(stream: TokenStream, *, attach: bool, replaces: bool = False) -> CreateTable | AttachTable:
+    is_materialized = stream.accept("MATERIALIZED")
+    stream.expect("VIEW")
+    if replaces and (is_materialized or stream.at("IF", "NOT", "EXISTS")):
+        stream.fail("VIEW of another form: what is replaced is neither MATERIALIZED nor IF NOT EXISTS")
+    exists = if_not_exists(stream)
+    table = table_ref(stream)
+    uuid = stream.string("UUID of the view") if stream.accept("UUID") else ""
+    refuse_on_cluster(stream)
+    if attach and (stream.at_end() or stream.at("FORMAT")):
+        return AttachTable(table, exists)
+    target = None
+    if is_materialized and stream.accept("TO"):
+        target = table_ref(stream)
+    columns = _view_columns(stream) if stream.at("(") else ()
+    clauses = _clauses(stream, _MATERIALIZED_CLAUSES if is_materialized else _VIEW_CLAUSES)
+    if not clauses.as_select:
+        stream.fail("AS SELECT")
+    if target is not None and (clauses.engine or clauses.is_populated):
+        what = "ENGINE" if clauses.engine else "POPULATE"
+        stream.fail(f"no {what}: a materialized view with TO has its rows in the table that is there")
+    statement = _with_clauses(CreateTable(table, columns, clauses.engine, exists, attach, replaces=replaces), clauses)
+    return dataclasses.replace(statement, view=ViewClause(is_materialized, target, uuid, clauses.is_populated))
+
+
+def _view_columns(stream: TokenStream) -> tuple[ColumnClause, ...]:
+    """Of a view they may be mere names, for the columns of its query."""
+    start = stream.position
+    stream.next()
+    names: list[str] = []
+    while stream.peek().is_identifier and (stream.peek(1).text in (",", ")")):
+        names.append(stream.identifier("column name"))
+        if stream.next().text == ")":
+            return tuple(ColumnClause(name, "") for name in names)
+    stream.position = start
+    return tuple(_elements(stream).columns)
 
 
 def _is_query(stream: TokenStream) -> bool:
@@ -197,10 +262,15 @@ def _names_type(token: Token) -> bool:
 # Engine and clauses ---------------------------------------------------------------------------------------------------
 
 
-def _clauses(stream: TokenStream) -> _Clauses:
+def _clauses(stream: TokenStream, of_view: tuple[str, ...] = ()) -> _Clauses:
+    """``of_view`` are the only ones that a view has, beside its query."""
     clauses = _Clauses()
     while not stream.at_end() and not stream.at("FORMAT"):
         token = stream.peek()
+        if of_view and _view_clause(stream, clauses):
+            continue
+        if of_view and token.upper not in of_view:
+            stream.fail(*of_view, "AS SELECT", "end of query")
         if stream.at("ENGINE"):
             _once(stream, clauses.engine is None)
             stream.next()
@@ -229,6 +299,23 @@ def _clauses(stream: TokenStream) -> _Clauses:
             expected = ["ENGINE", *(" ".join(words) for words in _KEY_CLAUSES), "TTL", "SETTINGS", "COMMENT", "AS"]
             stream.fail(*expected, "end of query")
     return clauses
+
+
+def _view_clause(stream: TokenStream, clauses: _Clauses) -> bool:
+    """The settings behind the query are the query's."""
+    if stream.at("POPULATE"):
+        stream.next()
+        clauses.is_populated = True
+    elif clauses.as_select and stream.at("SETTINGS"):
+        stream.next()
+        settings = setting_list(stream)
+        check_inner_settings(settings)
+        clauses.as_select += f"\nSETTINGS {render_settings(settings)}"
+    elif stream.at("AS") and not (stream.peek(1).text == "(" or stream.peek(1).upper in ("SELECT", "WITH")):
+        raise not_implemented("A view AS another")
+    else:
+        return False
+    return True
 
 
 def _once(stream: TokenStream, first: bool) -> None:
@@ -265,7 +352,7 @@ def _clause_begins(stream: TokenStream) -> bool:
         return False
     if token.upper == "COMMENT":
         return stream.peek(1).kind == "string"
-    return token.upper in ("SETTINGS", "TTL", "ENGINE", "AS", "EMPTY", "FORMAT")
+    return token.upper in ("SETTINGS", "TTL", "ENGINE", "AS", "EMPTY", "POPULATE", "FORMAT")
 
 
 def _engine(stream: TokenStream) -> EngineClause:

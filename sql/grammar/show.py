@@ -56,7 +56,7 @@ def _create(stream: TokenStream) -> Statement:
         return ShowCreateDatabase(stream.identifier("database name"))
     refuse_other_objects(stream, "SHOW CREATE")
     is_temporary = stream.at("TEMPORARY", "TABLE") and stream.accept("TEMPORARY")
-    if stream.at("TABLE") and stream.peek(1).is_identifier:
+    if (stream.at("TABLE") or stream.at("VIEW")) and stream.peek(1).is_identifier:
         stream.next()
     return ShowCreateTable(table_ref(stream), is_temporary)
 

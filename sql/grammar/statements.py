@@ -29,6 +29,17 @@ class EngineClause:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewClause:
+    """What makes a table a view of its ``as_select``. A materialized one keeps the rows in the table ``target``, or in
+    one of its own, which is named by ``uuid``."""
+
+    is_materialized: bool = False
+    target: TableRef | None = None
+    uuid: str = ""
+    is_populated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
     """CREATE TABLE or ATTACH TABLE in either syntax; key clauses are SQL text or ``""``."""
 
@@ -51,6 +62,8 @@ class CreateTable:
     as_select: str = ""
     is_empty: bool = False
     """The query of ``as_select`` gives the columns alone."""
+    view: ViewClause | None = None
+    """CREATE VIEW and CREATE MATERIALIZED VIEW."""
     indexes: tuple[IndexClause, ...] = ()
     constraints: tuple[ConstraintClause, ...] = ()
     ttl: str = ""
@@ -87,6 +100,8 @@ class DropTable:
     sync: bool = False
     others: tuple[TableRef, ...] = ()
     is_temporary: bool = False
+    is_view: bool = False
+    """DROP VIEW: of no other table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +149,7 @@ class TruncateTable:
 class ExistsTable:
     table: TableRef
     is_temporary: bool = False
+    is_view: bool = False
 
 
 @dataclass(frozen=True, slots=True)

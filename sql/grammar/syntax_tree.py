@@ -153,8 +153,13 @@ class TableFunction(Node):
 
 @dataclass(frozen=True, slots=True)
 class SubqueryTable(Node):
+    """``columns`` (names and types) are those of a view, ``database`` and ``table`` its name."""
+
     query: Query
     alias: str = ""
+    database: str | None = None
+    table: str = ""
+    columns: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from parts.types import DataType, StringType
 from sql.compile.compiled_query import CompiledQuery
 from sql.compile.passes.pipeline import rewrite
 from sql.compile.query import QueryCompiler
+from sql.compile.views import with_views
 from sql.functions import guards
 from sql.functions.registry import Environment
 from sql.grammar.limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursion
@@ -162,7 +163,7 @@ class QueryEngine:
     ) -> tuple[Query, QueryCompiler, CompiledQuery]:
         guard = Guard(QueryLimits.of(settings), status, query)
         try:
-            tree = rewrite(parse_query(query, guard), parameters or {})
+            tree = rewrite(with_views(parse_query(query, guard), catalog, guard), parameters or {})
             return tree, *_compiled(
                 tree, catalog, settings, database, dict(constants or {}), guard, with_codes, with_groups
             )

@@ -45,7 +45,7 @@ from sql.grammar.alterations import (
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Literal, Subquery, walk
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
-from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, StreamedRelation
+from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, StreamedRelation, ViewRelation
 from sql.run.executor import QueryEngine
 from sql.run.found_rows import FoundRows, updated, without
 from sql.settings.session import settings_of
@@ -296,7 +296,7 @@ class _WithPart:
     part: PartsRelation
     database: str
 
-    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation:
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
         if table != _PART:
             return self.others.relation(database or self.database, table)
         # Rows have numbers here, those of a small table too.

@@ -206,6 +206,10 @@ def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES) -> bool:
             return False
         if isinstance(node, NamedTable) and node.sample is not None:
             return False
+        if isinstance(node, SubqueryTable) and node.table:  # a view may be replaced
+            return False
+        if isinstance(node, Function) and node.name in ("in", "notIn") and isinstance(node.args[-1], Identifier):
+            return False  # perhaps a view
     return True
 
 

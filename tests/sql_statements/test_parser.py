@@ -185,7 +185,7 @@ def test_several_statements() -> None:
         ("DROP TABLE t ON CLUSTER c", "ON CLUSTER"),
         ("CREATE TABLE t (a UInt8 EPHEMERAL) ENGINE = MergeTree", "EPHEMERAL"),
         ("CREATE OR REPLACE DICTIONARY t (a UInt8)", "OR REPLACE"),
-        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "MATERIALIZED"),
+        ("CREATE LIVE VIEW v AS SELECT 1", "LIVE"),
         ("CREATE DATABASE d ENGINE = Replicated", "Replicated"),
         ("SYSTEM RELOAD CONFIG", "SYSTEM RELOAD CONFIG"),
         ("INSERT INTO FUNCTION url('x') SELECT 1", "FUNCTION"),

@@ -1,0 +1,115 @@
+"""The tables that a query names: where its own (``WITH … AS``) hide them, they are not meant."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sql.grammar.syntax_tree import (
+    Alias,
+    ArrayJoin,
+    Function,
+    Identifier,
+    Join,
+    NamedTable,
+    Node,
+    Query,
+    Select,
+    SubqueryTable,
+    TableFunction,
+    Union,
+)
+
+_SETS = frozenset({"in", "notIn"})
+
+Change = Callable[[NamedTable | TableFunction], Node]
+
+
+def replace_tables(query: Query, change: Change, *, sets: Callable[[Identifier], Node] | None = None) -> Query:
+    """The query with ``change`` of every table and table function of a FROM, and ``sets`` of the names behind IN."""
+    changed = _replaced(query, change, sets, frozenset(), frozenset())
+    assert isinstance(changed, Query)
+    return changed
+
+
+def _replaced(
+    value: Any,
+    change: Change,
+    sets: Callable[[Identifier], Node] | None,
+    own: frozenset[str],
+    aliases: frozenset[str],
+) -> Any:
+    if type(value) is tuple:
+        items = tuple([_replaced(item, change, sets, own, aliases) for item in value])
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if not isinstance(value, Node):
+        return value
+    if isinstance(value, NamedTable):
+        return value if value.database is None and value.table in own else change(value)
+    if isinstance(value, Select):
+        own = own | {table.name for table in value.common_tables}
+        aliases = aliases | {alias.name for alias in value.with_aliases}
+        aliases |= {item.name for item in value.expressions if isinstance(item, Alias)}
+    updates = {}
+    for field in dataclasses.fields(value):
+        old = getattr(value, field.name)
+        new = _replaced(old, change, sets, own, aliases)
+        if new is not old:
+            updates[field.name] = new
+    node = dataclasses.replace(value, **updates) if updates else value
+    if isinstance(node, TableFunction):
+        return change(node)
+    if sets is not None and isinstance(node, Function) and node.name in _SETS and len(node.args) == 2:
+        right = node.args[1]
+        if isinstance(right, Identifier) and not (len(right.parts) == 1 and right.parts[0] in own | aliases):
+            return dataclasses.replace(node, args=(node.args[0], sets(right)))
+    return node
+
+
+def in_database(query: Query, database: str, has_table: Callable[[str], bool]) -> Query:
+    """The query with the database written before every table that names none; behind IN, where there is one."""
+
+    def named(table: NamedTable | TableFunction) -> Node:
+        if isinstance(table, TableFunction) or table.database is not None:
+            return table
+        return dataclasses.replace(table, database=database)
+
+    def of_set(name: Identifier) -> Node:
+        return Identifier((database, *name.parts)) if len(name.parts) == 1 and has_table(name.parts[0]) else name
+
+    return replace_tables(query, named, sets=of_set)
+
+
+def first_table(query: Query) -> NamedTable | None:
+    """The leftmost table of FROM, through subqueries: what the query of a materialized view reads block by block."""
+    node: Node | None = query
+    while not isinstance(node, NamedTable):
+        match node:
+            case Select():
+                common = {table.name: table.query for table in node.common_tables}
+                node = node.source
+                while isinstance(node, Join | ArrayJoin):
+                    node = node.left if isinstance(node, Join) else node.source
+                if isinstance(node, NamedTable) and node.database is None and node.table in common:
+                    node = common[node.table]
+            case Union(queries):
+                node = queries[0]
+            case SubqueryTable(inner):
+                node = inner
+            case _:
+                return None
+    return node
+
+
+def tables_of(query: Query) -> Iterator[NamedTable]:
+    """Every table that it names."""
+    found: list[NamedTable] = []
+
+    def note(table: NamedTable | TableFunction) -> Node:
+        if isinstance(table, NamedTable):
+            found.append(table)
+        return table
+
+    replace_tables(query, note)
+    yield from found

@@ -1,0 +1,38 @@
+"""Views where several processes serve: each knows them as soon as they are made, and how they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parts.errors import PandoError
+from tests.workers.server import WorkerServer
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerServer]:
+    path: Path = tmp_path_factory.mktemp("workers")
+    with WorkerServer(path, workers=2) as server:
+        yield server
+
+
+def test_every_worker_knows_a_view(server: WorkerServer) -> None:
+    server.execute("CREATE TABLE t (a UInt32, b String) ENGINE = MergeTree ORDER BY a")
+    server.execute("INSERT INTO t SELECT number, toString(number) FROM numbers(100)")
+    server.execute("CREATE VIEW v AS SELECT a FROM t WHERE a < 10")
+    assert server.everywhere("SELECT sum(a) FROM v") == {"[[45]]"}
+    server.execute("CREATE OR REPLACE VIEW v AS SELECT a FROM t WHERE a < 5")
+    assert server.everywhere("SELECT sum(a) FROM v") == {"[[10]]"}
+    server.execute("RENAME TABLE v TO w")
+    assert server.everywhere("SELECT sum(a) FROM w") == {"[[10]]"}
+    for _ in range(4):
+        with pytest.raises(PandoError, match="48"):
+            server.execute("INSERT INTO w VALUES (1)")
+    server.execute("DROP VIEW w")
+    for _ in range(4):
+        with pytest.raises(PandoError, match="60"):
+            server.run("SELECT * FROM w")
