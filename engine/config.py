@@ -13,6 +13,8 @@
     users: {default: {password: '', profile: default}}
     profiles: {default: {max_threads: 8}}
     merge_tree: {max_parts_in_total: 100000}
+    remote_servers:                # what Distributed tables and cluster() know by name
+      hits: [{weight: 1, replicas: [{host: s1r1}, {host: s1r2}]}, {replicas: [{host: s2r1, port: 8123}]}]
 
 Every problem of a file is one line that names the key and the file (:class:`ConfigError`).
 Source of the names: ClickHouse's server settings.
@@ -118,6 +120,24 @@ class UserConfig(_Section):
     profile: str = "default"
 
 
+class RemoteReplicaConfig(_Section):
+    """One server of a shard: where its HTTP interface is, and who asks it."""
+
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 8123
+    user: str = "default"
+    password: Annotated[Text, Field(repr=False)] = ""
+    default_database: str = ""
+
+
+class ShardConfig(_Section):
+    """``replicas`` hold the same rows, and replicate what one of them is given."""
+
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    name: Text = ""
+    replicas: Annotated[list[RemoteReplicaConfig], Field(min_length=1)]
+
+
 class Config(_Section):
     path: Path
     tmp_path: Path | None = None
@@ -168,6 +188,8 @@ class Config(_Section):
     display_name: str = Field(default_factory=socket.gethostname)
     default_replica_path: str = "/clickhouse/tables/{database}/{table}/{shard}"
     default_replica_name: str = "{replica}"
+    remote_servers: dict[str, Annotated[list[ShardConfig], Field(min_length=1)]] = Field(default_factory=dict)
+    """Clusters by name: their shards."""
 
     @field_validator("merge_tree")
     @classmethod

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol
 from engine.catalog import Catalog
 from engine.config import Config
 from engine.processes import Process
+from engine.remote.connections import RemoteServers
 from engine.replication import Replication
 from engine.session import QueryStatistics, Session
 from engine.tables.services import TableServices
@@ -60,6 +61,7 @@ class Server(Protocol):
     catalog: Catalog
     services: TableServices
     replication: Replication
+    remote: RemoteServers
     query_engine: QueryEngine
     system_schemas: Mapping[str, Mapping[str, TableSchema]]
     """The tables of the databases that are no directories."""

@@ -23,7 +23,7 @@ from engine.system_tables import SYSTEM_DATABASES
 from engine.tables.definition import TableDefinition
 from engine.tables.memory import MemoryTable
 from engine.tables.merge_tree import MergeTreeTable
-from engine.tables.null import NullTable
+from engine.tables.null import NullTable, ProxyTable
 from engine.tables.replicated.table import ReplicatedTable
 from engine.tables.small_table import SmallTable
 from engine.tables.table import Table
@@ -32,6 +32,7 @@ from engine.world import World
 from parts.disk import make_directories
 from parts.memory import use_returning_allocator
 from sql.definitions.description import merge_tree_settings
+from sql.definitions.proxies import PROXY_ENGINES
 from sql.definitions.small_engines import LOG_ENGINES, VIEW_ENGINES
 from sql.run import database
 from sql.run.executor import QueryEngine
@@ -44,6 +45,7 @@ _KINDS = {
     "Null": NullTable,
     **dict.fromkeys(LOG_ENGINES, SmallTable),
     **dict.fromkeys(VIEW_ENGINES, ViewTable),
+    **dict.fromkeys(PROXY_ENGINES, ProxyTable),
 }
 
 

@@ -25,6 +25,7 @@ from engine.interpreter.relations import CatalogRelations
 from engine.interpreter.temporary import forget_dropped, resolved
 from engine.processes import Process, ProcessList
 from engine.readonly import check_settings_change
+from engine.remote.connections import RemoteServers
 from engine.replica_status import ReplicaStatus
 from engine.replication import Replication
 from engine.session import QueryResult, QueryStatistics, Session
@@ -71,6 +72,7 @@ class StatementRunner(ABC):
     def __init__(self, config: Config, services: TableServices, elsewhere: Elsewhere | None = None) -> None:
         self.config = config
         self.services = services
+        self.remote = RemoteServers(config, services.monotonic)
         self._processes = ProcessList(
             services.monotonic,
             MemoryTracker("total", config.memory_limit_bytes),

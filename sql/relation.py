@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
@@ -89,6 +89,9 @@ class RelationCatalog(Protocol):
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """The table function ``file``. Raises 107, 291, 636."""
+
+    def shards(self, function: Any) -> StreamedRelation:
+        """What ``remote(…)`` and its like read (``sql.compile.shard_functions``). Raises 701, 519."""
 
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:

@@ -9,6 +9,7 @@ from engine.context import Context
 from engine.interpreter.inserts import insert_select
 from engine.interpreter.queries import described
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
+from engine.interpreter.shards.definitions import with_proxied
 from engine.interpreter.temporary import create_temporary
 from engine.interpreter.views import create_view
 from engine.readonly import check_settings_change
@@ -53,7 +54,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
         refuse_system(database)
     if statement.view is not None:
         return create_view(statement, context)
-    create = _with_columns(statement, context)
+    create = with_proxied(_with_columns(statement, context), context)
     create = replace(create, columns=flattened_columns(create.columns))
     if not create.attach:
         create = completed(create, context.settings)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from engine.context import Context
 from engine.interpreter.answers import STRING, rows_result
 from engine.interpreter.partition_values import partition_id
-from engine.interpreter.queries import run_query
+from engine.interpreter.queries import relations_of, run_query
 from engine.interpreter.refusals import refuse_system
-from engine.interpreter.relations import SessionRelations, TableRelation
+from engine.interpreter.relations import TableRelation
 from engine.session import QueryResult
 from engine.tables.mutations import MutationOptions
 from engine.tables.table import Table
@@ -53,7 +53,7 @@ def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, 
             mutation.step(command),
             relation,
             table.definition.name,
-            SessionRelations(context),
+            relations_of(context),
             context.status,
         )
     settings = context.settings

@@ -13,6 +13,7 @@ from engine.context import Context
 from engine.interpreter.answers import STRING, rows_result
 from engine.interpreter.relations import SessionRelations
 from engine.interpreter.result_limits import limited
+from engine.interpreter.shards.relation import LocalQueries
 from engine.session import QueryResult
 from parts.errors import UserError
 from parts.query_status import QueryStatus
@@ -58,6 +59,10 @@ def described(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
     return context.server.query_engine.describe(query, **_arguments(context))
 
 
+def relations_of(context: Context) -> SessionRelations:
+    return SessionRelations(context, LocalQueries(run_query, described))
+
+
 class _Arguments(TypedDict):
     catalog: SessionRelations
     settings: Settings
@@ -69,7 +74,7 @@ class _Arguments(TypedDict):
 
 def _arguments(context: Context) -> _Arguments:
     return {
-        "catalog": SessionRelations(context),
+        "catalog": relations_of(context),
         "settings": context.settings,
         "status": context.status,
         "database": context.session.database,

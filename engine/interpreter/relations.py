@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from engine.catalog import Catalog
 from engine.context import Context
 from engine.interpreter.files import find_files
+from engine.interpreter.shards.relation import LocalQueries
+from engine.interpreter.shards.tables import distributed_table, function_table
 from engine.system_names import TEMPORARY
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
@@ -15,6 +17,7 @@ from engine.tables.table import Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_states import Snapshot
 from parts.schema import TableDescription
+from sql.compile.shard_functions import ShardFunction
 from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation, ViewRelation
 
 
@@ -58,6 +61,8 @@ class SessionRelations:
     """Implements ``sql.relation.RelationCatalog``."""
 
     context: Context
+    here: LocalQueries
+    """What reads shards of this server."""
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
         if database is None and table in self.context.session.external_tables:
@@ -72,11 +77,16 @@ class SessionRelations:
             if (database, table) == ("system", "zookeeper"):
                 return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)
-        sequential = self.context.settings.select_sequential_consistency
-        return _relation_of(self.context.server.catalog.table(database, table), sequential)
+        found = self.context.server.catalog.table(database, table)
+        if found.definition.is_proxy:
+            return distributed_table(found.definition, self.context, self.here)
+        return _relation_of(found, self.context.settings.select_sequential_consistency)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return find_files(path, format, structure, self.context)
+
+    def shards(self, function: ShardFunction) -> StreamedRelation:
+        return function_table(function, self.context, self.here)
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,13 @@ class CatalogRelations:
     default_database: str
 
     def relation(self, database: str | None, table: str) -> PartsRelation | ViewRelation:
-        return _relation_of(self.catalog.table(database or self.default_database, table), False)
+        found = self.catalog.table(database or self.default_database, table)
+        if found.definition.is_proxy:
+            raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
+        return _relation_of(found, False)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")
+
+    def shards(self, function: ShardFunction) -> StreamedRelation:
+        raise UserError("NOT_IMPLEMENTED", f"The table function {function.name} is not read here")

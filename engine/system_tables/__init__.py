@@ -2,6 +2,7 @@
 
 from engine.system_tables import (
     activity,
+    clusters,
     counters,
     indexes,
     information_schema,
@@ -24,6 +25,7 @@ SYSTEM_TABLES = {
         storage,
         indexes,
         activity,
+        clusters,
         counters,
         kinds,
         server,

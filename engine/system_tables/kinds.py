@@ -11,6 +11,7 @@ from importlib.metadata import version
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.types import type_families
+from sql.definitions.proxies import PROXY_ENGINES
 from sql.definitions.small_engines import LOG_ENGINES, SMALL_ENGINES, VIEW_ENGINES
 from sql.formats.registry import FORMAT_ALIASES, FORMATS
 from sql.functions.library import function_names, function_traits
@@ -43,6 +44,8 @@ def _engines(_: Server) -> Iterator[Row]:
         yield (name, int(name != "Null"), 0, 0, 0, 0, 0, 0, int(name not in LOG_ENGINES))
     for name in VIEW_ENGINES:
         yield (name, 0, 0, 0, 0, 0, 0, 0, 0)
+    for name in PROXY_ENGINES:
+        yield (name, 0, 0, 0, 0, 0, 0, 0, int(name == "Distributed"))
 
 
 def _build_options(_: Server) -> Iterator[Row]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from parts.schema import TableDescription
 from sql.definitions.engine import is_replicated
+from sql.definitions.proxies import is_proxy
 from sql.definitions.small_engines import engine_name, is_passing
 from sql.grammar.statements import CreateTable
 from sql.settings.table_settings import MergeTreeSettings
@@ -40,7 +41,12 @@ class TableDefinition:
 
     @property
     def keeps_rows(self) -> bool:
-        return self.engine_name != "Null"
+        return self.engine_name != "Null" and not self.is_proxy
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether its rows are those of other tables."""
+        return is_proxy(self.create)
 
     @property
     def is_durable(self) -> bool:

@@ -1,4 +1,4 @@
-"""``Null``: takes any rows and has none."""
+"""``Null``: takes any rows and has none; and tables whose rows are those of others, which have none of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.small_table import SmallTable
 from engine.tables.table_data import TableData
+from parts.errors import UserError
 
 
 class NullTable(SmallTable):
@@ -15,6 +16,13 @@ class NullTable(SmallTable):
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         return NullInsert(self, options)
+
+
+class ProxyTable(NullTable):
+    """Statements that read and write it go to the other tables (``engine.interpreter.shards``)."""
+
+    def begin_insert(self, options: InsertOptions) -> InsertSink:
+        raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {self.definition.engine_name}")
 
 
 class NullInsert(InsertSink):

@@ -19,6 +19,7 @@ from sql.compile.final_reading import FinalReading, final_reading
 from sql.compile.joins import compile_join
 from sql.compile.naming import column_name
 from sql.compile.scope import NAME_COLUMNS, VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
+from sql.compile.sharded import RelationTable, ShardedRelation
 from sql.compile.table_functions import compile_table_function
 from sql.functions.maps_and_tuples import entries
 from sql.grammar.queries import parse_expression
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_HIDDEN_KINDS = ("MATERIALIZED", "ALIAS")
 _VIRTUAL_TYPES: dict[str, DataType] = {
     **dict.fromkeys(NAME_COLUMNS, LowCardinalityType(STRING)),
     ROW_EXISTS: ROW_EXISTS_COLUMN.type,
@@ -69,6 +71,8 @@ class FromClause:
                 return self._view(node)
             case SubqueryTable(query, alias):
                 return self.derived(self.query.compile(query, self.scope.outer, self._inner_scope()), alias)
+            case RelationTable():
+                return self._looked_up(node)
             case TableFunction():
                 return compile_table_function(self, node)
             case Join():
@@ -104,7 +108,9 @@ class FromClause:
     def relation(self, relation: StreamedRelation, alias: str) -> Fragment:
         """What a table function reads."""
         number = self.query.next_number()
-        known = [(column, False) for column in relation.schema.columns] + [(c, True) for c in relation.hidden]
+        known = [(column, column.default_kind in _HIDDEN_KINDS) for column in relation.schema.columns] + [
+            (c, True) for c in relation.hidden
+        ]
         columns = {
             item.name: SourceColumn(item.name, item.type, column_sql(number, item.name), item, hidden=is_hidden)
             for item, is_hidden in known
@@ -114,6 +120,12 @@ class FromClause:
         scan = Scan(source)
         self.query.scans.append(scan)
         return scan.table
+
+    def _looked_up(self, node: RelationTable) -> Fragment:
+        sql = self.relation(node.relation, node.alias)
+        source = self.scope.sources[-1]
+        source.database, source.table = node.database, node.table
+        return sql
 
     # Tables -----------------------------------------------------------------------------------------------------------
 
@@ -130,6 +142,9 @@ class FromClause:
         relation = self.query.catalog.relation(node.database, node.table)
         if isinstance(relation, ViewRelation):
             raise UserError("NOT_IMPLEMENTED", f"View {relation.database}.{relation.name} cannot be read here")
+        if isinstance(relation, ShardedRelation):
+            database = node.database or self.query.database
+            return self._looked_up(RelationTable(relation.read_as(node), node.alias, database, node.table))
         number = self.query.next_number()
         virtual: tuple[str, ...] = ()
         final: FinalReading | None = None
@@ -142,7 +157,7 @@ class FromClause:
         columns = {
             column.name: SourceColumn(
                 column.name, column.type, column_sql(number, column.name), column,
-                hidden=column.default_kind in ("MATERIALIZED", "ALIAS"),
+                hidden=column.default_kind in _HIDDEN_KINDS,
             )
             for column in schema.columns
         }  # fmt: skip

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parts.errors import UserError
+from parts.schema import Column
 from sql.compile.compiled_query import CompiledQuery, Scan, as_types
 from sql.compile.scope import Scope, Surroundings
 from sql.compile.select import SelectCompiler
+from sql.compile.shards import over_shards
 from sql.compile.short_strings import ShortStrings
 from sql.functions.registry import Environment
 from sql.grammar.limits import Guard
@@ -64,7 +66,15 @@ class QueryCompiler:
         if isinstance(query, Union):
             return self._union(query, outer, scope)
         assert isinstance(query, Select)
-        return SelectCompiler(self, query, outer, scope).compile()
+        select = over_shards(query, scope, self, self._described) if query.source is not None else query
+        return SelectCompiler(self, select, outer, scope).compile()
+
+    def _described(self, query: Query) -> list[Column]:
+        """The columns of a query's result."""
+        other = QueryCompiler(
+            self.catalog, self.environment, self.database, self.settings, self.guard, constant=self.constant
+        )
+        return [Column(name, type_) for name, type_ in other.compile(query).columns]
 
     def _union(self, union: Union, outer: Surroundings | None, scope: Scope | None) -> CompiledQuery:
         branches = [self.compile(query, outer, scope) for query in union.queries]

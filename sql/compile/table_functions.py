@@ -1,4 +1,4 @@
-"""Table functions of FROM: numbers, zeros, generateSeries, values, file."""
+"""Table functions of FROM: numbers, zeros, generateSeries, values, file, view."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
 from sql.compile.scope import column_sql
-from sql.grammar.syntax_tree import Identifier, Node, TableFunction
+from sql.compile.shard_functions import SHARD_FUNCTIONS, sharded_function
+from sql.grammar.syntax_tree import Identifier, Node, Subquery, TableFunction
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import supertype
@@ -18,11 +19,13 @@ _ENDLESS = 9_223_372_036_854_775_807
 
 
 def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
+    sharded = sharded_function(node, clause.query)
+    if sharded is not None:
+        return clause.relation(sharded, node.alias)
     build = _FUNCTIONS.get(node.name)
     if build is None:
-        raise UserError(
-            "UNKNOWN_FUNCTION", f"Unknown table function {node.name} (known: {', '.join(sorted(_FUNCTIONS))})"
-        )
+        known = ", ".join(sorted([*_FUNCTIONS, *SHARD_FUNCTIONS]))
+        raise UserError("UNKNOWN_FUNCTION", f"Unknown table function {node.name} (known: {known})")
     return build(clause, node)
 
 
@@ -92,6 +95,12 @@ def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
     return clause.derived(compiled, node.alias)
 
 
+def _view(clause: FromCompiling, node: TableFunction) -> Fragment:
+    if len(node.args) != 1 or not isinstance(node.args[0], Subquery):
+        raise UserError("BAD_ARGUMENTS", "view takes a query: view(SELECT …)")
+    return clause.derived(clause.query.compile(node.args[0].query), node.alias)
+
+
 def _file(clause: FromCompiling, node: TableFunction) -> Fragment:
     if not 1 <= len(node.args) <= 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "file takes (path[, format[, structure]])")
@@ -118,4 +127,5 @@ _FUNCTIONS = {
     "generate_series": _series,
     "values": _values,
     "file": _file,
+    "view": _view,
 }

@@ -35,6 +35,7 @@ from sql.definitions.constraints import build_constraints
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_columns, modernize
 from sql.definitions.indexes import build_indexes
+from sql.definitions.proxies import PROXY_ENGINES, check_sharding_key
 from sql.definitions.small_engines import SMALL_ENGINES, describe_small, describe_view, engine_name
 from sql.definitions.ttl import build_ttl
 from sql.formats.cast_arrays import cast_array
@@ -73,7 +74,9 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         return describe_view(schema)
     if not any(column.is_stored for column in schema.columns):
         raise UserError("BAD_ARGUMENTS", "A table needs at least one column that is stored (not ALIAS)")
-    if engine.name in SMALL_ENGINES:
+    if engine.name in PROXY_ENGINES:
+        check_sharding_key(create, schema)
+    if engine.name in (*SMALL_ENGINES, *PROXY_ENGINES):
         return describe_small(create, schema)
     create = modernize(create, {column.name: column.type.name for column in columns})
     assert create.engine is not None

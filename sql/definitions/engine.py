@@ -19,6 +19,7 @@ from functools import partial
 from parts.errors import UserError
 from parts.merge.modes import MODES, ModeOfEngine
 from sql.compile.naming import canonical
+from sql.definitions.proxies import PROXY_ENGINES, check_proxy_engine
 from sql.definitions.small_engines import SMALL_ENGINES, check_small_engine
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable, EngineClause
@@ -35,7 +36,6 @@ _OTHER_ENGINES = frozenset(
         "Set",
         "Join",
         "Buffer",
-        "Distributed",
         "Merge",
         "Dictionary",
         "File",
@@ -122,8 +122,11 @@ def check_engine(create: CreateTable) -> EngineClause:
     if name in SMALL_ENGINES:
         check_small_engine(create)
         return create.engine
+    if name in PROXY_ENGINES:
+        check_proxy_engine(create)
+        return create.engine
     if name not in ENGINES:
-        known = ", ".join((*ENGINES, *SMALL_ENGINES))
+        known = ", ".join((*ENGINES, *SMALL_ENGINES, *PROXY_ENGINES))
         if _FAMILY.match(name) or name in _OTHER_ENGINES:
             raise not_implemented(f"Engine {name} (the engines are: {known})")
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {known}")

@@ -40,6 +40,7 @@ _COMMENTS = (CommentColumn, ModifyComment)
 _CHANGES: dict[str, tuple[type, ...]] = {
     "Memory": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn, ModifySettings),
     "Null": (*_COLUMN_CHANGES, *_COMMENTS),
+    "Distributed": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn),
     **dict.fromkeys((*LOG_ENGINES, *VIEW_ENGINES), _COMMENTS),
 }
 """What ALTER may ask of each."""
@@ -60,8 +61,9 @@ class SmallTableSettings(MergeTreeSettings):
 
 
 def is_passing(create: CreateTable) -> bool:
-    """Whether the rows are gone with the server."""
-    return create.view is not None or (create.engine is not None and create.engine.name in ("Memory", "Null"))
+    """Whether there are no rows of it once the server has ended."""
+    passing = ("Memory", "Null", "Distributed", "Merge")
+    return create.view is not None or (create.engine is not None and create.engine.name in passing)
 
 
 def engine_name(create: CreateTable) -> str:

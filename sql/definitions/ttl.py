@@ -165,6 +165,9 @@ class _Block:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise AssertionError("TTL reads no files")
 
+    def shards(self, function: object) -> StreamedRelation:
+        raise AssertionError("TTL reads no files")
+
 
 class _Assignment:
     """``SET column = value, …`` of groups of rows, as a query over them."""

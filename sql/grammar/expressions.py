@@ -151,10 +151,11 @@ class ExpressionParser(PrimaryParser):
             stream.expect("NULL")
             return Function("isNotNull" if negated else "isNull", (left,))
         start = stream.position
-        stream.accept("GLOBAL")
+        is_global = stream.accept("GLOBAL")
         negated = stream.accept("NOT")
         if stream.accept("IN"):
-            return Function("notIn" if negated else "in", (left, self._unary()))
+            name = "notIn" if negated else "in"
+            return Function(f"global{name[0].upper()}{name[1:]}" if is_global else name, (left, self._unary()))
         if stream.accept("BETWEEN"):
             low = self.concat_expression()
             stream.expect("AND")

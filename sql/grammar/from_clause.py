@@ -76,7 +76,7 @@ def _join(parser: ExpressionParser, left: Node) -> Node:
         using = tuple(_using(parser))
     elif kind != "CROSS":
         stream.fail("ON", "USING")
-    return Join(left, right, kind, strictness, on, using)
+    return Join(left, right, kind, strictness, on, using, "GLOBAL" in words)
 
 
 def _using(parser: ExpressionParser) -> list[str]:

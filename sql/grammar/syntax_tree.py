@@ -172,6 +172,7 @@ class Join(Node):
     strictness: str = "ALL"
     on: Node | None = None
     using: tuple[str, ...] = ()
+    is_global: bool = False
 
 
 @dataclass(frozen=True, slots=True)

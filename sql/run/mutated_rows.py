@@ -304,3 +304,6 @@ class _WithPart:
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return self.others.files(path, format, structure)
+
+    def shards(self, function: object) -> StreamedRelation:
+        return self.others.shards(function)

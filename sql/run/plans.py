@@ -17,6 +17,7 @@ from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, S
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.scan_groups import leave_out_columns
 from sql.compile.scan_values import move_to_scans
+from sql.compile.shard_scans import ask_less
 from sql.compile.short_strings import FIRST_ROWS, leave_out_strings
 from sql.functions import guards
 from sql.functions.macros import check_weight
@@ -125,6 +126,7 @@ def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings:
             check_index_use(analysis, scan, description, settings)
             planned.append(ScanPlan(scan, description, analysis))
         else:
+            ask_less(scan)
             planned.append(ScanPlan(scan))
     sql = move_to_scans(sql, scans)
     is_coded = any(scan.coded and not scan.parts for scan in scans)

@@ -176,6 +176,35 @@ class Settings:
     add_http_cors_header: bool = _setting("Bool", False, "Answers may be read by pages of any origin")
     default_format: str = _setting("String", "", "Format of answers to queries without FORMAT")
 
+    # tables in shards
+    skip_unavailable_shards: bool = _setting("Bool", False, "A shard of which no replica answers gives no rows")
+    prefer_localhost_replica: bool = _setting("Bool", True, "A shard's replica on this server is read without network")
+    connect_timeout_with_failover_ms: int = _setting(
+        "Milliseconds", 1000, "How long a replica may take to be connected to before another is tried"
+    )
+    max_distributed_depth: int = _setting("UInt64", 5, "Tables in shards that may lie behind each other; 0: any")
+    distributed_product_mode: str = _setting(
+        "DistributedProductMode", "deny", "IN and JOIN of two tables in shards: deny, local, global or allow"
+    )
+    optimize_skip_unused_shards: bool = _setting(
+        "Bool", False, "Only shards are asked in which the sharding key that WHERE tells may be"
+    )
+    optimize_skip_unused_shards_limit: int = _setting(
+        "UInt64", 1000, "Most values of the sharding key that are looked at for that"
+    )
+    optimize_skip_unused_shards_rewrite_in: bool = _setting(
+        "Bool", True, "Each shard is asked for those values of an IN that are its own"
+    )
+    allow_nondeterministic_optimize_skip_unused_shards: bool = _setting(
+        "Bool", False, "Shards are left out by sharding keys with rand() as well"
+    )
+    force_optimize_skip_unused_shards: int = _setting(
+        "UInt64", 0, "1: WHERE must leave shards out where there is a sharding key (507); 2: everywhere"
+    )
+    distributed_foreground_insert: bool = _setting(
+        "Bool", False, "INSERT into shards returns when they have the rows; so it does with 0"
+    )
+
     # formats
     format_csv_delimiter: str = _setting("Char", ",", "The character between CSV fields")
     input_format_skip_unknown_fields: bool = _setting("Bool", True, "Fields that are no column are skipped")

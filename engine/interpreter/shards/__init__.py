@@ -1,0 +1,1 @@
+"""Tables beyond this server: what Distributed tables, ``remote`` and ``cluster`` read and write."""

@@ -1,0 +1,74 @@
+"""What a shard is told beside its query: the settings that an answer depends on, and how many servers deep it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.context import Context
+from engine.remote.clusters import Address
+from engine.session import QueryStatistics
+from parts.errors import UserError
+from sql.settings.honoured import HONOURED
+
+_DEPTH = "_distributed_depth"
+_OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "force_", "add_http_", "send_progress_")
+"""Prefixes of settings that are of the initiator's answer, or of its INSERT."""
+_OWN_NAMES = frozenset(
+    {
+        "readonly", "dialect", "default_format", "result_overflow_mode", "max_insert_block_size", "compatibility",
+        "max_memory_usage_for_user", "distributed_foreground_insert", "default_table_engine", "mutations_sync",
+        "alter_sync", "connect_timeout_with_failover_ms", "format_csv_delimiter",
+    }
+)  # fmt: skip
+_INSERT = (
+    "insert_quorum", "insert_quorum_parallel", "insert_quorum_timeout", "insert_deduplicate",
+    "max_partitions_per_insert_block",
+)  # fmt: skip
+
+
+def shard_context(context: Context, address: Address) -> Context:
+    """One server deeper. Raises 581."""
+    depth = _depth(context) + 1
+    most = context.settings.max_distributed_depth
+    if most and depth > most:
+        raise UserError(
+            "TOO_LARGE_DISTRIBUTED_DEPTH",
+            f"Maximum distributed depth exceeded: tables in shards lie {depth} deep behind each other, and "
+            f"max_distributed_depth is {most}",
+        )
+    session = replace(
+        context.session,
+        database=address.default_database or context.session.database,
+        external_tables={},
+        temporary_tables={},
+    )
+    parameters = {**context.parameters, _DEPTH: str(depth)}
+    return replace(context, session=session, parameters=parameters, statistics=QueryStatistics(), body=None)
+
+
+def passed_settings(context: Context) -> dict[str, str]:
+    """Parameters of the request that asks a shard."""
+    changed = {
+        name: _text(value)
+        for name, value in context.settings.changes.items()
+        if name in HONOURED and name not in _OWN_NAMES and not name.startswith(_OWN)
+    }
+    return {**changed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
+
+
+def insert_settings(context: Context, token: str) -> dict[str, str]:
+    """Of the request that brings rows to a shard."""
+    changes = context.settings.changes
+    passed = {name: _text(changes[name]) for name in _INSERT if name in changes}
+    if token:
+        passed["insert_deduplication_token"] = token
+    return {**passed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
+
+
+def _depth(context: Context) -> int:
+    text = context.parameters.get(_DEPTH, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def _text(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,163 @@
+"""Which servers hold the shards of a table: clusters of the configuration, and the addresses of ``remote(…)``.
+
+The addresses of ``remote`` are one text, ``host[:port]`` with ``{1..3}`` and ``{a,b}``, which stand for several:
+commas separate shards, bars the replicas of one. Source: ClickHouse documentation, "remote, remoteSecure".
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass, field
+
+from engine.config import Config
+from parts.errors import UserError
+from sql.settings.known import nearest_names
+
+_MOST_ADDRESSES = 1000
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_HTTP_PORT = 8123
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server, and who asks it."""
+
+    host: str
+    port: int
+    user: str = "default"
+    password: str = field(default="", repr=False)
+    default_database: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Servers with the same rows. ``number`` begins at 1."""
+
+    number: int
+    replicas: tuple[Address, ...]
+    weight: int = 1
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCluster:
+    """``name`` is empty where only addresses are given."""
+
+    name: str
+    shards: tuple[Shard, ...]
+
+    @property
+    def one_by_one(self) -> ServerCluster:
+        """Every replica as a shard of its own."""
+        addresses = [address for shard in self.shards for address in shard.replicas]
+        return ServerCluster(self.name, tuple(Shard(number, (found,)) for number, found in enumerate(addresses, 1)))
+
+
+def configured_cluster(config: Config, name: str) -> ServerCluster:
+    """Raises 701 (CLUSTER_DOESNT_EXIST)."""
+    shards = config.remote_servers.get(name)
+    if shards is None:
+        near = nearest_names(name, config.remote_servers)
+        raise UserError("CLUSTER_DOESNT_EXIST", f"Requested cluster '{name}' not found{near}")
+    return ServerCluster(
+        name,
+        tuple(
+            Shard(
+                number,
+                tuple(
+                    Address(replica.host, replica.port, replica.user, replica.password, replica.default_database)
+                    for replica in shard.replicas
+                ),
+                shard.weight,
+                shard.name or str(number),
+            )
+            for number, shard in enumerate(shards, 1)
+        ),
+    )
+
+
+def cluster_of_addresses(text: str, config: Config, user: str = "default", password: str = "") -> ServerCluster:
+    """Raises 36 (BAD_ARGUMENTS) for what is no list of addresses."""
+    shards = []
+    for number, description in enumerate(_alternatives(text, ","), 1):
+        replicas = (_address(part, config, user, password) for part in _alternatives(description, "|"))
+        shards.append(Shard(number, tuple(replicas), name=str(number)))
+    return ServerCluster("", tuple(shards))
+
+
+def is_local(address: Address, config: Config) -> bool:
+    """Whether it is this server itself."""
+    if config.http_port is None:
+        return address.port == _HTTP_PORT and address.host in ("127.0.0.1", "localhost", "::1")
+    if address.port != config.http_port:
+        return False
+    found = host_address(address.host)
+    own = {"127.0.0.1", "::1", host_address(socket.gethostname())}
+    if config.listen_host not in ("0.0.0.0", "::", "*"):
+        own.add(host_address(config.listen_host))
+    return bool(found) and found in own
+
+
+def host_address(host: str) -> str:
+    """The IP address; empty where there is none."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return ""
+
+
+def _address(text: str, config: Config, user: str, password: str) -> Address:
+    bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text.strip())
+    plain = re.fullmatch(r"([^\s:{}]+)(?::(\d+))?", text.strip())
+    match = bracketed or plain
+    if match is None or not 0 < int(match[2] or _HTTP_PORT) < 65536:
+        raise UserError("BAD_ARGUMENTS", f"Not an address of a server: {text!r}; it is host or host:port (HTTP)")
+    return Address(match[1], int(match[2] or config.http_port or _HTTP_PORT), user, password)
+
+
+def _alternatives(text: str, separator: str) -> list[str]:
+    """What the text stands for: pieces between separators, each with one of every choice in braces."""
+    done: list[str] = []
+    open_: list[str] = [""]
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if character == separator:
+            done += open_
+            open_ = [""]
+        elif character == "{":
+            end = _closing(text, position)
+            choices = _choices(text[position + 1 : end], separator)
+            open_ = [begun + choice for begun in open_ for choice in choices]
+            position = end
+        else:
+            open_ = [begun + character for begun in open_]
+        position += 1
+        if len(done) + len(open_) > _MOST_ADDRESSES:
+            raise UserError("BAD_ARGUMENTS", f"The addresses {text!r} are more than {_MOST_ADDRESSES}")
+    return done + open_
+
+
+def _closing(text: str, begin: int) -> int:
+    depth = 0
+    for position in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[position], 0)
+        if not depth:
+            return position
+    raise UserError("BAD_ARGUMENTS", f"A brace is not closed in the addresses {text!r}")
+
+
+def _choices(body: str, separator: str) -> list[str]:
+    """Those of the other separator are kept for later."""
+    numbers = _RANGE.fullmatch(body)
+    if numbers:
+        first, last = int(numbers[1]), int(numbers[2])
+        if not first <= last <= first + _MOST_ADDRESSES:
+            raise UserError("BAD_ARGUMENTS", f"Not a range of numbers in addresses: {{{body}}}")
+        width = len(numbers[1]) if numbers[1].startswith("0") else 0
+        return [f"{number:0{width}d}" for number in range(first, last + 1)]
+    return _alternatives(body, separator) if separator in body else [f"{{{body}}}"]

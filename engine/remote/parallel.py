@@ -1,0 +1,64 @@
+"""Several streams as one: each is read in a thread of its own, a few items ahead of whoever takes them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+_AHEAD = 2
+_POLL_SECONDS = 0.05
+
+
+def in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) -> Iterator[Item]:
+    """The items as they come; the first error ends all. ``check`` raises when nobody wants them any more."""
+    if len(streams) == 1:
+        yield from streams[0]
+        return
+    items: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(_AHEAD * len(streams))
+    is_over = threading.Event()
+
+    def put(item: Item | None, error: BaseException | None = None) -> None:
+        while not is_over.is_set():
+            try:
+                items.put((item, error), timeout=_POLL_SECONDS)
+            except queue.Full:
+                continue
+            return
+
+    def read(stream: Iterator[Item]) -> None:
+        try:
+            for item in stream:
+                put(item)
+                if is_over.is_set():
+                    break
+        except BaseException as error:
+            put(None, error)
+        else:
+            put(None)
+        finally:
+            close = getattr(stream, "close", None)
+            if close is not None:
+                close()
+
+    for number, stream in enumerate(streams):
+        threading.Thread(target=read, args=(stream,), name=f"shard-{number}", daemon=True).start()
+    left = len(streams)
+    try:
+        while left:
+            try:
+                item, error = items.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                check()
+                continue
+            if error is not None:
+                raise error
+            if item is None:
+                left -= 1
+            else:
+                yield item
+    finally:
+        is_over.set()

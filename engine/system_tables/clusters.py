@@ -1,0 +1,54 @@
+"""``system.clusters``: the servers of ``remote_servers`` in the configuration, without their passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.context import Server
+from engine.remote.clusters import configured_cluster, host_address
+from engine.system_tables.system_table import Row, system_table
+
+
+def _clusters(server: Server) -> Iterator[Row]:
+    for name in sorted(server.config.remote_servers):
+        for shard in configured_cluster(server.config, name).shards:
+            for number, address in enumerate(shard.replicas, 1):
+                count, seconds = server.remote.failures(address)
+                yield (
+                    name, shard.number, shard.name, shard.weight, 1, number, address.host, host_address(address.host),
+                    address.port, int(server.remote.is_local(address)), address.user, address.default_database, count,
+                    0, seconds, "", "", 0, None, None, None, None, name,
+                )  # fmt: skip
+
+
+TABLES = (
+    system_table(
+        "clusters",
+        """
+        cluster String
+        shard_num UInt32
+        shard_name String
+        shard_weight UInt32
+        internal_replication UInt8
+        replica_num UInt32
+        host_name String
+        host_address String
+        port UInt16
+        is_local UInt8
+        user String
+        default_database String
+        errors_count UInt32
+        slowdowns_count UInt32
+        estimated_recovery_time UInt32
+        database_shard_name String
+        database_replica_name String
+        is_shared_catalog_cluster UInt8
+        is_active Nullable(UInt8)
+        unsynced_after_recovery Nullable(UInt8)
+        replication_lag Nullable(UInt32)
+        recovery_time Nullable(UInt64)
+        name String
+        """,
+        _clusters,
+    ),
+)

@@ -1,0 +1,102 @@
+"""The table functions of other servers: ``remote``, ``cluster`` and ``clusterAllReplicas``.
+
+::
+
+    remote('addresses', db, table | db.table | view(SELECT …)[, user[, password]][, sharding_key])
+    cluster('name'[, db, table | db.table | view(SELECT …)][, sharding_key])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parts.errors import UserError
+from sql.compile.compiling import Statement
+from sql.compile.expressions import ExpressionCompiler
+from sql.compile.scope import Scope
+from sql.compile.sharded import ShardedRelation
+from sql.grammar.syntax_tree import (
+    Function,
+    Identifier,
+    Literal,
+    NamedTable,
+    Node,
+    Subquery,
+    SubqueryTable,
+    TableFunction,
+)
+from sql.relation import StreamedRelation
+
+SHARD_FUNCTIONS = ("cluster", "clusterAllReplicas", "remote")
+_SYSTEM_ONE = NamedTable("system", "one")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFunction:
+    """``servers`` are addresses or the name of a cluster, ``table`` what each of them reads."""
+
+    name: str
+    servers: str
+    table: Node
+    user: str = "default"
+    password: str = ""
+    sharding_key: Node | None = None
+
+
+def sharded_function(node: TableFunction, statement: Statement) -> ShardedRelation | None:
+    """``None`` for a function that is none of these. Raises 42, 36."""
+    if node.name not in SHARD_FUNCTIONS:
+        return None
+    relation: StreamedRelation = statement.catalog.shards(_Arguments(node, statement).parsed())
+    assert isinstance(relation, ShardedRelation)
+    return relation
+
+
+@dataclass
+class _Arguments:
+    node: TableFunction
+    statement: Statement
+
+    def parsed(self) -> ShardFunction:
+        name, args = self.node.name, list(self.node.args)
+        if not 1 <= len(args) <= 6 or (name == "remote" and len(args) < 2):
+            raise UserError(
+                "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+                f"{name} takes {'addresses' if name == 'remote' else 'a cluster'}, database and table"
+                f"{', user, password' if name == 'remote' else ''} and a sharding key, not {len(args)} arguments",
+            )
+        servers = self._text(args.pop(0))
+        table = self._table(args) if args else _SYSTEM_ONE
+        credentials: list[str] = []
+        while name == "remote" and args and isinstance(args[0], Literal) and len(credentials) < 2:
+            credentials.append(self._text(args.pop(0)))
+        key = args.pop(0) if args else None
+        if args:
+            raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} has arguments behind its sharding key")
+        user, password = (*credentials, "default", "")[:2] if len(credentials) != 1 else (credentials[0], "")
+        return ShardFunction(name, servers, table, user, password, key)
+
+    def _table(self, args: list[Node]) -> Node:
+        """Takes what names the table."""
+        first = args.pop(0)
+        if isinstance(first, Function) and first.name == "view" and isinstance(first.args[0], Subquery):
+            return SubqueryTable(first.args[0].query)
+        if isinstance(first, Function) and first.name != "currentDatabase":
+            return TableFunction(first.name, first.args)
+        text = self._text(first)
+        if "." in text:
+            database, _, table = text.partition(".")
+            return NamedTable(database, table)
+        if not args:
+            return NamedTable(None, text)
+        return NamedTable(text, self._text(args.pop(0)))
+
+    def _text(self, node: Node) -> str:
+        """A constant, or a bare word."""
+        if isinstance(node, Identifier):
+            return ".".join(node.parts)
+        rows = ExpressionCompiler(Scope(), self.statement.environment, self.statement)
+        value = self.statement.constant(rows.compile(node))
+        if not isinstance(value, str):
+            raise UserError("BAD_ARGUMENTS", f"The arguments of {self.node.name} are texts, got {value!r}")
+        return value
