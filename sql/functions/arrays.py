@@ -7,7 +7,18 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from parts.errors import UserError
-from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, NullableType, strip_nullable
+from parts.types import (
+    ArrayType,
+    DataType,
+    FloatType,
+    IntegerType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+    parse_type,
+    strip_nullable,
+)
 from sql.functions import guards, scanned_arrays, scanned_parts
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
@@ -45,9 +56,44 @@ def make_array(call: Call) -> Typed:
     return Typed(row_arrays(fragment("[{}]", texts), call.args, inner), ArrayType(inner), elements=call.args)
 
 
-@function("emptyArrayUInt8", 0)
-def empty_array(call: Call) -> Typed:
-    return Typed(fragment("CAST([] AS UTINYINT[])"), ArrayType(UINT8))
+def _empty_array(inner: DataType) -> Callable[[Call], Typed]:
+    type_ = ArrayType(inner)
+    return lambda call: Typed(cast("[]", type_), type_)
+
+
+for _name in (
+    "UInt8", "UInt16", "UInt32", "UInt64", "Int8", "Int16", "Int32", "Int64", "Float32", "Float64", "Date", "DateTime",
+    "String",
+):  # fmt: skip
+    define(f"emptyArray{_name}", _empty_array(parse_type(_name)), 0)
+
+
+@function("emptyArrayToSingle", 1)
+def empty_array_to_single(call: Call) -> Typed:
+    type_ = array_type(call)
+    if type_.inner == NOTHING:
+        raise UserError("NOT_IMPLEMENTED", "emptyArrayToSingle has no value for an array of type Nothing")
+    value = call.args[0].sql
+    single = fragment("[{}]", default_sql(type_.inner))
+    return Typed(fragment("(CASE WHEN len({}) = 0 THEN {} ELSE {} END)", value, single, value), type_)
+
+
+@function("replicate", (2, None), nulls=False)
+def replicate(call: Call) -> Typed:
+    value, array = call.args[:2]
+    for position in range(1, len(call.args)):
+        if not isinstance(call.args[position].type, ArrayType):
+            raise call.wrong_type(position, "Array")
+    size = guards.room(fragment("CAST(len({}) AS BIGINT)", array.sql), _weight(value))
+    sql = fragment("list_transform(range({}), lambda n: {})", size, value.sql)
+    return Typed(cast(sql, ArrayType(value.type)), ArrayType(value.type))
+
+
+def _weight(value: Typed) -> Fragment:
+    """The bytes of it."""
+    if isinstance(strip_nullable(value.type), (ArrayType, MapType, StringType, TupleType)):
+        return fragment("CAST(16 + coalesce(strlen(CAST({} AS VARCHAR)), 0) AS BIGINT)", value.sql)
+    return fragment("16")
 
 
 @function("arrayElement", 2)

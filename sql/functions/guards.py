@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -85,6 +85,15 @@ def _largest(value: Typed) -> int | None:
     return value.type.maximum if isinstance(value.type, IntegerType) and value.type.bits == 8 else None
 
 
+def effect(name: str, bounds: tuple[int, ...], size: Fragment) -> Fragment:
+    """``size``, for each vector of which the function of that name in :data:`EFFECTS` is called."""
+    return fragment(_ROOM, " ".join(map(str, (name, *bounds))), size, 1)
+
+
+EFFECTS: dict[str, Callable[[str, tuple[int, ...], pa.ChunkedArray, QueryStatus | None], None]] = {}
+"""What a call does beside its value, with the name and the bounds that it was written with."""
+
+
 def is_guarded(sql: Fragment) -> bool:
     return bool(sql.traits & GUARDED)
 
@@ -140,6 +149,9 @@ def _room(spec: pa.ChunkedArray, size: pa.ChunkedArray, weight: pa.ChunkedArray)
     try:
         if bound == _WATCH:
             _watch(status)
+        elif " " in bound:
+            name, *bounds = bound.split(" ")
+            EFFECTS[name](name, tuple(map(int, bounds)), size, status)
         else:
             check_room(size, weight, _mosts[int(bound)] if bound else None, status)
     except PandoError as error:

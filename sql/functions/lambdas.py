@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -138,9 +139,20 @@ def or_default(sql: Fragment, type_: DataType) -> Typed:
     return Typed(sql if type_.is_nullable else fragment("coalesce({}, {})", sql, default_sql(type_)), type_)
 
 
-@function("arrayFirstIndex", (2, None), nulls=False)
-def array_first_index(call: Call) -> Typed:
-    mapped = Mapped(call)
-    hits = mapped.transformed(fragment("coalesce({}, false)", mapped.body.condition))
-    place = cast(fragment("coalesce(list_position({}, true), 0)", hits), UINT32)
-    return Typed(_tested(mapped, place, scans.first_place, pa.uint32()), UINT32)
+def _index(*, is_last: bool) -> Callable[[Call], Typed]:
+    def build(call: Call) -> Typed:
+        mapped = Mapped(call)
+        hits = mapped.transformed(fragment("coalesce({}, false)", mapped.body.condition))
+        if is_last:
+            behind = fragment("nullif(list_position(list_reverse({}), true), 0)", hits)
+            place = fragment("len({}) + 1 - {}", mapped.list, behind)
+        else:
+            place = fragment("list_position({}, true)", hits)
+        finish = partial(scans.place, is_last=is_last)
+        return Typed(_tested(mapped, cast(fragment("coalesce({}, 0)", place), UINT32), finish, pa.uint32()), UINT32)
+
+    return build
+
+
+define("arrayFirstIndex", _index(is_last=False), (2, None), nulls=False)
+define("arrayLastIndex", _index(is_last=True), (2, None), nulls=False)

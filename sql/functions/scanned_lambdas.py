@@ -186,8 +186,8 @@ def nth_value(default: object, *, is_last: bool) -> Finish:
     return finish
 
 
-def first_place(lists: Lists, values: pa.Array) -> pa.Array:
-    found, numbers = _nth(lists, kept_values(values), is_last=False)
+def place(lists: Lists, values: pa.Array, *, is_last: bool) -> pa.Array:
+    found, numbers = _nth(lists, kept_values(values), is_last=is_last)
     return lists.column(np.where(found, numbers - lists.offsets[:-1] + 1, 0), pa.uint32())
 
 

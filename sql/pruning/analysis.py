@@ -23,7 +23,7 @@ from sql.functions.registry import Environment
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Identifier
 from sql.pruning.builder import ConditionBuilder, key_expressions
-from sql.pruning.condition import Both, Condition, Constant
+from sql.pruning.condition import Both, Condition, Constant, Hint
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.intervals import Interval, interval_of
 from sql.pruning.pruned_part import PrunedPart, RowFilter, runs_of
@@ -272,7 +272,7 @@ def _row_filter(condition: Condition, key: Key, schema: TableSchema) -> RowFilte
         if isinstance(node, Identifier) and len(node.parts) == 1:
             columns[number] = (node.parts[0], schema.column(node.parts[0]).type)
     terms = condition.terms if isinstance(condition, Both) and not condition.either else (condition,)
-    testable = tuple(term for term in terms if term.used and term.used <= columns.keys())
+    testable = tuple(term for term in terms if term.used and term.used <= columns.keys() and not isinstance(term, Hint))
     if not testable:
         return None
     used = frozenset().union(*(term.used for term in testable))

@@ -35,7 +35,7 @@ from sql.grammar.syntax_tree import (
     transform,
     walk,
 )
-from sql.pruning.condition import Both, Change, Condition, Constant, Contains, InRange, InSet, Negated, Unknown
+from sql.pruning.condition import Both, Change, Condition, Constant, Contains, Hint, InRange, InSet, Negated, Unknown
 from sql.pruning.constants import Constants, NotUnderstood
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.monotonic import growing_argument
@@ -89,12 +89,12 @@ class ConditionBuilder:
         for node, around in filters:
             try:
                 normalized = self._normalized(node, around.scope)
-                terms.append(self._term(normalized))
+                terms.append(self._conjunct(normalized))
             except (NotUnderstood, PandoError):
                 continue
             may_be_null |= any(self._may_be_null(name) for name in _columns(normalized))
         known = [term for term in terms if not isinstance(term, Unknown)]
-        is_whole = len(known) == len(filters) and not may_be_null
+        is_whole = len(known) == len(filters) and not may_be_null and not any(isinstance(term, Hint) for term in known)
         return Both(tuple(known)) if known else Constant(True), is_whole
 
     def searches(self, filters: Sequence[tuple[Node, Surroundings]]) -> list[Contains]:
@@ -147,6 +147,12 @@ class ConditionBuilder:
         return Identifier((found[1].name,))
 
     # Terms ------------------------------------------------------------------------------------------------------------
+
+    def _conjunct(self, node: Node) -> Condition:
+        if isinstance(node, Function) and node.name == "indexHint":
+            known = [term for arg in node.args if not isinstance(term := self._safe(arg), Unknown)]
+            return Hint(Both(tuple(known))) if known else Unknown()
+        return self._term(node)
 
     def _term(self, node: Node) -> Condition:
         if isinstance(node, Literal) and isinstance(node.value, (bool, int)):

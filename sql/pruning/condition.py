@@ -190,6 +190,26 @@ class Both(Condition):
 
 
 @dataclass(frozen=True)
+class Hint(Condition):
+    """``indexHint``: tells which granules are read, and nothing of their rows."""
+
+    term: Condition
+
+    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
+        return self.term.evaluate(keys, size)[0], np.ones(size, bool)
+
+    def tells(self, *, negated: bool = False) -> bool:
+        return not negated and self.term.tells()
+
+    @property
+    def used(self) -> frozenset[int]:
+        return self.term.used
+
+    def describe(self, names: Sequence[str]) -> str:
+        return self.term.describe(names)
+
+
+@dataclass(frozen=True)
 class Negated(Condition):
     term: Condition
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import duckdb
 
 from parts.errors import NAMES, CancelledError, PandoError, UnavailableError, UserError
-from sql.functions import guards
+from sql.functions import guards, rows_of_blocks
 from sql.functions.macros import KERNELS, MACROS, macros_in
 from sql.typing import kernels
 from sql.typing.typed import text_sql
@@ -61,6 +61,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
     kernels.register(connection, KERNELS)
     _made.clear()
     guards.register(connection)
+    rows_of_blocks.register(connection)
     connection.execute("SET allowed_configs = ['memory_limit']")
     connection.execute("SET lock_configuration = true")
     return connection

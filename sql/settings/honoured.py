@@ -77,6 +77,9 @@ class Settings:
     )
     max_block_size: int = _setting("NonZeroUInt64", 65_409, "Rows in a block of a result")
     max_threads: int = _setting("MaxThreads", 0, "Threads that decode what a query reads (0: the whole pool)")
+    function_sleep_max_microseconds_per_block: int = _setting(
+        "UInt64", 3_000_000, "Longest that sleep waits in a block of rows (160); 0: any time"
+    )
     max_execution_time: float = _setting("Seconds", 0.0, "Seconds after which a query is ended (159); 0: none")
     max_memory_usage: int = _setting(
         "UInt64",

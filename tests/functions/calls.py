@@ -52,6 +52,7 @@ _REASONS = {
         "version currentDatabase hostName FQDN currentUser queryID timezone serverTimezone displayName buildId tcpPort "
         "serverUUID currentRoles revision currentProfiles connectionId getSetting initialQueryID"
     ),
+    "of blocks of rows": "blockSize rowNumberInBlock",
     "no function of ClickHouse": "hasSubstr_string",
     "always refused": "untuple",
 }
