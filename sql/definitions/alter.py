@@ -14,7 +14,7 @@ from parts.row_exists import RESERVED
 from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
-from sql.definitions.altered_keys import check_keys, keys_changed
+from sql.definitions.altered_keys import check_keys, check_retyped, keys_changed
 from sql.definitions.engine import is_deprecated
 from sql.definitions.nested import check_rename, flattened_changes
 from sql.definitions.renaming import places_of, renamed, with_renamed
@@ -219,7 +219,7 @@ class _Draft:
         old, given = self._column(name), change.column
         new = _without_property(old, change.remove) if change.remove else _overlaid(old, given)
         if given.type and not _is_same_type(given.type, old.type):
-            self._refuse_key(name, "the type of")
+            check_retyped(self.description, name, parse_type(given.type))
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
             self._history(lambda history: history.adding(name))  # no part has it, or what one has is older
         self._replace(new)

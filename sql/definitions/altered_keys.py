@@ -1,4 +1,4 @@
-"""MODIFY ORDER BY and SAMPLE BY: what may become of the keys of a table that has parts.
+"""What may become of the keys of a table that has parts: MODIFY ORDER BY and SAMPLE BY, other types of their columns.
 
 No part is sorted anew. So an expression that enters the sorting key may read only columns that the same ALTER adds, and
 without a DEFAULT: the rows that are there have one value of it, and are in the order of the new key too. The primary
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from parts.errors import UserError
 from parts.schema import Key, TableDescription, TableSchema
-from parts.types import DataType, IntegerType
+from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, IntegerType, LowCardinalityType
 from sql.definitions.description import build_columns
 from sql.grammar.alterations import KeyChange, ModifyOrderBy
 from sql.grammar.statements import CreateTable
@@ -39,6 +39,52 @@ def check_keys(old: TableDescription, create: CreateTable) -> None:
         _check_added(old, schema, compile_key(create.order_by, schema.stored))
         _check_sampling(compile_key(create.sample_by, schema.stored), old.primary_key)
     _check_defaults(old, create)
+
+
+def check_retyped(table: TableDescription, name: str, type_: DataType) -> None:
+    """Raises 524 for a type in which the values of a key's column may have another order, or another partition."""
+    if name in table.merge_mode.columns:
+        raise _another_type(name, f"{table.merge_mode.name} engine")
+    old = table.schema.column(name).type
+    for key, what in (
+        (table.sorting_key, "sorting key"),
+        (table.partition_key, "partition key"),
+        (table.sampling_key, "sampling key"),
+    ):
+        if name not in key.columns or _is_extended(old, type_):
+            continue
+        is_plain = all(reads == (name,) == (expression,) for expression, reads in _of_column(key, name))
+        if not (is_plain and _is_stored_alike(old, type_)):
+            raise _another_type(name, what)
+
+
+def _of_column(key: Key, name: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [(text, reads) for text, reads in zip(key.expressions, key.reads, strict=True) if name in reads]
+
+
+def _is_extended(old: DataType, new: DataType) -> bool:
+    """An Enum with more values: functions of those that are there give what they gave."""
+    return isinstance(old, EnumType) and isinstance(new, EnumType) and old.bits == new.bits and (
+        set(old.values) <= set(new.values)
+    )  # fmt: skip
+
+
+def _is_stored_alike(old: DataType, new: DataType) -> bool:
+    """Values keep bytes and order: with or without LowCardinality, as times of another zone, an Enum as its numbers."""
+    old, new = (type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in (old, new))
+    if isinstance(old, EnumType):
+        return new == old or new == IntegerType(old.bits, signed=True)
+    if isinstance(old, DateTimeType | DateTime64Type):
+        return type(new) is type(old) and replace(new, timezone=None) == replace(old, timezone=None)
+    return new == old
+
+
+def _another_type(name: str, what: str) -> UserError:
+    return UserError(
+        "ALTER_OF_COLUMN_IS_FORBIDDEN",
+        f"Trying to ALTER the type of column `{name}`, which is used by the {what} of the table; only a new table can "
+        "have another",
+    )
 
 
 def _check_added(old: TableDescription, schema: TableSchema, key: Key) -> None:
