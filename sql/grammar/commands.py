@@ -8,6 +8,7 @@ from sql.grammar.clauses import (
     setting_value,
     table_ref,
 )
+from sql.grammar.index_statements import drop_index
 from sql.grammar.plain_clauses import SettingLiteral
 from sql.grammar.statements import (
     CheckTable,
@@ -72,6 +73,8 @@ def drop(stream: TokenStream) -> Statement:
         refuse_on_cluster(stream)
         _sync(stream)
         return DropDatabase(name, exists, detach)
+    if not detach and stream.at("INDEX"):
+        return drop_index(stream)
     refuse_other_objects(stream, verb)
     is_view = stream.accept("VIEW")
     is_temporary = stream.accept("TEMPORARY")

@@ -17,6 +17,7 @@ from sql.grammar.clauses import (
 from sql.grammar.columns import column_clause
 from sql.grammar.commands import at_view, refuse_other_objects
 from sql.grammar.constraints import constraint_clause
+from sql.grammar.index_statements import create_index
 from sql.grammar.indexes import index_clause
 from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause, SettingLiteral
 from sql.grammar.statements import (
@@ -64,6 +65,8 @@ def create(stream: TokenStream) -> Statement:
     is_replacing = stream.accept("OR", "REPLACE")
     if not is_replacing and stream.accept("DATABASE"):
         return _database(stream, attach=False)
+    if not is_replacing and (stream.at("INDEX") or stream.at("UNIQUE", "INDEX")):
+        return create_index(stream)
     refuse_other_objects(stream, "CREATE OR REPLACE" if is_replacing else "CREATE")
     if at_view(stream):
         return _view(stream, attach=False, replaces=is_replacing)

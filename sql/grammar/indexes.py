@@ -15,6 +15,12 @@ def index_clause(stream: TokenStream) -> IndexClause:
     stream.guard.count(_ELEMENTS)
     name = stream.identifier("index name")
     expression = stream.slice_until(lambda inner: inner.at("TYPE"), "index expression")
+    type_, arguments, granularity = index_type(stream, name)
+    return IndexClause(name, expression, type_, arguments, granularity)
+
+
+def index_type(stream: TokenStream, name: str) -> tuple[str, tuple[str, ...], int]:
+    """``TYPE type(arguments) GRANULARITY n`` of the index ``name``."""
     stream.expect("TYPE")
     type_ = stream.identifier("index type")
     arguments: list[str] = []
@@ -31,4 +37,4 @@ def index_clause(stream: TokenStream) -> IndexClause:
         granularity = int(stream.next().text)
         if not granularity:
             raise UserError("BAD_ARGUMENTS", f"Index GRANULARITY must be a positive integer (index {name})")
-    return IndexClause(name, expression, type_, tuple(arguments), granularity)
+    return type_, tuple(arguments), granularity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sql.grammar.clauses import table_ref
 from sql.grammar.commands import refuse_other_objects
+from sql.grammar.index_statements import indexes_query
 from sql.grammar.statements import (
     SelectQuery,
     ShowCreateDatabase,
@@ -15,6 +16,7 @@ from sql.grammar.statements import (
 )
 from sql.grammar.tokens import TokenStream, not_implemented, quote_string
 
+_INDEXES = ("INDEX", "INDEXES", "INDICES", "KEYS")
 _COLUMNS = """
     name AS field, type, if(startsWith(type, 'Nullable('), 'YES', 'NO') AS null,
     trim(concat(if(is_in_primary_key, 'PRI ', ''), if(is_in_sorting_key, 'SOR', ''))) AS key,
@@ -46,6 +48,10 @@ def show(stream: TokenStream) -> Statement:
         return SelectQuery("SELECT * FROM system.table_engines ORDER BY name")
     if any(stream.accept(*words) for words in (("FULL", "COLUMNS"), ("COLUMNS",), ("FULL", "FIELDS"), ("FIELDS",))):
         return _columns(stream)
+    if any(stream.accept(*extended, word) for word in _INDEXES for extended in ((), ("EXTENDED",))):
+        database, table = _of_table(stream)
+        condition = stream.slice_until(_output_begins, "condition") if stream.accept("WHERE") else "1"
+        return SelectQuery(indexes_query(database, table, condition))
     if stream.peek().kind == "word":
         raise not_implemented(f"SHOW {stream.peek().upper}")
     return stream.fail("DATABASES", "TABLES", "COLUMNS", "CREATE", "SETTINGS", "FUNCTIONS", "ENGINES", "PROCESSLIST")
@@ -68,14 +74,22 @@ def _settings(stream: TokenStream) -> Statement:
     return SelectQuery(f"SELECT name, type, value FROM system.settings WHERE {' AND '.join(conditions)}")
 
 
-def _columns(stream: TokenStream) -> Statement:
+def _output_begins(stream: TokenStream) -> bool:
+    return any(stream.at(word) for word in ("INTO", "FORMAT", "SETTINGS"))
+
+
+def _of_table(stream: TokenStream) -> tuple[str | None, str]:
     if not (stream.accept("FROM") or stream.accept("IN")):
         stream.fail("FROM")
     table = table_ref(stream)
-    database = _from(stream) or table.database
+    return _from(stream) or table.database, table.table
+
+
+def _columns(stream: TokenStream) -> Statement:
+    database, table = _of_table(stream)
     place = quote_string(database) if database is not None else "currentDatabase()"
     return SelectQuery(
-        f"SELECT {_COLUMNS} FROM system.columns WHERE database = {place} AND table = {quote_string(table.table)} "
+        f"SELECT {_COLUMNS} FROM system.columns WHERE database = {place} AND table = {quote_string(table)} "
         f"AND {_condition(stream)} ORDER BY field"
     )
 
