@@ -16,6 +16,7 @@ from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from engine.tables.table import Table
 from sql.definitions.alter import LOCAL_CHANGES, altered
+from sql.definitions.ttl import check_ttl_depends
 from sql.grammar.alterations import (
     AlterCommand,
     DefinitionChange,
@@ -42,13 +43,16 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
         if any(kind == ability for kind, _ in runs):
             table.require(ability)
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
-    if len(runs) > 1 and changes:
+    sets_ttl = any(map(_sets_ttl, changes))
+    if changes and (len(runs) > 1 or sets_ttl):
         definition = table.definition
-        context.server.catalog.define(database, altered(definition.create, definition.description, changes))
+        new = context.server.catalog.define(database, altered(definition.create, definition.description, changes))
+        if sets_ttl and not context.settings.allow_suspicious_ttl_expressions:
+            check_ttl_depends(new.description.ttl)
     result = QueryResult()
     for kind, commands in runs:
         result = _RUNS[kind](table, commands, context)
-    if context.settings.materialize_ttl_after_modify and any(map(_sets_ttl, changes)):
+    if context.settings.materialize_ttl_after_modify and sets_ttl:
         return _on_rows(table, [MaterializeTtl()], context)
     return result
 

@@ -19,6 +19,7 @@ from parts.errors import UserError
 from sql.definitions.creation import completed
 from sql.definitions.defaults import insertable_columns
 from sql.definitions.nested import flattened_columns
+from sql.definitions.ttl import check_ttl_depends
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import (
     AttachTable,
@@ -59,6 +60,9 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     if not create.attach:
         create = completed(create, context.settings)
     create = replace(create, as_table=None, as_select="", is_empty=False, must_exist=False)
+    has_ttl = create.ttl or any(column.ttl for column in create.columns)
+    if has_ttl and not create.attach and not context.settings.allow_suspicious_ttl_expressions:
+        check_ttl_depends(context.server.catalog.define(database, create).description.ttl)
     if statement.is_temporary:
         table = create_temporary(create, context)
         if table is not None:

@@ -29,6 +29,8 @@ from sql.run.executor import QueryEngine
 
 _CLOCKS = frozenset({"now", "now64", "today", "yesterday", "currenttimestamp", "current_timestamp", "curdate"})
 
+_ONE_ROW = pa.table({"_row": pa.nulls(1, pa.uint8())})
+
 
 def build_ttl(create: CreateTable, schema: TableSchema, keys: Mapping[str, Key]) -> TableTtl:
     """``keys``: ``sorting``, ``primary`` and ``partition``. Raises ``UserError`` 450, 36, 44, 47, 16 and others."""
@@ -85,9 +87,19 @@ def _time(text: str, schema: TableSchema) -> CompiledExpression:
             "TTL expression result column should have Date, Date32, DateTime or DateTime64 type, but has "
             f"{compiled.type.name}"
         )
-    if not compiled.columns:
-        raise UserError("BAD_ARGUMENTS", f"TTL expression {text} does not depend on any of the columns of the table")
     return compiled
+
+
+def check_ttl_depends(ttl: TableTtl) -> None:
+    """Raises 36 for a time that is the same in every row: an old table may have such, a new one only if that is
+    allowed."""
+    for rule in ttl.rules:
+        if not rule.columns:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"TTL expression {rule.expression} does not depend on any of the columns of the table; "
+                "allow_suspicious_ttl_expressions = 1 takes it",
+            )
 
 
 def _check_repeatable(text: str, clocks: Collection[str] = ()) -> None:
@@ -103,8 +115,9 @@ def _check_repeatable(text: str, clocks: Collection[str] = ()) -> None:
 
 def _seconds(time: CompiledExpression) -> Callable[[pa.Table], np.ndarray]:
     def times(block: pa.Table) -> np.ndarray:
-        values = time.evaluate(block).to_numpy()
-        return values.astype("datetime64[s]").astype(np.int64)
+        values = time.evaluate(block if time.columns else _ONE_ROW).to_numpy()
+        seconds = values.astype("datetime64[s]").astype(np.int64)
+        return seconds if time.columns else np.repeat(seconds, block.num_rows)
 
     return times
 
