@@ -13,8 +13,10 @@ from engine.context import Context
 from engine.interpreter.files import file_columns, write_file
 from engine.interpreter.queries import run_query
 from engine.interpreter.refusals import refuse_system
+from engine.interpreter.shards.inserting import ShardsInsert
 from engine.interpreter.transactions import check_id
 from engine.session import QueryResult
+from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
 from parts.errors import UserError
@@ -103,7 +105,7 @@ def _whole_batches(blocks: Iterable[pa.Table], columns: Sequence[Column]) -> Ite
 
 
 def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_whole: bool = False) -> None:
-    sink = table.begin_insert(_options(context, is_whole))
+    sink = _begin(table, context, is_whole)
     schema, settings = sink.description.schema, context.settings
     first_row = 1
     try:
@@ -121,6 +123,12 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
     context.statistics.written_rows += outcome.written_rows
     context.statistics.written_bytes += outcome.written_bytes
     context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
+
+
+def _begin(table: Table, context: Context, is_whole: bool) -> InsertSink | ShardsInsert:
+    if table.definition.engine_name == "Distributed":
+        return ShardsInsert(table.definition, context, _write)
+    return table.begin_insert(_options(context, is_whole))
 
 
 def _options(context: Context, is_whole: bool) -> InsertOptions:

@@ -62,3 +62,29 @@ def in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) ->
                 yield item
     finally:
         is_over.set()
+
+
+def all_done(tasks: Sequence[Callable[[], None]]) -> None:
+    """Runs all at the same time, and returns when all have ended. Raises the first one's error."""
+    if len(tasks) == 1:
+        tasks[0]()
+        return
+    errors: list[BaseException | None] = [None] * len(tasks)
+
+    def run(position: int) -> None:
+        try:
+            tasks[position]()
+        except BaseException as error:
+            errors[position] = error
+
+    threads = [
+        threading.Thread(target=run, args=(position,), name=f"shard-{position}", daemon=True)
+        for position in range(len(tasks))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    failed = next((error for error in errors if error is not None), None)
+    if failed is not None:
+        raise failed

@@ -125,8 +125,8 @@ class ShardingKey:
         array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         numbers = array.to_numpy(zero_copy_only=False)
         if numbers.dtype.kind == "i":  # as ClickHouse: the bits of a negative number
-            numbers = numbers.astype(np.int64).view(np.uint64)
-        return numbers % np.array(total_weight, numbers.dtype if numbers.dtype.itemsize == 8 else np.uint64)
+            numbers = numbers.view(f"u{numbers.dtype.itemsize}")
+        return numbers.astype(np.uint64) % np.uint64(total_weight)
 
 
 def shard_of_slot(weights: Sequence[int]) -> np.ndarray:

@@ -1,0 +1,144 @@
+"""INSERT into a Distributed table: every block is divided by the sharding key, and each shard has its rows before the
+next block is looked at.
+
+One replica of a shard takes the rows; the others get them from it. A shard is told a token of its own if the INSERT has
+one, else it knows the rows by their content: so whoever repeats an INSERT that failed half-way doubles nothing in
+replicated tables, and a replica that was lost while it answered is followed by another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from engine.context import Context
+from engine.interpreter.shards.settings import insert_settings, shard_context
+from engine.remote.clusters import Address, Shard, configured_cluster
+from engine.remote.parallel import all_done
+from engine.tables.definition import TableDefinition
+from engine.tables.insert_sink import InsertOutcome
+from engine.tables.table import Table
+from parts.errors import PandoError, UserError
+from sql.definitions.proxies import DistributedArguments, ShardingKey, shard_of_slot
+from sql.formats.registry import write_blocks
+from sql.grammar.tokens import quote_identifier
+
+WriteHere = Callable[[Table, Iterable[pa.Table], Context], None]
+"""Writes blocks to a table of this server."""
+
+
+class ShardsInsert:
+    """One INSERT, with what an ``InsertSink`` has. Raises 55 where the table does not say which row goes where."""
+
+    def __init__(self, definition: TableDefinition, context: Context, write_here: WriteHere) -> None:
+        if context.settings.insert_transaction:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                "insert_transaction is of one table: begin one on every shard, not a Distributed table",
+            )
+        self._arguments = DistributedArguments.of(definition.create)
+        self._context = context
+        self._write_here = write_here
+        self.description = definition.description
+        self._schema = definition.description.schema
+        self._columns = tuple(column for column in self._schema.columns if column.default_kind in ("", "DEFAULT"))
+        self._cluster = configured_cluster(context.server.config, self._arguments.cluster)
+        self._owners = shard_of_slot([shard.weight for shard in self._cluster.shards])
+        self._key = self._sharding_key()
+        self._blocks = 0
+        self._outcome = InsertOutcome()
+
+    def write(self, block: pa.Table) -> None:
+        """``block`` is complete: it has all stored columns."""
+        self._blocks += 1
+        all_done([partial(self._send, shard, rows) for shard, rows in self._divided(block)])
+        self._outcome.written_rows += block.num_rows
+        self._outcome.written_bytes += block.nbytes
+
+    def commit(self) -> InsertOutcome:
+        return self._outcome
+
+    def abort(self) -> None:
+        """What shards have they keep."""
+
+    def _sharding_key(self) -> ShardingKey | None:
+        shards, text = self._cluster.shards, self._arguments.sharding_key
+        if len(shards) > 1 and not text:
+            raise UserError(
+                "STORAGE_REQUIRES_PARAMETER",
+                "Method write is not supported by storage Distributed with more than one shard and no sharding key "
+                "provided",
+            )
+        if not len(self._owners):
+            raise UserError("BAD_ARGUMENTS", f"All shards of cluster {self._cluster.name} have weight 0")
+        return ShardingKey.of(text, self._schema) if len(shards) > 1 else None
+
+    def _divided(self, block: pa.Table) -> Iterator[tuple[Shard, pa.Table]]:
+        rows = block.select([column.name for column in self._columns])
+        if self._key is None:
+            yield self._cluster.shards[0], rows
+            return
+        seed = _digest(block) if self._key.is_random else 0
+        owners = self._owners[self._key.slots(block, len(self._owners), seed)]
+        for position, shard in enumerate(self._cluster.shards):
+            own = np.flatnonzero(owners == position)
+            if len(own):
+                yield shard, rows.take(pa.array(own))
+
+    def _send(self, shard: Shard, rows: pa.Table) -> None:
+        try:
+            self._context.server.remote.of_any_replica(shard, lambda address: self._send_to(address, shard, rows))
+        except PandoError as error:
+            error.message += f" (while rows were written to shard {shard.number} of cluster {self._cluster.name})"
+            raise
+
+    def _send_to(self, address: Address, shard: Shard, rows: pa.Table) -> None:
+        context, settings = shard_context(self._context, address), self._context.settings
+        given = settings.insert_deduplication_token
+        token = f"{given}_{self._blocks}_{shard.number}" if given else ""
+        database, table = self._arguments.database, self._arguments.table
+        remote = context.server.remote
+        if settings.prefer_localhost_replica and remote.is_local(address):
+            own = replace(context, settings=replace(settings, insert_deduplication_token=token))
+            self._write_here(own.server.catalog.table(own.database(database or None), table), [rows], own)
+            return
+        name = f"{quote_identifier(database)}.{quote_identifier(table)}" if database else quote_identifier(table)
+        names = ", ".join(quote_identifier(column.name) for column in self._columns)
+        pairs = [(column.name, column.type) for column in self._columns]
+        data = write_blocks("ArrowStream", pairs, rows.to_batches(), settings=settings, status=context.status)
+        seconds = settings.connect_timeout_with_failover_ms / 1000
+        text = f"INSERT INTO {name} ({names}) FORMAT ArrowStream"
+        with remote.post(address, text, insert_settings(context, token), data, connect_seconds=seconds) as answer:
+            answer.read()
+
+
+def _digest(block: pa.Table) -> int:
+    """A number that equal rows have."""
+    digest = hashlib.blake2b(digest_size=8)
+    with pa.ipc.new_stream(_Hashed(digest), block.schema) as writer:
+        writer.write_table(block.combine_chunks())
+    return int.from_bytes(digest.digest(), "little")
+
+
+class _Hashed:
+    """A file whose bytes are hashed."""
+
+    closed = False
+
+    def __init__(self, digest: hashlib.blake2b) -> None:
+        self._digest = digest
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        self.closed = True
