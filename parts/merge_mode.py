@@ -71,6 +71,11 @@ class MergeMode(ABC):
         return tuple(name for name, _ in self.roles)
 
     @property
+    def last_key_column(self) -> str:
+        """What the sorting key ends with besides what ORDER BY says, or ``""``."""
+        return ""
+
+    @property
     def is_done_when_merged(self) -> bool:
         """Whether FINAL may give the rows of a part that was merged as they are, if no other part has their keys."""
         return True

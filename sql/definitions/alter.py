@@ -16,6 +16,7 @@ from parts.schema_history import SchemaHistory
 from parts.types import parse_type
 from sql.definitions.altered_keys import check_keys, check_retyped, keys_changed
 from sql.definitions.engine import is_deprecated
+from sql.definitions.engine_columns import check_engine_column, check_engine_type
 from sql.definitions.nested import check_rename, flattened_changes
 from sql.definitions.renaming import places_of, renamed, with_renamed
 from sql.definitions.small_engines import check_small_alter
@@ -167,7 +168,7 @@ class _Draft:
         if not self._is_there(name, change.if_exists, "clear" if change.clear else "drop"):
             return
         if change.clear:
-            self._refuse_key(name, "CLEAR")
+            self._refuse_used(name, "CLEAR")
             if len(self._names) == 1:
                 raise UserError("BAD_ARGUMENTS", "Cannot DROP or CLEAR all columns")
             self._history(lambda history: history.adding(name))
@@ -179,7 +180,7 @@ class _Draft:
                     f"Cannot drop column `{name}`, because column `{other.name}` depends on it "
                     f"({other.default_kind} {other.default_expression}); change that first",
                 )
-        self._refuse_key(name, "DROP")
+        self._refuse_used(name, "DROP")
         rest = tuple(column for column in self.create.columns if column.name != name)
         self.create = replace(self.create, columns=rest)
         self._history(lambda history: history.dropping(name))
@@ -197,7 +198,7 @@ class _Draft:
                 "ILLEGAL_COLUMN",
                 f"Cannot rename to `{new}`: this column name is reserved for persistent virtual column",
             )
-        self._refuse_key(old, "RENAME")
+        self._refuse_used(old, "RENAME")
         self.create = replace(
             self.create,
             columns=tuple(renamed(column, old, new) for column in self.create.columns),
@@ -219,7 +220,10 @@ class _Draft:
         old, given = self._column(name), change.column
         new = _without_property(old, change.remove) if change.remove else _overlaid(old, given)
         if given.type and not _is_same_type(given.type, old.type):
-            check_retyped(self.description, name, parse_type(given.type))
+            table, mode = self.description, self.description.merge_mode
+            if check_engine_type(mode, name, old.type, given.type) and mode.last_key_column == name:
+                table = replace(table, sorting_key=table.primary_key)  # a wider version sorts as before
+            check_retyped(table, name, parse_type(given.type))
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
             self._history(lambda history: history.adding(name))  # no part has it, or what one has is older
         self._replace(new)
@@ -250,14 +254,18 @@ class _Draft:
                 position = names.index(after) + 1
         self.create = replace(self.create, columns=(*rest[:position], column, *rest[position:]))
 
+    def _refuse_used(self, name: str, verb: str) -> None:
+        """Raises 524 for a column that the engine or a key reads."""
+        check_engine_column(self.description.merge_mode, name, verb)
+        self._refuse_key(name, verb)
+
     def _refuse_key(self, name: str, verb: str) -> None:
-        """Raises 524 for a column that a key or the merge mode reads: parts are sorted and divided by it."""
+        """Raises 524 for a column that a key reads: parts are sorted and divided by it."""
         keys = self.description
         used = {
             "sorting key": keys.sorting_key.columns,
             "partition key": keys.partition_key.columns,
             "sampling key": keys.sampling_key.columns,
-            f"{keys.merge_mode.name} engine": keys.merge_mode.columns,
         }
         for what, columns in used.items():
             if name in columns:

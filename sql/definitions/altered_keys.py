@@ -43,8 +43,6 @@ def check_keys(old: TableDescription, create: CreateTable) -> None:
 
 def check_retyped(table: TableDescription, name: str, type_: DataType) -> None:
     """Raises 524 for a type in which the values of a key's column may have another order, or another partition."""
-    if name in table.merge_mode.columns:
-        raise _another_type(name, f"{table.merge_mode.name} engine")
     old = table.schema.column(name).type
     for key, what in (
         (table.sorting_key, "sorting key"),

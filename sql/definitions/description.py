@@ -31,6 +31,7 @@ from parts.types import (
     make_nullable,
     parse_type,
 )
+from sql.compile.naming import canonical
 from sql.definitions.constraints import build_constraints
 from sql.definitions.defaults import with_compiled_defaults
 from sql.definitions.engine import check_engine, mode_columns, modernize
@@ -43,7 +44,7 @@ from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable, EngineClause
-from sql.grammar.syntax_tree import Literal
+from sql.grammar.syntax_tree import Identifier, Literal
 from sql.run.block_expressions import compile_expressions, compile_key
 from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
 
@@ -85,6 +86,8 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     primary_key = _primary_key(create, schema, sorting_key)
     partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", settings)
     keys = MergeKeys(frozenset(sorting_key.columns), frozenset(partition_key.columns))
+    mode = mode_of_engine(engine.name, mode_columns(create.engine), schema, keys)
+    sorting_key = _with_last(sorting_key, mode.last_key_column, schema)
     return TableDescription(
         schema=schema,
         sorting_key=sorting_key,
@@ -92,7 +95,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
         partition_key=partition_key,
         sampling_key=_sampling_key(create, schema, sorting_key),
         settings=settings,
-        merge_mode=mode_of_engine(engine.name, mode_columns(create.engine), schema, keys),
+        merge_mode=mode,
         metadata_version=create.history.version,
         indexes=build_indexes(create.indexes, schema),
         constraints=build_constraints(create.constraints, schema),
@@ -238,6 +241,14 @@ def _sorting_key(create: CreateTable, schema: TableSchema, settings: MergeTreeSe
             "or ORDER BY tuple() for rows without an order",
         )
     return _checked(_compile(text, schema, "ORDER BY"), "ORDER BY", settings)
+
+
+def _with_last(key: Key, column: str, schema: TableSchema) -> Key:
+    """The key with a column behind it that its engine sorts by too."""
+    name = canonical(Identifier((column,)))
+    if not column or name in key.expressions:
+        return key
+    return _compile(f"({', '.join((*key.expressions, name))})", schema, "ORDER BY")
 
 
 def _primary_key(create: CreateTable, schema: TableSchema, sorting_key: Key) -> Key:

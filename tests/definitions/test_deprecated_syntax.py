@@ -114,3 +114,20 @@ def test_what_create_fills_in(both: Both) -> None:
         CREATE TABLE j (a Int32) ENGINE = MergeTree
         """
     )
+
+
+def test_engines_that_reduce_rows(both: Both) -> None:
+    both.compare(
+        f"""
+        {ALLOW}
+        CREATE TABLE r (d Date, k UInt8, v UInt8) ENGINE = ReplacingMergeTree(d, k, 8192, v);
+        CREATE TABLE s (d Date, k UInt8, v Int8)
+        ENGINE = CollapsingMergeTree(d, intHash32(k), (k, intHash32(k)), 100, v);
+        INSERT INTO r VALUES ('2020-01-01', 1, 2), ('2020-01-02', 1, 1), ('2020-02-02', 1, 1);
+        INSERT INTO s VALUES ('2020-01-01', 1, 1), ('2020-01-02', 1, -1), ('2020-02-02', 1, 1);
+        SELECT * FROM r ORDER BY ALL;
+        SELECT * FROM s FINAL ORDER BY ALL;
+        SHOW CREATE TABLE r;
+        SHOW CREATE TABLE s
+        """
+    )

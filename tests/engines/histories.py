@@ -26,11 +26,6 @@ class Kind:
 
 _SMALL = tuple(map(str, range(4)))
 _SIGN = ("sign", "Int8", ("1", "-1"))
-_NUMBERS = (
-    ("a", "Int8", ("100", "-100", "0", "27", "1", "-1")),
-    ("b", "Float64", ("0.1", "0.2", "-0.3", "0", "1e16")),
-    ("c", "Nullable(UInt16)", ("NULL", "0", "65000", "7")),
-)
 
 KINDS = (
     Kind("ReplacingMergeTree"),
@@ -38,6 +33,8 @@ KINDS = (
     Kind("ReplacingMergeTree(v)", (("v", "DateTime('UTC')", tuple(f"{n} * 100" for n in _SMALL)),)),
     Kind("ReplacingMergeTree(v)", (("v", "Float32", ("0.5", "-0.0", "0.", "nan", "inf")),)),
     Kind("ReplacingMergeTree(v, gone)", (("v", "Int64", ("-1", "0", "1")), ("gone", "UInt8", ("0", "0", "1")))),
+    Kind("CollapsingMergeTree(sign)", (_SIGN,)),
+    Kind("VersionedCollapsingMergeTree(sign, v)", (_SIGN, ("v", "UInt8", _SMALL[:2]))),
 )
 
 

@@ -6,6 +6,8 @@ name), those of the table, and the keys; a wrong one is a ``UserError``.
 
 ``ordinary``     keeps every row (MergeTree)
 ``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree)
+``collapsing``   cancels rows of opposite signs (CollapsingMergeTree)
+``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree)
 ``deduplicate``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
 """
 
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from parts.errors import UserError
-from parts.merge.modes import ordinary, replacing
+from parts.merge.modes import collapsing, ordinary, replacing, versioned_collapsing
 from parts.merge_mode import NO_KEYS, MergeKeys, MergeMode
 from parts.schema import TableSchema
 
@@ -52,6 +54,10 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
     {
         "MergeTree": ModeOfEngine(ordinary.of_engine),
         "ReplacingMergeTree": ModeOfEngine(replacing.of_engine, optional=("version", "is_deleted column")),
+        "CollapsingMergeTree": ModeOfEngine(collapsing.of_engine, required=("sign column",)),
+        "VersionedCollapsingMergeTree": ModeOfEngine(
+            versioned_collapsing.of_engine, required=("sign column", "version")
+        ),
     }
 )
 """Engine name without ``Replicated`` → its mode."""

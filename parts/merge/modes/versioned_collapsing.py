@@ -1,0 +1,65 @@
+"""Rows of one version and of opposite signs cancel in pairs, in whatever order they come.
+
+Source: ClickHouse documentation, "VersionedCollapsingMergeTree".
+
+The version is the last column of the sorting key, so a key is one version. A row takes away the last one before it
+that is left and of the other sign, as a bracket closes the last that is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from parts.blocks import take_rows
+from parts.merge.mode_columns import INT8, check_role_type, check_version, named_column
+from parts.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.schema import TableSchema
+
+
+@dataclass(frozen=True)
+class VersionedCollapsing(MergeMode):
+    sign: str
+    version: str
+
+    @property
+    def name(self) -> str:
+        return "VersionedCollapsing"
+
+    @property
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        return ((self.sign, "sign"), (self.version, "version"))
+
+    @property
+    def last_key_column(self) -> str:
+        return self.version
+
+    def reduce(self, rows: SortedRows) -> pa.Table:
+        starts = np.flatnonzero(rows.key_starts)
+        if not len(starts):
+            return rows.block
+        steps = np.where(rows.block.column(self.sign).to_numpy() > 0, 1, -1).astype(np.int64)
+        count = len(steps)
+        sizes = np.diff(starts, append=count)
+        levels = np.cumsum(steps)
+        levels -= np.repeat(levels[starts] - steps[starts], sizes)
+        stays = _opened_for_good(levels, steps, starts, sizes) | _opened_for_good(-levels, -steps, starts, sizes)
+        return rows.block if stays.all() else take_rows(rows.block, np.flatnonzero(stays))
+
+
+def _opened_for_good(levels: np.ndarray, steps: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The rows that step up to a level above zero below which their key does not fall any more."""
+    # Each key above the last one's levels: the lowest level from a row on is then that of its own key.
+    above = np.repeat(np.arange(len(starts)) * (2 * len(levels) + 1), sizes)
+    lowest = np.minimum.accumulate((levels + above)[::-1])[::-1] - above
+    return (steps > 0) & (levels > 0) & (lowest >= levels)
+
+
+def of_engine(arguments: Sequence[str], schema: TableSchema, _keys: MergeKeys) -> VersionedCollapsing:
+    sign, version = arguments
+    check_role_type("VersionedCollapsingMergeTree", named_column(schema, sign, "Sign"), "Sign", INT8)
+    check_version("VersionedCollapsingMergeTree", named_column(schema, version, "Version"))
+    return VersionedCollapsing(sign, version)
