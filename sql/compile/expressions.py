@@ -15,7 +15,7 @@ from sql.compile.compiled_nodes import CompiledNodes, Names
 from sql.compile.compiling import Statement
 from sql.compile.layers import Layers, is_heavy
 from sql.compile.literal_lists import compile_list
-from sql.compile.scope import Scope, SourceColumn
+from sql.compile.scope import EXPRESSIONS, Scope, SourceColumn
 from sql.compile.special_forms import SPECIAL_FORMS
 from sql.compile.windows import compile_window
 from sql.functions import library as _library  # noqa: F401  (fills the function table)
@@ -175,7 +175,7 @@ class ExpressionCompiler:
     def column(self, source: object, column: SourceColumn) -> Typed:
         """A reference to a column; an ALIAS column is its expression."""
         definition = column.definition
-        if definition is not None and definition.default_kind == "ALIAS":
+        if definition is not None and definition.default_kind in EXPRESSIONS:
             inner = ExpressionCompiler(Scope([source]), self.environment, self.query)  # type: ignore[list-item]
             value = inner.compile(parse_expression(definition.default_expression))
             return apply_cast(value, definition.type, self.environment)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from parts.errors import UserError
-from parts.reader import Part
-from parts.row_exists import ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column
-from parts.types import ArrayType, DataType, IntegerType, LowCardinalityType, MapType, strip_nullable
+from parts.types import ArrayType, DataType, IntegerType, MapType, strip_nullable
 from sql.compile.compiled_query import CompiledQuery, Scan, as_types
 from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
 from sql.compile.final_reading import FinalReading, final_reading
 from sql.compile.joins import compile_join
 from sql.compile.naming import column_name
-from sql.compile.scope import NAME_COLUMNS, VIRTUAL_COLUMNS, Scope, Source, SourceColumn, column_sql
+from sql.compile.scope import Scope, Source, SourceColumn, column_sql
 from sql.compile.sharded import RelationTable, ShardedRelation
 from sql.compile.table_functions import compile_table_function
+from sql.compile.virtual_columns import virtual_columns
 from sql.functions.maps_and_tuples import entries
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import (
@@ -38,18 +37,12 @@ from sql.grammar.syntax_tree import (
 from sql.relation import PartsRelation, StreamedRelation, ViewRelation
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
-from sql.typing.typed import STRING, UINT64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 _HIDDEN_KINDS = ("MATERIALIZED", "ALIAS")
-_VIRTUAL_TYPES: dict[str, DataType] = {
-    **dict.fromkeys(NAME_COLUMNS, LowCardinalityType(STRING)),
-    ROW_EXISTS: ROW_EXISTS_COLUMN.type,
-}
-"""Of the others it is UInt64."""
 
 
 class FromClause:
@@ -146,11 +139,13 @@ class FromClause:
             database = node.database or self.query.database
             return self._looked_up(RelationTable(relation.read_as(node), node.alias, database, node.table))
         number = self.query.next_number()
-        virtual: tuple[str, ...] = ()
+        virtual: Iterable[Column] = ()
         final: FinalReading | None = None
         if isinstance(relation, PartsRelation):
-            schema, has_parts = relation.description.schema, relation.description.has_parts
-            virtual = VIRTUAL_COLUMNS if has_parts else ()
+            schema = relation.description.schema
+            virtual = virtual_columns(
+                relation, node.database or self.query.database, node.table, self._share(relation, node)
+            )
             final = final_reading(relation.description, node.table, node.final, self.query.settings)
         else:
             schema = relation.schema
@@ -161,17 +156,15 @@ class FromClause:
             )
             for column in schema.columns
         }  # fmt: skip
-        for name in virtual:
-            type_ = _VIRTUAL_TYPES.get(name, UINT64)
-            columns.setdefault(
-                name, SourceColumn(name, type_, column_sql(number, name), Column(name, type_), hidden=True)
-            )
+        for column in virtual:
+            label = column_sql(number, column.name)
+            columns.setdefault(column.name, SourceColumn(column.name, column.type, label, column, hidden=True))
         source = Source(number, node.alias, columns, node.database or self.query.database, node.table, relation)
         self.scope.sources.append(source)
         scan = Scan(source, final=final)
         self.query.scans.append(scan)
         if node.sample is not None:
-            self._sample(node, scan, node.sample, node.sample_offset or Fraction(0))
+            self._sample(node, scan, node.sample_offset or Fraction(0))
         return scan.table
 
     def _view(self, node: SubqueryTable) -> Fragment:
@@ -193,7 +186,14 @@ class FromClause:
             if isinstance(relation, PartsRelation) and not relation.description.has_parts:
                 raise UserError("ILLEGAL_PREWHERE", f"Table {source.table} does not support PREWHERE")
 
-    def _sample(self, node: NamedTable, scan: Scan, share: Fraction, offset: Fraction) -> None:
+    @staticmethod
+    def _share(relation: PartsRelation, node: NamedTable) -> Fraction | None:
+        """What SAMPLE says, as a share of the rows."""
+        if node.sample is None or node.sample <= 1:
+            return node.sample
+        return min(node.sample / _rows_of(relation), Fraction(1))
+
+    def _sample(self, node: NamedTable, scan: Scan, offset: Fraction) -> None:
         """``SAMPLE k OFFSET m``: the sampling key in [m, m + k) of its type's range; all of it if k is 0 or 1."""
         relation = scan.source.relation
         if not isinstance(relation, PartsRelation) or not relation.description.sampling_key:
@@ -204,9 +204,9 @@ class FromClause:
         type_ = strip_nullable(key.types[0])
         if not isinstance(type_, IntegerType) or type_.signed:
             raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The sampling key has type {type_}, but must be unsigned")
-        if share > 1 or offset > 1:
-            rows = max(1, sum(part.rows for part in _peek_parts(relation)))
-            share, offset = (size / rows if size > 1 else size for size in (share, offset))
+        share = self._share(relation, node) or Fraction(0)
+        if offset > 1:
+            offset = offset / _rows_of(relation)
         if share == 0 or share >= 1:
             if offset:
                 raise UserError("ARGUMENT_OUT_OF_BOUND", "The OFFSET of SAMPLE needs a sample smaller than the table")
@@ -294,9 +294,10 @@ class FromClause:
                 )
 
 
-def _peek_parts(relation: PartsRelation) -> list[Part]:
+def _rows_of(relation: PartsRelation) -> int:
+    """At least one."""
     snapshot = relation.snapshot()
     try:
-        return list(snapshot.parts)
+        return max(1, sum(part.rows for part in snapshot.parts))
     finally:
         snapshot.release()

@@ -24,7 +24,7 @@ from parts.types import DataType, DateType, FloatType, IntegerType, NothingType,
 from sql.compile.aggregation import AfterAggregation
 from sql.compile.compiled_query import RowPart, Scan
 from sql.compile.expressions import is_random
-from sql.compile.scope import VIRTUAL_COLUMNS, column_sql
+from sql.compile.scope import EXPRESSIONS, VIRTUAL_COLUMNS, column_sql
 from sql.functions.combinators import build_aggregate, find_combined
 from sql.functions.registry import Rule
 from sql.grammar.syntax_tree import Function, NamedTable, Select, Star, walk
@@ -78,7 +78,7 @@ class _Parts:
         self._columns = {
             column_sql(scan.source.number, name): name
             for name, definition in scan.definitions.items()
-            if definition.default_kind != "ALIAS" and name not in VIRTUAL_COLUMNS
+            if definition.default_kind not in EXPRESSIONS and name not in VIRTUAL_COLUMNS
         }
 
     def whole(self, node: Function, value: Typed) -> Fragment | None:

@@ -26,6 +26,9 @@ from sql.typing.typed import Typed, quoted
 
 NAME_COLUMNS = ("_part", "_partition_id")
 """What the name of a part says."""
+VIRTUAL = "VIRTUAL"
+EXPRESSIONS = ("ALIAS", VIRTUAL)
+"""The kinds of columns that are their expressions."""
 VIRTUAL_COLUMNS = (*NAME_COLUMNS, BLOCK_NUMBER, PART_OFFSET, ROW_EXISTS)
 
 

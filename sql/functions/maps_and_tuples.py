@@ -24,12 +24,13 @@ from parts.types import (
 from sql.functions import scanned_maps
 from sql.functions.registry import Call, function
 from sql.functions.scanned_arrays import searched
+from sql.functions.subcolumns import subcolumn
 from sql.typing.casts import cast_to, convert
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_integer, is_string, supertype
 from sql.typing.mapping import engine_type
-from sql.typing.typed import INT64, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed import INT64, UINT8, Typed, literal, text
 
 
 def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
@@ -58,17 +59,19 @@ def _typed_null(value: Typed) -> Fragment:
 
 @function("tupleElement", (2, 3), nulls=False)
 def tuple_element(call: Call) -> Typed:
-    value, key = call.args[0], call.args[1].value
+    return _element(call, call.args[0], call.args[1].value)
+
+
+def _element(call: Call, value: Typed, key: object) -> Typed:
     type_ = strip_nullable(value.type)
+    found = subcolumn(value, key) if isinstance(key, str) else None
+    if found is not None:
+        return found
+    if isinstance(type_, MapType) and isinstance(key, str) and key.startswith("key_"):
+        return map_element(call, value, literal(key.removeprefix("key_")))
     if isinstance(type_, ArrayType) and isinstance(strip_nullable(type_.inner), TupleType):
-        inner = tuple_element(Call("tupleElement", (Typed(fragment("x"), type_.inner), call.args[1]), call.environment))
+        inner = _element(call, Typed(fragment("x"), type_.inner), key)
         return Typed(fragment("list_transform({}, lambda x: {})", value.sql, inner.sql), ArrayType(inner.type))
-    if isinstance(type_, MapType) and key in ("keys", "values"):
-        return scanned_maps.keys_of(value, type_) if key == "keys" else scanned_maps.values_of(value, type_)
-    if key == "size0" and isinstance(type_, ArrayType):
-        return Typed(cast(fragment("len({})", value.sql), UINT64), UINT64)
-    if key == "null" and value.type.is_nullable:
-        return Typed(fragment("({} IS NULL)", value.sql), UINT8, is_condition=True)
     if not isinstance(type_, TupleType):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"First argument for function tupleElement must be Tuple, not {value.type}"

@@ -16,9 +16,10 @@ from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.key_index import index_of
 from parts.reader import Part
 from parts.schema import Key, SkipIndex, TableDescription, TableSchema
-from parts.types import DataType
+from parts.types import DataType, StringType
 from sql.compile.compiled_query import Scan
 from sql.compile.naming import canonical
+from sql.compile.scope import NAME_COLUMNS
 from sql.functions.registry import Environment
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Identifier
@@ -202,6 +203,8 @@ def _minmax_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> B
     if keys[number] == BLOCK_NUMBER:
         blocks = np.array([(part.name.min_block, part.name.max_block) for part in parts], np.uint64)
         return closed(pa.array(blocks[:, 0]), pa.array(blocks[:, 1]))
+    if keys[number] in NAME_COLUMNS:
+        return point(pa.array([name_value(keys[number], part) for part in parts], pa.string()))
     arrays = [part.minmax_arrays.get(keys[number]) for part in parts]
     if any(array is None or len(array) != 2 for array in arrays):
         return None
@@ -235,6 +238,10 @@ def analysis_of(
     if BLOCK_NUMBER in scan.source.used and scan.final is None and BLOCK_NUMBER not in schema:
         columns.append(BLOCK_NUMBER)
         types.append(block_number_column().type)
+    for name in NAME_COLUMNS:
+        if name in scan.source.used and name not in schema:
+            columns.append(name)
+            types.append(StringType())
     texts = [canonical_column(name) for name in columns]
 
     whole = set() if scan.conditions else {"MinMax", "Partition", "PrimaryKey"}
@@ -285,6 +292,11 @@ def _has_extremes(type_: object) -> bool:
     from parts.types import FloatType, strip_nullable
 
     return not isinstance(strip_nullable(type_), FloatType) and not type_.is_nullable  # type: ignore[arg-type,attr-defined]
+
+
+def name_value(column: str, part: Part) -> str:
+    """Of a column that the name of a part tells."""
+    return str(part.name) if column == "_part" else part.name.partition_id
 
 
 def canonical_column(name: str) -> str:

@@ -20,7 +20,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.compile.literal_lists import MOST_WRITTEN, bounds, members
-from sql.compile.scope import Scope, Source, Surroundings
+from sql.compile.scope import EXPRESSIONS, NAME_COLUMNS, Scope, Source, Surroundings
 from sql.functions.registry import Environment
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import (
@@ -40,6 +40,7 @@ from sql.pruning.constants import Constants, NotUnderstood
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.monotonic import growing_argument
 from sql.pruning.ranges import Wanted
+from sql.pruning.tuples import without_tuples
 
 FLIPPED = {"less": "greater", "greater": "less", "lessOrEquals": "greaterOrEquals", "greaterOrEquals": "lessOrEquals"}
 RANGES = frozenset({"equals", "less", "lessOrEquals", "greater", "greaterOrEquals"})
@@ -113,6 +114,8 @@ class ConditionBuilder:
         return found
 
     def _may_be_null(self, column: str) -> bool:
+        if column in NAME_COLUMNS:
+            return False
         return column not in self._schema or self._schema.column(column).type.is_nullable
 
     # Names ------------------------------------------------------------------------------------------------------------
@@ -127,7 +130,7 @@ class ConditionBuilder:
                 return self._resolved(part, scope, seen)
             if isinstance(part, (StarColumn, Subquery)):
                 return _OTHER
-            return part
+            return without_tuples(part)
 
         return transform(node, change)
 
@@ -141,7 +144,7 @@ class ConditionBuilder:
         definition = found[1].definition
         if definition is None:
             return _OTHER
-        if definition.default_kind == "ALIAS":
+        if definition.default_kind in EXPRESSIONS:
             own = Scope([self._source])
             return self._normalized(parse_expression(definition.default_expression), own, seen | {name})
         return Identifier((found[1].name,))

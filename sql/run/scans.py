@@ -22,6 +22,7 @@ from sql.compile.compiled_query import Scan
 from sql.compile.final_reading import FinalReading
 from sql.compile.scope import NAME_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
+from sql.pruning.analysis import name_value
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
@@ -337,7 +338,7 @@ def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.
 
 
 def _virtual(name: str, pruned: PrunedPart, rows: int) -> pa.Array:
-    value = str(pruned.part.name) if name == "_part" else pruned.part.name.partition_id
+    value = name_value(name, pruned.part)
     indices = pa.array(np.zeros(rows, np.int32))
     return pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
 

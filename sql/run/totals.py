@@ -26,7 +26,7 @@ from parts.types import (
     StringType,
 )
 from sql.compile.compiled_query import CompiledQuery, Scan
-from sql.compile.scope import VIRTUAL_COLUMNS
+from sql.compile.scope import EXPRESSIONS, VIRTUAL_COLUMNS
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -88,7 +88,7 @@ def _total(node: Node, scan: Scan, aliases: set[str], type_: DataType) -> Total 
             return Total("count", None, type_)
         case (Identifier((column,)),) if column not in aliases and column not in VIRTUAL_COLUMNS:
             definition = scan.definitions.get(column)
-            if definition is None or definition.default_kind == "ALIAS":
+            if definition is None or definition.default_kind in EXPRESSIONS:
                 return None
             return _of_column(name, column, definition.type, type_)
     return None

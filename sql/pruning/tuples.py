@@ -1,0 +1,14 @@
+"""Comparisons of tuples as comparisons of their elements, which keys are."""
+
+from __future__ import annotations
+
+from sql.grammar.syntax_tree import Function, Literal, Node
+
+
+def without_tuples(node: Node) -> Node:
+    match node:
+        case Function("tupleElement", (Function("tuple", elements), Literal(int(place)))) if 0 < place <= len(elements):
+            return elements[place - 1]
+        case Function("equals", (Function("tuple", left), Function("tuple", right))) if len(left) == len(right) > 0:
+            return Function("and", tuple(Function("equals", pair) for pair in zip(left, right, strict=True)))
+    return node
