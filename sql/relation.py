@@ -84,14 +84,14 @@ class ViewRelation:
 class RelationCatalog(Protocol):
     """Finds relations by name."""
 
-    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | Any:
         """``None`` means the session's database. Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         """The table function ``file``. Raises 107, 291, 636."""
 
-    def shards(self, function: Any) -> StreamedRelation:
-        """What ``remote(…)`` and its like read (``sql.compile.shard_functions``). Raises 701, 519."""
+    def other_tables(self, function: Any) -> Any:
+        """What ``remote(…)``, ``merge(…)`` and others read (``sql.compile.shard_functions``). Raises 701, 519, 636."""
 
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from engine.config import Config
 from engine.context import Context
 from engine.interpreter.inserts import insert_select
-from engine.interpreter.queries import described
+from engine.interpreter.queries import HERE, described
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.interpreter.shards.definitions import with_proxied
 from engine.interpreter.temporary import create_temporary
@@ -55,7 +55,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
         refuse_system(database)
     if statement.view is not None:
         return create_view(statement, context)
-    create = with_proxied(_with_columns(statement, context), context)
+    create = with_proxied(_with_columns(statement, context), context, HERE)
     create = replace(create, columns=flattened_columns(create.columns))
     if not create.attach:
         create = completed(create, context.settings)

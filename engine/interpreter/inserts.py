@@ -128,6 +128,9 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
 def _begin(table: Table, context: Context, is_whole: bool) -> InsertSink | ShardsInsert:
     if table.definition.engine_name == "Distributed":
         return ShardsInsert(table.definition, context, _write)
+    if table.definition.is_proxy:
+        name = table.definition.engine_name
+        raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
     return table.begin_insert(_options(context, is_whole))
 
 

@@ -60,7 +60,7 @@ def described(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:
 
 
 def relations_of(context: Context) -> SessionRelations:
-    return SessionRelations(context, LocalQueries(run_query, described))
+    return SessionRelations(context, HERE)
 
 
 class _Arguments(TypedDict):
@@ -118,3 +118,7 @@ def _as_query_result(selected: SelectResult, context: Context) -> QueryResult:
         on_cancel=selected.cancel,
         on_close=selected.close,
     )
+
+
+HERE = LocalQueries(run_query, described)
+"""What reads shards of this server."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from engine.catalog import Catalog
 from engine.context import Context
 from engine.interpreter.files import find_files
+from engine.interpreter.shards.merged import merge_function, merge_table
 from engine.interpreter.shards.relation import LocalQueries
 from engine.interpreter.shards.tables import distributed_table, function_table
 from engine.system_names import TEMPORARY
@@ -17,7 +18,8 @@ from engine.tables.table import Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_states import Snapshot
 from parts.schema import TableDescription
-from sql.compile.shard_functions import ShardFunction
+from sql.compile.merged import MergedTables
+from sql.compile.shard_functions import MergeFunction, ShardFunction
 from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation, ViewRelation
 
 
@@ -64,7 +66,7 @@ class SessionRelations:
     here: LocalQueries
     """What reads shards of this server."""
 
-    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | MergedTables:
         if database is None and table in self.context.session.external_tables:
             return self.context.session.external_tables[table]
         if database is None and table in self.context.session.temporary_tables:
@@ -78,6 +80,8 @@ class SessionRelations:
                 return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)
         found = self.context.server.catalog.table(database, table)
+        if found.definition.engine_name == "Merge":
+            return merge_table(found.definition, self.context)
         if found.definition.is_proxy:
             return distributed_table(found.definition, self.context, self.here)
         return _relation_of(found, self.context.settings.select_sequential_consistency)
@@ -85,7 +89,9 @@ class SessionRelations:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return find_files(path, format, structure, self.context)
 
-    def shards(self, function: ShardFunction) -> StreamedRelation:
+    def other_tables(self, function: ShardFunction | MergeFunction) -> StreamedRelation | MergedTables:
+        if isinstance(function, MergeFunction):
+            return merge_function(function, self.context)
         return function_table(function, self.context, self.here)
 
 
@@ -105,5 +111,5 @@ class CatalogRelations:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")
 
-    def shards(self, function: ShardFunction) -> StreamedRelation:
-        raise UserError("NOT_IMPLEMENTED", f"The table function {function.name} is not read here")
+    def other_tables(self, function: ShardFunction | MergeFunction) -> StreamedRelation:
+        raise UserError("NOT_IMPLEMENTED", f"{type(function).__name__} is not read here")

@@ -176,5 +176,5 @@ class HeldTables:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"A mutation does not read the file {path!r}")
 
-    def shards(self, function: object) -> StreamedRelation:
+    def other_tables(self, function: object) -> object:
         raise UserError("NOT_IMPLEMENTED", "Other servers are not read here")

@@ -15,10 +15,13 @@ from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
 from sql.compile.final_reading import FinalReading, final_reading
 from sql.compile.joins import compile_join
+from sql.compile.merged import MergedTables, union_of
 from sql.compile.naming import column_name
 from sql.compile.scope import Scope, Source, SourceColumn, column_sql
+from sql.compile.shard_functions import table_of_function
 from sql.compile.sharded import RelationTable, ShardedRelation
 from sql.compile.table_functions import compile_table_function
+from sql.compile.views import with_views
 from sql.compile.virtual_columns import virtual_columns
 from sql.functions.maps_and_tuples import entries
 from sql.grammar.queries import parse_expression
@@ -67,6 +70,9 @@ class FromClause:
             case RelationTable():
                 return self._looked_up(node)
             case TableFunction():
+                other = table_of_function(node, self.query)
+                if other is not None:
+                    return self._looked_up(RelationTable(other, node.alias))
                 return compile_table_function(self, node)
             case Join():
                 return compile_join(self, node)
@@ -115,7 +121,15 @@ class FromClause:
         return scan.table
 
     def _looked_up(self, node: RelationTable) -> Fragment:
-        sql = self.relation(node.relation, node.alias)
+        relation = node.relation
+        if isinstance(relation, MergedTables):
+            union = with_views(union_of(relation, self.query), self.query.catalog, self.query.guard)
+            sql = self.derived(self.query.compile(union), node.alias)
+            hidden = {column.name for column in relation.hidden}
+            for column in self.scope.sources[-1].columns.values():
+                column.hidden = column.name in hidden
+        else:
+            sql = self.relation(relation, node.alias)
         source = self.scope.sources[-1]
         source.database, source.table = node.database, node.table
         return sql
@@ -135,7 +149,7 @@ class FromClause:
         relation = self.query.catalog.relation(node.database, node.table)
         if isinstance(relation, ViewRelation):
             raise UserError("NOT_IMPLEMENTED", f"View {relation.database}.{relation.name} cannot be read here")
-        if isinstance(relation, ShardedRelation):
+        if isinstance(relation, ShardedRelation | MergedTables):
             database = node.database or self.query.database
             return self._looked_up(RelationTable(relation.read_as(node), node.alias, database, node.table))
         number = self.query.next_number()

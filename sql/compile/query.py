@@ -51,6 +51,8 @@ class QueryCompiler:
         """The SELECT that may use codes of short strings."""
         self.grouped_in_scan: Select | None = None
         """The SELECT that may ask its scan for groups of rows."""
+        self.tree: Query | None = None
+        """The statement's; once it is compiled, as it was looked at."""
         self._number = 0
 
     def next_number(self) -> int:
@@ -67,6 +69,8 @@ class QueryCompiler:
             return self._union(query, outer, scope)
         assert isinstance(query, Select)
         select = over_shards(query, scope, self, self._described) if query.source is not None else query
+        if query is self.tree:
+            self.tree = select
         return SelectCompiler(self, select, outer, scope).compile()
 
     def _described(self, query: Query) -> list[Column]:

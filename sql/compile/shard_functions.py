@@ -1,9 +1,11 @@
-"""The table functions of other servers: ``remote``, ``cluster`` and ``clusterAllReplicas``.
+"""The table functions that read other tables, of other servers (``remote``, ``cluster``, ``clusterAllReplicas``) or of
+this one (``merge``).
 
 ::
 
     remote('addresses', db, table | db.table | view(SELECT …)[, user[, password]][, sharding_key])
     cluster('name'[, db, table | db.table | view(SELECT …)][, sharding_key])
+    merge([db | REGEXP('expression'),] 'expression')
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from dataclasses import dataclass
 from parts.errors import UserError
 from sql.compile.compiling import Statement
 from sql.compile.expressions import ExpressionCompiler
+from sql.compile.merged import MergedTables
 from sql.compile.scope import Scope
-from sql.compile.sharded import ShardedRelation
 from sql.grammar.syntax_tree import (
     Function,
     Identifier,
@@ -27,7 +29,7 @@ from sql.grammar.syntax_tree import (
 )
 from sql.relation import StreamedRelation
 
-SHARD_FUNCTIONS = ("cluster", "clusterAllReplicas", "remote")
+SHARD_FUNCTIONS = ("cluster", "clusterAllReplicas", "merge", "remote")
 _SYSTEM_ONE = NamedTable("system", "one")
 
 
@@ -43,13 +45,21 @@ class ShardFunction:
     sharding_key: Node | None = None
 
 
-def sharded_function(node: TableFunction, statement: Statement) -> ShardedRelation | None:
+@dataclass(frozen=True, slots=True)
+class MergeFunction:
+    """``database`` is a name, or a regular expression, as ``tables`` is; ``None``: that of the session."""
+
+    database: str | None
+    is_pattern: bool
+    tables: str
+
+
+def table_of_function(node: TableFunction, statement: Statement) -> StreamedRelation | MergedTables | None:
     """``None`` for a function that is none of these. Raises 42, 36."""
     if node.name not in SHARD_FUNCTIONS:
         return None
-    relation: StreamedRelation = statement.catalog.shards(_Arguments(node, statement).parsed())
-    assert isinstance(relation, ShardedRelation)
-    return relation
+    arguments = _Arguments(node, statement)
+    return statement.catalog.other_tables(arguments.merged() if node.name == "merge" else arguments.parsed())
 
 
 @dataclass
@@ -75,6 +85,22 @@ class _Arguments:
             raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{name} has arguments behind its sharding key")
         user, password = (*credentials, "default", "")[:2] if len(credentials) != 1 else (credentials[0], "")
         return ShardFunction(name, servers, table, user, password, key)
+
+    def merged(self) -> MergeFunction:
+        args = self.node.args
+        if not 1 <= len(args) <= 2:
+            raise UserError(
+                "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+                "Table function 'merge' requires from 1 to 2 parameters: a database, and a regular expression for "
+                f"names of tables; {len(args)} are given",
+            )
+        tables = self._text(args[-1])
+        if len(args) == 1:
+            return MergeFunction(None, False, tables)
+        first = args[0]
+        if isinstance(first, Function) and first.name.upper() == "REGEXP" and len(first.args) == 1:
+            return MergeFunction(self._text(first.args[0]), True, tables)
+        return MergeFunction(self._text(first), False, tables)
 
     def _table(self, args: list[Node]) -> Node:
         """Takes what names the table."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from parts.errors import UserError
 from parts.schema import Column
 from sql.compile.compiling import Statement
+from sql.compile.merged import MergedTables, with_conditions
 from sql.compile.scope import Scope, Source, SourceColumn, collect_aliases, column_sql
-from sql.compile.shard_functions import sharded_function
+from sql.compile.shard_functions import table_of_function
 from sql.compile.shard_groups import aggregates, split_groups
 from sql.compile.shard_names import NotOfShardsError, ShardNames
 from sql.compile.sharded import RelationTable, ShardedRelation
@@ -49,10 +50,17 @@ Describe = Callable[[Query], Sequence[Column]]
 def over_shards(select: Select, scope: Scope | None, statement: Statement, describe: Describe) -> Select:
     """The same SELECT where its FROM has no table of shards."""
     known = {table.name for table in select.common_tables}
-    found = _main_table(select.source, known, scope, statement)
-    if found is None:
+    main = select.source
+    while isinstance(main, Join | ArrayJoin):
+        main = main.left if isinstance(main, Join) else main.source
+    named = _looked_up(main, known, scope, statement)
+    if named is None:
         return select
-    relation, named = found
+    relation = named.relation
+    if isinstance(relation, MergedTables):
+        if main is select.source:
+            named = replace(named, relation=with_conditions(relation, select, named, statement))
+        return _with_source(select, named)
     if relation.shard_count > 1:
         _check_joins(select.source, known, scope, statement)
         _check_sets(select, known, scope, statement)
@@ -61,23 +69,8 @@ def over_shards(select: Select, scope: Scope | None, statement: Statement, descr
     return _Rewriting(select, relation, named, scope, statement, describe).rewritten()
 
 
-def _main_table(
-    source: Node | None, known: set[str], scope: Scope | None, statement: Statement
-) -> tuple[ShardedRelation, RelationTable] | None:
-    """The first table of FROM, if it is one of shards, and what stands for it."""
-    while isinstance(source, Join | ArrayJoin):
-        source = source.left if isinstance(source, Join) else source.source
-    relation = _sharded(source, known, scope, statement)
-    if relation is None:
-        return None
-    if isinstance(source, NamedTable):
-        relation = relation.read_as(source)
-        return relation, RelationTable(relation, source.alias, source.database or statement.database, source.table)
-    assert isinstance(source, TableFunction)
-    return relation, RelationTable(relation, source.alias)
-
-
-def _sharded(source: Node | None, known: set[str], scope: Scope | None, statement: Statement) -> ShardedRelation | None:
+def _looked_up(source: Node | None, known: set[str], scope: Scope | None, statement: Statement) -> RelationTable | None:
+    """What stands for a table of shards or of other tables."""
     relation: object = None
     if isinstance(source, NamedTable):
         is_common = source.database is None and (
@@ -85,9 +78,18 @@ def _sharded(source: Node | None, known: set[str], scope: Scope | None, statemen
         )
         if not is_common and (source.database or "").lower() != "system":
             relation = statement.catalog.relation(source.database, source.table)
+        if isinstance(relation, ShardedRelation | MergedTables):
+            database = source.database or statement.database
+            return RelationTable(relation.read_as(source), source.alias, database, source.table)
     elif isinstance(source, TableFunction):
-        relation = sharded_function(source, statement)
-    return relation if isinstance(relation, ShardedRelation) else None
+        relation = table_of_function(source, statement)
+        return RelationTable(relation, source.alias) if relation is not None else None
+    return None
+
+
+def _sharded(source: Node | None, known: set[str], scope: Scope | None, statement: Statement) -> ShardedRelation | None:
+    found = _looked_up(source, known, scope, statement)
+    return found.relation if found is not None and isinstance(found.relation, ShardedRelation) else None
 
 
 def _with_source(select: Select, named: RelationTable) -> Select:
@@ -228,7 +230,7 @@ class _Rewriting:
 
     def _own_table(self, node: Node, known: set[str]) -> Node:
         """A table of a set as the shards call it."""
-        if isinstance(node, TableFunction) and sharded_function(node, self.statement) is None:
+        if isinstance(node, TableFunction) and table_of_function(node, self.statement) is None:
             return node
         if not isinstance(node, NamedTable) or (node.database is None and node.table in known):
             return node

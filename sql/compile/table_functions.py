@@ -8,7 +8,7 @@ from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
 from sql.compile.scope import column_sql
-from sql.compile.shard_functions import SHARD_FUNCTIONS, sharded_function
+from sql.compile.shard_functions import SHARD_FUNCTIONS
 from sql.grammar.syntax_tree import Identifier, Node, Subquery, TableFunction
 from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, fragment, joined
@@ -19,9 +19,6 @@ _ENDLESS = 9_223_372_036_854_775_807
 
 
 def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
-    sharded = sharded_function(node, clause.query)
-    if sharded is not None:
-        return clause.relation(sharded, node.alias)
     build = _FUNCTIONS.get(node.name)
     if build is None:
         known = ", ".join(sorted([*_FUNCTIONS, *SHARD_FUNCTIONS]))

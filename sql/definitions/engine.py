@@ -36,7 +36,6 @@ _OTHER_ENGINES = frozenset(
         "Set",
         "Join",
         "Buffer",
-        "Merge",
         "Dictionary",
         "File",
         "URL",

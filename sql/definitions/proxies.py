@@ -1,8 +1,9 @@
-"""The engines that keep no rows but read and write other tables: Distributed.
+"""The engines that keep no rows but read and write other tables: Distributed and Merge.
 
 ::
 
     Distributed(cluster, database, table[, sharding_key[, policy]])
+    Merge(database | REGEXP('expression'), 'expression')
 
 Their arguments are kept as texts in quotes, and the sharding key as it was written. A policy says where ClickHouse puts
 rows that wait to be sent; here none wait.
@@ -27,7 +28,7 @@ from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, transfo
 from sql.grammar.tokens import quote_string, unquote_string
 from sql.run.block_expressions import CompiledExpression, compile_expressions
 
-PROXY_ENGINES = ("Distributed",)
+PROXY_ENGINES = ("Distributed", "Merge")
 _CHANCE = "__chance"
 
 
@@ -46,6 +47,32 @@ class DistributedArguments:
         return cls(unquote_string(cluster), unquote_string(database), unquote_string(table), *others[:1])
 
 
+@dataclass(frozen=True, slots=True)
+class MergeArguments:
+    """``tables`` is a regular expression, and ``database`` is another one or a name."""
+
+    database: str
+    is_pattern: bool
+    tables: str
+
+    @classmethod
+    def of(cls, create: CreateTable) -> MergeArguments:
+        """Of a definition that was made here."""
+        assert create.engine is not None
+        database, tables = create.engine.arguments
+        pattern = _pattern(parse_expression(database))
+        return cls(
+            unquote_string(database) if pattern is None else pattern, pattern is not None, unquote_string(tables)
+        )
+
+
+def _pattern(node: Node) -> str | None:
+    match node:
+        case Function(name, (Literal(str(text)),)) if name.upper() == "REGEXP":
+            return text
+    return None
+
+
 def is_proxy(create: CreateTable) -> bool:
     return create.engine is not None and create.engine.name in PROXY_ENGINES
 
@@ -54,7 +81,12 @@ def check_proxy_engine(create: CreateTable) -> None:
     """Raises 42 for a wrong number of arguments, 36 for clauses that the engine does not have."""
     assert create.engine is not None
     name, arguments = create.engine.name, create.engine.arguments
-    if not 3 <= len(arguments) <= 5:
+    if name == "Merge" and len(arguments) != 2:
+        raise UserError(
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+            "Storage Merge requires exactly 2 parameters - name of source database and regexp for table names.",
+        )
+    if name == "Distributed" and not 3 <= len(arguments) <= 5:
         raise UserError(
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
             "Storage Distributed requires from 3 to 5 parameters - name of configuration section with list of remote "
@@ -71,8 +103,14 @@ def pinned(create: CreateTable, database: str) -> CreateTable:
     """With the names among the engine's arguments as texts; ``database`` is the session's. Raises 36."""
     assert create.engine is not None
     engine = create.engine
-    names = [quote_string(_name(text, database)) for text in engine.arguments[:3]]
-    arguments = (*names, *engine.arguments[3:])
+    count = 3 if engine.name == "Distributed" else 2
+    names = [
+        f"REGEXP({quote_string(pattern)})"
+        if (pattern := _pattern(parse_expression(text))) is not None
+        else quote_string(_name(text, database))
+        for text in engine.arguments[:count]
+    ]
+    arguments = (*names, *engine.arguments[count:])
     return replace(create, engine=EngineClause(engine.name, arguments), indexes=())
 
 
@@ -89,8 +127,8 @@ def _name(text: str, database: str) -> str:
 
 def check_sharding_key(create: CreateTable, schema: TableSchema) -> None:
     """Raises 47 for an unknown column, 53 for a key that is no integer."""
-    arguments = DistributedArguments.of(create)
-    if arguments.sharding_key:
+    arguments = DistributedArguments.of(create) if create.engine and create.engine.name == "Distributed" else None
+    if arguments is not None and arguments.sharding_key:
         ShardingKey.of(arguments.sharding_key, schema)
 
 

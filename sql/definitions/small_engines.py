@@ -41,6 +41,7 @@ _CHANGES: dict[str, tuple[type, ...]] = {
     "Memory": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn, ModifySettings),
     "Null": (*_COLUMN_CHANGES, *_COMMENTS),
     "Distributed": (*_COLUMN_CHANGES, *_COMMENTS, RenameColumn),
+    "Merge": (*_COLUMN_CHANGES, *_COMMENTS),
     **dict.fromkeys((*LOG_ENGINES, *VIEW_ENGINES), _COMMENTS),
 }
 """What ALTER may ask of each."""

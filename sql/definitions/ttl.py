@@ -178,7 +178,7 @@ class _Block:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise AssertionError("TTL reads no files")
 
-    def shards(self, function: object) -> StreamedRelation:
+    def other_tables(self, function: object) -> object:
         raise AssertionError("TTL reads no files")
 
 

@@ -40,6 +40,8 @@ _KEY_CLAUSES = {
     ("PRIMARY", "KEY"): "primary_key",
     ("SAMPLE", "BY"): "sample_by",
 }
+_INFERRING_ENGINES = ("Distributed", "Merge")
+"""Their columns are those of the tables that they read."""
 _DATABASE_ENGINES = ("Atomic",)
 _VIEW_CLAUSES = ("COMMENT", "AS")
 _MATERIALIZED_CLAUSES = (
@@ -134,7 +136,8 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
             raise UserError("BAD_ARGUMENTS", "PRIMARY KEY is given twice, among the columns and after the engine")
         clauses.keys["primary_key"] = elements.primary_key
     columns = tuple(elements.columns)
-    if not columns and clauses.as_table is None and not clauses.as_select:
+    may_infer = clauses.engine is not None and clauses.engine.name in _INFERRING_ENGINES
+    if not columns and clauses.as_table is None and not clauses.as_select and not may_infer:
         stream.fail("(", "AS")
     statement = CreateTable(
         table,

@@ -99,6 +99,7 @@ class QueryEngine:
             tree, compiler, compiled = self._compile(
                 query, catalog, settings, database, parameters, constants, status, with_codes, with_groups
             )
+            tree = compiler.tree or tree
             plan = make_plan(tree, compiler.scans, compiled, settings)
             self._plans.keep(key, tree, plan)
             return plan
@@ -185,6 +186,7 @@ def _compiled(
     compiler = QueryCompiler(catalog, environment, database, settings, guard, constant=fold_constant)
     compiler.outermost = tree if with_codes and isinstance(tree, Select) else None
     compiler.grouped_in_scan = tree if with_groups and isinstance(tree, Select) else None
+    compiler.tree = tree
     compiled = compiler.compile(tree)
     guard.check_size(compiled.sql.size)
     return compiler, compiled

@@ -305,5 +305,5 @@ class _WithPart:
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return self.others.files(path, format, structure)
 
-    def shards(self, function: object) -> StreamedRelation:
-        return self.others.shards(function)
+    def other_tables(self, function: object) -> object:
+        return self.others.other_tables(function)

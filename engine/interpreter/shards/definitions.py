@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.context import Context
+from engine.interpreter.shards.merged import inferred_schema
+from engine.interpreter.shards.relation import LocalQueries
+from engine.interpreter.shards.tables import remote_schema
 from engine.remote.clusters import configured_cluster
-from sql.definitions.proxies import DistributedArguments, check_proxy_engine, is_proxy, pinned
+from sql.definitions.proxies import DistributedArguments, MergeArguments, check_proxy_engine, is_proxy, pinned
+from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import CreateTable
+from sql.grammar.syntax_tree import NamedTable
 
 
-def with_proxied(create: CreateTable, context: Context) -> CreateTable:
+def with_proxied(create: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
     """Raises 701 for a cluster that is not configured; a table that was made before may wait for its cluster."""
     if not is_proxy(create) or create.attach:
         return create
     check_proxy_engine(create)
     create = pinned(create, context.session.database)
-    configured_cluster(context.server.config, DistributedArguments.of(create).cluster)
-    return create
+    assert create.engine is not None
+    if create.engine.name == "Merge":
+        schema = None if create.columns else inferred_schema(MergeArguments.of(create), context)
+    else:
+        arguments = DistributedArguments.of(create)
+        cluster = configured_cluster(context.server.config, arguments.cluster)
+        table = NamedTable(arguments.database or None, arguments.table)
+        schema = None if create.columns else remote_schema(cluster, table, context, here)
+    if schema is None:
+        return create
+    return replace(create, columns=tuple(ColumnClause(column.name, str(column.type)) for column in schema.columns))
