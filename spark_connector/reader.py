@@ -5,16 +5,20 @@ Invariants:
 - All tasks of an execution read one state of the table, on whichever replicas: the one that its first task met. The
   servers agree on it under the execution's name (``engine.scan.leases``).
 - Another execution of the same frame reads anew.
+- A table in shards (Distributed) is read from the servers of the shards, each shard as a table of its own: one state of
+  each, not of all.
 - Equal content hashes mean equal rows in equal order, so a task that breaks off goes on, perhaps elsewhere, behind the
   last row it gave to Spark. What is computed of the rows (``task_query``) has no such order: it is given when whole.
 """
 
 from __future__ import annotations
 
+import copy
+import itertools
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -38,12 +42,23 @@ _NOT_HERE = (_GONE, _BEHIND, _ALTERED)
 _MAY_HEAL = (UnavailableError, UnknownOutcomeError)
 
 
+@dataclass(frozen=True)
+class Shard:
+    """A table that has some of the rows, and the servers that have it."""
+
+    number: int
+    urls: tuple[str, ...]
+    database: str
+    table: str
+
+
 @dataclass
 class ScanPartition(InputPartition):
-    """One task: slot ``number`` of ``slots``."""
+    """One task: slot ``number`` of ``slots``, of a shard or of the table itself."""
 
     number: int
     slots: int
+    shard: Shard | None = None
 
 
 class PandoReader(DataSourceReader):
@@ -53,18 +68,53 @@ class PandoReader(DataSourceReader):
         self.options = options
         self.schema = schema
         self.scan = uuid.uuid4().hex
+        self.shard: Shard | None = None
 
     # -- planning, in the driver -------------------------------------------------------------------------------------
 
     def partitions(self) -> list[InputPartition]:
-        """As many slots as the table is worth now, on the first server that answers."""
+        """As many slots as the table is worth now, on the first server that answers; those of shards in turns."""
+        plan = self._plan()
+        shards = plan.get("shards")
+        if shards is None:
+            return self._slots(plan)
+        least = -(-self.options.partitions // len(shards)) if self.options.partitions else None
+        slots = [
+            self._of(Shard(number, tuple(found["urls"]), found["database"], found["table"]), least)._slots_of_shard()
+            for number, found in enumerate(shards, 1)
+        ]
+        return [slot for turn in itertools.zip_longest(*slots) for slot in turn if slot is not None]
+
+    def _plan(self) -> dict[str, Any]:
         options = self.options
         request = {**self._what_to_read(), "partitions": options.partitions}
         with Transport(options) as transport:
             try:
-                plan = transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request))
+                return dict(transport.try_servers(options.urls, lambda url: transport.call(url, "/scan/plan", request)))
             except PandoError as error:
                 raise _of_catalog(error) if error.code == _NO_COLUMN and options_of(self.schema) else error from None
+
+    def _slots_of_shard(self) -> list[InputPartition]:
+        assert self.shard is not None
+        where = f"Shard {self.shard.number}, {self.options.full_name} on {', '.join(self.options.urls)}"
+        try:
+            plan = self._plan()
+        except PandoError as error:
+            raise error_from_code(error.code, f"{where}: {error.message}") from None
+        if "shards" in plan:
+            raise UserError("NOT_IMPLEMENTED", f"{where}, is in shards itself; read its shards by the option 'query'")
+        return self._slots(plan)
+
+    def _of(self, shard: Shard, partitions: int | None = None) -> PandoReader:
+        """The reader of a shard."""
+        reader = copy.copy(self)
+        reader.shard = shard
+        reader.options = replace(
+            self.options, urls=shard.urls, database=shard.database, table=shard.table, partitions=partitions
+        )
+        return reader
+
+    def _slots(self, plan: dict[str, Any]) -> list[InputPartition]:
         columns = [(item["name"], parse_type(item["type"])) for item in plan["columns"]]
         if [name for name, _ in columns] != self.schema.fieldNames():
             raise UserError(
@@ -73,7 +123,7 @@ class PandoReader(DataSourceReader):
                 f"{', '.join(self.schema.fieldNames())}, for which the frame was made",
             )
         check_read_schema(self.schema, columns)
-        return [ScanPartition(number, plan["slots"]) for number in range(plan["slots"])]
+        return [ScanPartition(number, plan["slots"], self.shard) for number in range(plan["slots"])]
 
     def _what_to_read(self) -> dict[str, Any]:
         return what_to_read(self.options, self.schema.fieldNames())
@@ -89,7 +139,8 @@ class PandoReader(DataSourceReader):
         from spark_connector.arrow_read import to_spark_batch
 
         schema = to_arrow_schema(self.schema, timezone="UTC")
-        for batch in self._batches(partition):
+        reader = self if partition.shard is None else self._of(partition.shard)
+        for batch in reader._batches(partition):
             if batch.num_rows:
                 yield to_spark_batch(batch, schema, truncates=self.options.nanoseconds == "truncate")
 

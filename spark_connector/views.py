@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 _COLUMNS = """
 SELECT table, name, type, default_kind FROM system.columns
 WHERE database = {database:String} AND table IN
-    (SELECT name FROM system.tables WHERE database = {database:String} AND engine LIKE '%MergeTree')
+    (SELECT name FROM system.tables
+     WHERE database = {database:String} AND (engine LIKE '%MergeTree' OR engine = 'Distributed'))
 ORDER BY table, position FORMAT JSONEachRow
 """
 
 
 def register(spark: SparkSession, url: str, database: str = "default", prefix: str = "", **options: str) -> list[str]:
-    """Makes a temporary view of each MergeTree table of ``database``, replicated or not, and returns the views' names.
+    """Makes a temporary view of each MergeTree table of ``database``, replicated, in shards or neither, and returns
+    the views' names.
 
     ``url`` and ``options`` are those of the format ``pando``. One query asks for the columns of all tables; a view
     shows the columns that its table has now, and the rows that are there when it is used. Raises ``UserError`` 36 for

@@ -3,6 +3,7 @@
 ``plan``    {database, table, columns, filter?, partitions?, max_rows_per_task?, max_bytes_per_task?}
             → {columns: [{name, type}], slots, rows, bytes}. Into how many slots the table as it is now is worth
             dealing. ``filter`` is a ClickHouse condition; ``bytes`` are those of the columns, uncompressed.
+            Of a table in shards → {columns, shards: [{urls, database, table}]}, to be planned and read each by itself.
 ``read``    {scan, slot, slots, behind?, is_alone?, database, table, columns, filter?, max_rows_per_task?,
             max_bytes_per_task?, lease_seconds?, sequential_consistency?, max_delay_seconds?,
             compression?: lz4 | zstd | none}
@@ -71,6 +72,7 @@ from engine.scan.leases import UNKNOWN_DELAY, LeaseBook, Leases
 from engine.scan.plan import Scan, measure, scan_columns
 from engine.scan.positions import end_of_batch
 from engine.scan.pruning import ScanFilter, choose_granules, scan_filter
+from engine.scan.shards import require_rows, shards_to_scan
 from engine.scan.slot_query import SlotRows, answer_of, run_over
 from engine.scan.stream import encode_stream, scan_batches
 from engine.session import Session
@@ -196,32 +198,32 @@ class Scans:
 
     def plan(self, body: Body, session: Session) -> dict[str, Any]:
         """Looks, and promises nothing."""
-        table = self._table(body)
+        table = self._engine.catalog.table(*_names(body))
         columns, query = _columns(table.description, body), text(body, "query", "")
+        shown = [(column.name, column.type) for column in columns]
+        if query:
+            with contextlib.closing(run_over(SlotRows(columns), query, self._engine, session)) as result:
+                shown = list(result.columns)
+        found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
+        if table.definition.is_proxy:
+            return {**found, "shards": shards_to_scan(table.definition, self._engine.config)}
+        return {**found, **self._slots(table, columns, body)}
+
+    def _slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
+        require_rows(table.definition)
         size, blocks = task_size(body), wanted_blocks(body)
         snapshot = table.snapshot()
         try:
-            parts = (
-                snapshot.parts if blocks is None else [part for part in snapshot.parts if blocks.overlaps(part.name)]
-            )
+            parts = [part for part in snapshot.parts if blocks is None or blocks.overlaps(part.name)]
             steps = measure(parts, [column.name for column in columns])
             scan = Scan.of(self._chosen(table.description, parts, body), steps, size)
-            slots = scan.tasks(size, positive(body, "partitions"), is_computed=bool(query))
+            slots = scan.tasks(size, positive(body, "partitions"), is_computed=bool(text(body, "query", "")))
             if blocks is not None and not body.get("partitions"):  # of a large part perhaps a few rows are wanted
                 wanted = sum(estimated_rows(part, blocks) for part, _ in scan.chosen)
                 slots = min(slots, max(1, -(-slots * wanted // max(1, sum(part.rows for part, _ in scan.chosen)))))
         finally:
             snapshot.release()
-        shown = [(column.name, column.type) for column in columns]
-        if query:
-            with contextlib.closing(run_over(SlotRows(columns), query, self._engine, session)) as result:
-                shown = list(result.columns)
-        return {
-            "columns": [{"name": name, "type": str(type_)} for name, type_ in shown],
-            "slots": slots,
-            "rows": scan.rows,
-            "bytes": scan.bytes,
-        }
+        return {"slots": slots, "rows": scan.rows, "bytes": scan.bytes}
 
     def read(self, body: Body, session: Session) -> Iterator[bytes]:
         """The answer in pieces. Holds the parts until it is exhausted or closed."""
@@ -288,12 +290,18 @@ class Scans:
         return self._leases.release(self._table(body), text(body, "scan"))
 
     def _table(self, body: Body) -> Table:
-        return self._engine.catalog.table(text(body, "database", "default"), text(body, "table"))
+        table = self._engine.catalog.table(*_names(body))
+        require_rows(table.definition)
+        return table
 
     def _chosen(
         self, description: TableDescription, parts: Sequence[Part], body: Body
     ) -> list[tuple[Part, list[MarkRange]]]:
         return choose_granules(parts, description, text(body, "filter", ""), self._engine.config.timezone)
+
+
+def _names(body: Body) -> tuple[str, str]:
+    return text(body, "database", "default"), text(body, "table")
 
 
 def _columns(description: TableDescription, body: Body) -> list[Column]:

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.client.http.client import HttpClient
-from engine.cluster.cluster import Cluster
+from engine.cluster.cluster import ZOOKEEPER, Cluster
+from engine.cluster.state import ClusterState, Member, free_ports, save_state
 from parts.errors import PandoError
 from spark_connector.options import Options, parse_options
 
@@ -27,10 +28,17 @@ class Pando:
 
     def __init__(self, directory: Path) -> None:
         self.cluster = Cluster(directory)
-        overrides = {"zookeeper": {"session_timeout_ms": 4000}, "users": {"default": {}, "ada": {"password": SECRET}}}
-        ports = {s.name: s.http_port for s in self.cluster.start(2, overrides=overrides) if s.name.startswith("r")}
-        self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        self.clients = {name: HttpClient(port=port, timeout_seconds=60) for name, port in ports.items()}
+        ports = free_ports(5)
+        members = [Member("r1", ports[1], ports[2]), Member("r2", ports[3], ports[4])]
+        save_state(directory, ClusterState(Member(ZOOKEEPER, ports[0]), members))
+        overrides = {
+            "zookeeper": {"session_timeout_ms": 4000},
+            "users": {"default": {}, "ada": {"password": SECRET}},
+            "remote_servers": shards(*(member.port for member in members)),
+        }
+        self.cluster.start(2, overrides=overrides)
+        self.urls = {member.name: f"http://127.0.0.1:{member.port}" for member in members}
+        self.clients = {member.name: HttpClient(port=member.port, timeout_seconds=60) for member in members}
 
     def close(self) -> None:
         for client in self.clients.values():
@@ -78,6 +86,20 @@ class Pando:
 
     def value(self, sql: str, replica: str = "r1") -> object:
         return rows(self[replica], sql)[0][0]
+
+
+def shards(first: int, second: int) -> dict[str, object]:
+    """Clusters: in ``databases`` both servers have all of both shards, each in a database of its own; of ``alone``
+    one server each; in ``gone`` nobody has the second shard."""
+
+    def shard(*ports: int, database: str = "default") -> dict[str, object]:
+        return {"replicas": [{"host": "127.0.0.1", "port": port, "default_database": database} for port in ports]}
+
+    return {
+        "databases": [shard(first, second, database="left"), shard(first, second, database="right")],
+        "alone": [shard(first), shard(second)],
+        "gone": [shard(first), shard(1)],
+    }
 
 
 def rows(client: HttpClient, sql: str) -> list[tuple[object, ...]]:
