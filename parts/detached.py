@@ -44,13 +44,14 @@ def wanted_detached(directories: Iterable[str]) -> list[PartName]:
 class DetachedParts:
     """The detached directories of the table in ``table_path``. Used under the store's lock."""
 
-    def __init__(self, table_path: Path, should_sync: bool) -> None:
+    def __init__(self, table_path: Path, should_sync: bool, *, is_owner: bool = True) -> None:
         self._table_path = table_path
         self._path = table_path / DETACHED
         self._should_sync = should_sync
-        if should_sync:
-            make_directories(self._path)
-        self._path.mkdir(parents=True, exist_ok=True)
+        if is_owner:
+            if should_sync:
+                make_directories(self._path)
+            self._path.mkdir(parents=True, exist_ok=True)
 
     def take(self, taken: Part | Path, reason: str = "", name: str = "") -> str:
         """Moves a part, or any directory of the table, to ``[<reason>_]<name>``; a taken name gets ``_try1``, ``_try2``

@@ -39,6 +39,7 @@ def freeze(shadow: Path, name: str | None, table: str, parts: Sequence[Part], ch
             for part in parts:
                 check()
                 frozen.append(_link(part, home))
+                part.is_frozen = True
         except BaseException:
             for place in frozen:
                 shutil.rmtree(place, ignore_errors=True)

@@ -62,6 +62,9 @@ T = TypeVar("T")
 class OpenedPart:
     """A part on disk. ``written``: see :func:`parts.reader.open_part`."""
 
+    is_frozen = False
+    """Whether FREEZE has linked it since it was opened."""
+
     def __init__(
         self,
         path: Path,

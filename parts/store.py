@@ -60,8 +60,11 @@ class PartStore(StoredParts):
         description: TableDescription,
         clock: Callable[[], float],
         new_uuid: Callable[[], uuid.UUID],
+        *,
+        is_owner: bool = True,
     ) -> None:
-        """``clock`` tells seconds since 1970; ``new_uuid`` makes the names of temporary directories."""
+        """``clock`` tells seconds since 1970; ``new_uuid`` makes the names of temporary directories. Who is no owner
+        makes no directory: the process that is may drop the table meanwhile."""
         super().__init__(description, clock)
         self.path = Path(path)
         self._new_uuid = new_uuid
@@ -72,7 +75,7 @@ class PartStore(StoredParts):
         self._sync = SharedSync(self.path)
         self._markers = DropMarkers(self.path, description.settings.fsync_part_directory)
         self._on_disk = ExchangeOnDisk(self.path, self._markers, description.settings.fsync_part_directory)
-        self.detached_parts = DetachedParts(self.path, description.settings.fsync_part_directory)
+        self.detached_parts = DetachedParts(self.path, description.settings.fsync_part_directory, is_owner=is_owner)
         self.staged = StagedParts(self.path, description.settings.fsync_part_directory)
         """Parts of transactions, which no reader sees."""
         self.attaching = AttachingParts(self.path, description.settings.fsync_part_directory)
@@ -325,8 +328,7 @@ class PartStore(StoredParts):
     # Detached parts
 
     def detach(self, name: PartName, reason: str = "") -> str:
-        """Moves an active, outdated or pre-active part to ``detached/[<reason>_]<name>``; returns the directory's
-        name."""
+        """Moves an active, outdated or pre-active part to ``detached/[<reason>_]<name>``; returns its new name."""
         with self.lock:
             entry = self._entry(name)
             new_name = self.detached_parts.take(entry.part, reason)
@@ -337,8 +339,7 @@ class PartStore(StoredParts):
             return new_name
 
     def keep_detached(self, parts: Iterable[Part]) -> None:
-        """Copies of the parts (links to their files) in ``detached/``, durable when this returns. The same copy is not
-        made twice: the step may be repeated."""
+        """Links to the files of the parts in ``detached/``, durable when this returns; the same copy is made once."""
         for part in parts:
             if self.detached_parts.holds(part):
                 continue

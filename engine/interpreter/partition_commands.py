@@ -122,12 +122,14 @@ def _attach_from(table: Table, command: AttachPartition, ref: TableRef, context:
             parts = [part for part in snapshot.parts if partition in (None, part.name.partition_id)]
             if parts:
                 attach_from(parts, source.description.schema, overwrite, context.status)
-            elif command.replace:
+            elif command.replace and not context.settings.allow_replace_partition_from_empty_source:
                 raise UserError(
                     "BAD_ARGUMENTS",
                     f"Table {source.definition.full_name} has no rows in partition {partition}: REPLACE PARTITION "
-                    "would only drop. Use DROP PARTITION for that",
+                    "would only drop. Use DROP PARTITION for that, or allow_replace_partition_from_empty_source = 1",
                 )
+            elif command.replace:
+                table.partitions.drop(partition, status=context.status)
 
     return attach
 

@@ -42,6 +42,8 @@ def _converted(value: pa.Array, type_: DataType, text: str, context: Context) ->
         scalar = value.cast(bare.arrow)[0]
     except (pa.ArrowException, UserError) as error:
         code = "TYPE_MISMATCH" if is_text else "ARGUMENT_OUT_OF_BOUND"
+        if isinstance(error, UserError) and error.name.startswith("CANNOT_PARSE_DATE"):
+            code = error.name
         raise UserError(code, f"A value of partition {text} is no {type_.name}: {error}") from None
     if not scalar.is_valid and not type_.is_nullable:
         raise UserError("TYPE_MISMATCH", f"A value of partition {text} is NULL, and the key's a {type_.name}")

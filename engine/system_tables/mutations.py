@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from engine.tables.mutations import ShownMutation
 from engine.tables.table import Table
 from parts.errors import UserError
+from sql.grammar.alterations import DeleteRows, MutationCommand, UpdateRows
 from sql.grammar.mutations import mutation_text
+from sql.grammar.written import written
+
+
+def _as_written(command: MutationCommand) -> MutationCommand:
+    """With its expressions as ClickHouse shows them."""
+    match command:
+        case UpdateRows(assignments, condition):
+            values = tuple((name, written(value)) for name, value in assignments)
+            return replace(command, assignments=values, condition=written(condition))
+        case DeleteRows(condition):
+            return replace(command, condition=written(condition))
+    return command
 
 
 def _mutations(server: Server) -> Iterator[Row]:
@@ -20,7 +34,7 @@ def _mutations(server: Server) -> Iterator[Row]:
                     table.definition.database,
                     table.definition.name,
                     shown.id,
-                    f"({mutation_text([command])})",
+                    f"({mutation_text([_as_written(command)])})",
                     int(shown.create_time),
                     int(shown.finish_time),
                     list(shown.numbers),

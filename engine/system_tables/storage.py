@@ -48,6 +48,7 @@ def _parts(server: Server) -> Iterator[Row]:
             entry.state.value,
             int(entry.state is PartState.ACTIVE),
             int(part.has_deleted_rows),
+            int(part.is_frozen),
             *ttl_values(definition.description, part),
         )
 
@@ -190,6 +191,7 @@ TABLES = (
         _state String
         visible UInt8
         has_lightweight_delete UInt8
+        is_frozen UInt8
         {TTL_COLUMNS}
         """,
         _parts,

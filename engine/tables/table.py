@@ -64,11 +64,15 @@ class Table(ABC):
 
     home: TableHome
     """Set by the catalog."""
+    owns_files = True
+    """Whether this process makes and removes the table's directories."""
 
     def __init__(self, definition: TableDefinition, services: TableServices) -> None:
         self.definition = definition
         self.services = services
-        self.store = PartStore(definition.data_path, definition.description, services.clock, services.new_uuid)
+        self.store = PartStore(
+            definition.data_path, definition.description, services.clock, services.new_uuid, is_owner=self.owns_files
+        )
         self.is_stopping = threading.Event()
         self.stopped = StoppedActions()
         self._former: dict[int, TableDescription] = {}

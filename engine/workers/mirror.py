@@ -138,6 +138,8 @@ class Mirror:
 class MirrorTable(Table):
     """A table of the replica process. Its parts are opened when it is first read."""
 
+    owns_files = False
+
     def __init__(
         self, uid: int, definition: TableDefinition, services: TableServices, mirror: Mirror, requests: Requests
     ) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from parts.errors import UserError
 from parts.schema import Key, TableDescription, TableSchema
 from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, IntegerType, LowCardinalityType
+from sql.definitions.defaults import has_same_numbers
 from sql.definitions.description import build_columns
 from sql.grammar.alterations import KeyChange, ModifyOrderBy
 from sql.grammar.statements import CreateTable
@@ -71,7 +72,8 @@ def _is_stored_alike(old: DataType, new: DataType) -> bool:
     """Values keep bytes and order: with or without LowCardinality, as times of another zone, an Enum as its numbers."""
     old, new = (type_.inner if isinstance(type_, LowCardinalityType) else type_ for type_ in (old, new))
     if isinstance(old, EnumType):
-        return new == old or new == IntegerType(old.bits, signed=True)
+        is_renamed = isinstance(new, EnumType) and old.bits == new.bits and has_same_numbers(old, new)
+        return is_renamed or new == IntegerType(old.bits, signed=True)
     if isinstance(old, DateTimeType | DateTime64Type):
         return type(new) is type(old) and replace(new, timezone=None) == replace(old, timezone=None)
     return new == old

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from parts.nested_columns import check_sizes, default_elements, sibling
 from parts.schema import Column, TableSchema
-from parts.types import ArrayType, DataType, StringType, strip_nullable
+from parts.types import ArrayType, DataType, EnumType, NullableType, StringType, strip_nullable
 from sql.formats.cast_arrays import cast_array, in_range
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.escapes import is_text
+from sql.grammar.tokens import quote_string
 from sql.run.block_expressions import compile_expressions
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 
@@ -217,17 +218,36 @@ class CompiledConversion:
     column: Column
 
     def __call__(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+        if has_same_numbers(type_, self.column.type):
+            return values.cast(self.column.type.arrow)
         try:
             converted = cast_array(values, type_, self.column.type, FormatOptions.of(DEFAULT_SETTINGS))
             converted = in_range(converted, self.column.type)
         except BadValueError as error:
+            if isinstance(self.column.type, NullableType) and isinstance(strip_nullable(type_), StringType):
+                return self._or_null(values, type_)
             raise UserError(error.name, f"{error.detail} ({self._what(type_)})") from None
         if converted.null_count and not self.column.type.is_nullable:
             raise UserError("CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", f"Cannot convert NULL ({self._what(type_)})")
         return _in_storage(pa.chunked_array([converted]), self.column.type)
 
+    def _or_null(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
+        """A text that is no value is NULL where the type has it."""
+        target = quote_string(strip_nullable(self.column.type).name)
+        (cast,) = compile_expressions([f"accurateCastOrNull(text, {target})"], TableSchema((Column("text", type_),)))
+        return _in_storage(cast.evaluate(pa.table({"text": values})), self.column.type)
+
     def _what(self, type_: DataType) -> str:
         return f"while converting column {self.column.name} from {type_} to {self.column.type}"
+
+
+def has_same_numbers(old: DataType, new: DataType) -> bool:
+    """Of an Enum: all that it had, perhaps by other names, but for a name that is another number's now."""
+    if not isinstance(old, EnumType) or not isinstance(new, EnumType):
+        return False
+    names = dict(new.values)
+    kept = {number for _, number in old.values} <= {*names.values()}
+    return kept and all(names.get(name, number) == number for name, number in old.values)
 
 
 def with_compiled_defaults(schema: TableSchema) -> TableSchema:

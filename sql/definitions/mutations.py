@@ -116,7 +116,9 @@ class Mutation:
         return ""
 
     def check(self, description: TableDescription) -> None:
-        """Raises 16, 36, 420 and 524 for columns that cannot be changed so."""
+        """Raises 16, 36, 420 and 524 for columns that cannot be changed so, 183 for what makes several rows of one."""
+        if any(isinstance(node, Function) and node.name.lower() == "arrayjoin" for node in self._nodes()):
+            raise UserError("UNEXPECTED_EXPRESSION", "arrayJoin is not allowed in mutations")
         if PART_OFFSET in description.schema:
             raise UserError("NOT_IMPLEMENTED", f"Mutations of a table with a column `{PART_OFFSET}` are not supported")
         for command in self.commands:

@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from parts.errors import CorruptionError, UserError
 from parts.merge.expiry import expired_out
+from parts.nested_columns import check_sizes
 from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
-from parts.reader import Part, open_part
+from parts.reader import Part, RowRange, open_part
 from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
 from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, TableDescription
@@ -137,8 +138,24 @@ class MutationRun:
     def _update(self, part: Part, names: Sequence[str], found: FoundRows, place: Path) -> bool:
         if not found.has_more():
             return False
-        rewrite_columns(part, place, self.description, names, updated(part, names, found, self.check))
+        rows = self._with_sizes_checked(part, names, updated(part, names, found, self.check))
+        rewrite_columns(part, place, self.description, names, rows)
         return True
+
+    def _with_sizes_checked(self, part: Part, names: Sequence[str], tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """Raises 190 for a row of a Nested structure of which another column is longer."""
+        structures = [structure for structure in self.description.schema.nested if {*structure} & {*names}]
+        others = [name for structure in structures for name in structure if name not in names]
+        begin = 0
+        for table in tables:
+            whole, rows = table, RowRange(begin, begin + table.num_rows)
+            if others:
+                read = part.read_rows(others, [rows], max_batch_rows=table.num_rows, with_deleted=True)
+                for column, field in zip((found := pa.Table.from_batches(read)).columns, found.schema, strict=True):
+                    whole = whole.append_column(field, column)
+            check_sizes(whole.combine_chunks(), structures)
+            yield table
+            begin = rows.end
 
     def _delete(self, part: Part, found: FoundRows, place: Path) -> bool:
         if not found.has_more():

@@ -153,6 +153,9 @@ class Settings:
     )
     enable_lightweight_delete: bool = _setting("Bool", True, "DELETE FROM is allowed")
     enable_lightweight_update: bool = _setting("Bool", True, "UPDATE … SET is allowed")
+    allow_replace_partition_from_empty_source: bool = _setting(
+        "Bool", False, "REPLACE PARTITION from a partition without rows drops the other"
+    )
     allow_suspicious_ttl_expressions: bool = _setting("Bool", False, "TTL may be the same for every row")
     allow_drop_detached: bool = _setting("Bool", False, "ALTER TABLE … DROP DETACHED may delete")
     receive_timeout: float = _setting("Seconds", 300.0, "How long SYSTEM SYNC REPLICA waits")
