@@ -98,12 +98,15 @@ class AfterAggregation(ExpressionCompiler):
 
     def _from_rows(self, node: Node) -> Typed | None:
         """The key this expression is, or itself if it is constant."""
+        self.rows.allow_array_join = False  # a new one would give the groups more rows, and not their results
         try:
             value = self.rows.compile(node)
         except UserError:
-            if self.names.lambdas or self.scope.outer is not None:
+            if self.names.lambdas or self.scope.outer is not None or contains(node, _joins_array, self.scope):
                 return None  # a lambda's argument, or a name of the query around
             raise
+        finally:
+            self.rows.allow_array_join = True
         known = self.keys.get(value.number)
         if known is not None:  # equal SQL is an equal value, but not always of an equal type (toInt8 of an Enum8)
             return Typed(known.sql, value.type)
@@ -134,6 +137,10 @@ class AfterAggregation(ExpressionCompiler):
             known = Typed(name, value.type)
             self.aggregates[value.sql] = known
         return Typed(known.sql, value.type)
+
+
+def _joins_array(node: Node) -> bool:
+    return isinstance(node, Function) and node.name == "arrayJoin"
 
 
 def _is_subquery(node: Node) -> bool:

@@ -232,6 +232,10 @@ class ExpressionCompiler:
             raise UserError(
                 "BAD_ARGUMENTS", f"Function {name} is not an aggregate function: DISTINCT and FILTER do not apply"
             )
+        if rule.name == "if" and len(node.args) == 3 and isinstance(node.args[0], Literal):
+            dead = self._without_dead_branch(node)
+            if dead is not None:
+                return dead
         is_branch = rule.name in _BRANCHES
         self.names.branches += is_branch
         try:
@@ -247,6 +251,19 @@ class ExpressionCompiler:
         if not (may_add or self.layers.knows_any) or not is_heavy(value):
             return value
         return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
+
+    def _without_dead_branch(self, node: Function) -> Typed | None:
+        """``if`` whose condition is a literal, where the branch that is not taken has unknown names."""
+        condition, then, otherwise = node.args
+        assert isinstance(condition, Literal)
+        taken, other = (then, otherwise) if condition.value else (otherwise, then)
+        try:
+            self.compile(other)
+        except UserError as error:
+            if error.name != "UNKNOWN_IDENTIFIER":
+                raise
+            return self.compile(taken)
+        return None
 
     def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
         return apply(rule, Call(rule.name, args, self.environment, node=node))
@@ -293,6 +310,15 @@ class ExpressionCompiler:
         return self.query
 
     def _scalar_subquery(self, query: Query) -> Typed:
+        return self.outside_lambdas(self._subquery_value(query))
+
+    def outside_lambdas(self, value: Typed) -> Typed:
+        """The value of a subquery: DuckDB has none in lambdas, so there it is a column."""
+        if not self.names.lambdas or self.layers is None:
+            return value
+        return self.layers.column(value, may_add=True)
+
+    def _subquery_value(self, query: Query) -> Typed:
         compiled = self.need_query().nested(query, self)
         types = tuple(type_ for _, type_ in compiled.columns)
         if len(types) == 1:

@@ -156,6 +156,8 @@ def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment
 
 def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.need_keys("ANY")
+    if sides.clause.query.settings.any_join_distinct_right_table_keys:  # of the right side alone a key has one row
+        return _all(node, sides, left, _one_per_key(right, [key for _, key in sides.keys], sides.right_only))
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")
     if node.kind in ("LEFT", "INNER"):

@@ -12,7 +12,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sql.typing.fragments import EMPTY, MACRO, WINDOW, Fragment, IntegerSum, fragment, joined, leaf
@@ -57,10 +57,10 @@ class Layers:
     def knows_any(self) -> bool:
         return bool(self._names or self._below)
 
-    def add(self, sql: Fragment, prefix: str) -> Fragment:
-        """The column that has this value."""
+    def add(self, sql: Fragment, prefix: str, after: Iterable[Fragment] = ()) -> Fragment:
+        """The column that has this value, of a stage over those of the columns ``after``."""
         name = leaf(f'"{prefix}{self._next_number()}"')
-        used = [self._stages.get(node, -1) for node in sql.nodes()] if self._stages else []
+        used = [self._stages.get(node, -1) for node in (*sql.nodes(), *after)] if self._stages else []
         self._names[sql] = name
         self._stages[name] = max(used, default=-1) + 1
         return name

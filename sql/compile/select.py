@@ -162,6 +162,7 @@ class SelectCompiler:
         rollup = select.grouping in ("ROLLUP", "CUBE")
         groups = AfterAggregation(self.rows, compiled, number, grouped=grouped and not rollup, rollup=rollup)
         groups.know_keys(keys, compiled)
+        groups.allow_array_join = True
         return groups
 
     def _positional(self, node: Node, outputs: list[Node]) -> Node:

@@ -235,6 +235,10 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
     tested = values[0] if len(values) == 1 else fragment("({})", joined(", ", values))
     if len(values) > 1 and any(part.type.is_nullable for part in lefts):  # a tuple with NULL is in no set
         return fragment("coalesce(({} IN ({})), false)", tested, inner)
+    if compiler.names.lambdas and compiler.layers is not None and len(values) == 1:
+        members = fragment("(SELECT coalesce(list(c), []) FROM ({}) AS s(c))", inner)
+        listed = compiler.layers.column(Typed(members, ArrayType(goals[0])), may_add=True)
+        return fragment("list_contains({}, {})", listed.sql, tested)
     return fragment("({} IN ({}))", tested, inner)
 
 

@@ -24,8 +24,6 @@ def _exists(compiler: Compiling, node: Function) -> Typed:
 
 
 def _array_join(compiler: Compiling, node: Function) -> Typed:
-    if not compiler.allow_array_join:
-        raise UserError("NOT_IMPLEMENTED", "arrayJoin is not supported here")
     if len(node.args) != 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"arrayJoin takes one argument, {len(node.args)} are given")
     value = compiler.compile(node.args[0])
@@ -38,12 +36,11 @@ def _array_join(compiler: Compiling, node: Function) -> Typed:
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Argument of arrayJoin must be an Array or a Map, not {value.type}"
         )
     if value.sql not in compiler.array_joins:
-        if compiler.array_joins:
-            raise UserError(
-                "NOT_IMPLEMENTED", "Two different arrayJoin in one SELECT are not supported: use ARRAY JOIN"
-            )
-        assert compiler.layers is not None
-        compiler.array_joins[value.sql] = (compiler.layers.add(fragment("unnest({})", value.sql), "aj"), type_.inner)
+        if not compiler.allow_array_join or compiler.layers is None:
+            raise UserError("NOT_IMPLEMENTED", "arrayJoin is not supported here")
+        before = [name for name, _ in compiler.array_joins.values()]  # every row of those has all elements of this one
+        name = compiler.layers.add(fragment("unnest({})", value.sql), "aj", before)
+        compiler.array_joins[value.sql] = (name, type_.inner)
     name, inner = compiler.array_joins[value.sql]
     return Typed(name, inner)
 

@@ -19,7 +19,7 @@ _ENDLESS = 9_223_372_036_854_775_807
 
 
 def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
-    build = _FUNCTIONS.get(node.name)
+    build = _FUNCTIONS.get("values" if node.name.lower() == "values" else node.name)
     if build is None:
         known = ", ".join(sorted([*_FUNCTIONS, *SHARD_FUNCTIONS]))
         raise UserError("UNKNOWN_FUNCTION", f"Unknown table function {node.name} (known: {known})")
@@ -65,14 +65,26 @@ def _cells(row: Typed) -> tuple[Typed, ...]:
     return row.elements if row.elements and isinstance(row.type, TupleType) else (row,)
 
 
+def _structure(text: object) -> list[tuple[str, object]]:
+    """The columns that a text says; none if it says none, and so is a value."""
+    if not isinstance(text, str):
+        return []
+    try:
+        parsed = parse_type(f"Tuple({text})")
+    except UserError:
+        if " " in text.strip():
+            raise
+        return []
+    return [(name or f"c{position}", type_) for position, (name, type_) in enumerate(parsed.elements, 1)]  # type: ignore[attr-defined]
+
+
 def _values(clause: FromCompiling, node: TableFunction) -> Fragment:
     rows = [clause.rows.compile(arg) for arg in node.args]
     if not rows:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "values takes a structure and rows")
-    columns: list[tuple[str, object]]
-    if isinstance(rows[0].value, str):
-        parsed = parse_type(f"Tuple({rows.pop(0).value})")
-        columns = [(name or f"c{position}", type_) for position, (name, type_) in enumerate(parsed.elements, 1)]  # type: ignore[attr-defined]
+    columns = _structure(rows[0].value)
+    if columns:
+        rows.pop(0)
     else:
         parts = [_cells(row) for row in rows]
         width = len(parts[0])

@@ -151,8 +151,16 @@ def _named_tuples(array: pa.Array, type_: DataType, options: FormatOptions) -> p
 
 
 def write_pretty(
-    columns: Columns, batches: Batches, options: FormatOptions, statistics: Statistics | None, *, style: str
+    columns: Columns,
+    batches: Batches,
+    options: FormatOptions,
+    statistics: Statistics | None,
+    *,
+    style: str,
+    is_plain: bool,
 ) -> Iterator[bytes]:
+    """All rows in one frame; ``is_plain``: without colours, whatever the settings say."""
+    options = replace(options, pretty_color=options.pretty_color and not is_plain)
     grid = _collect(columns, batches, replace(options, named_tuple_texts=_named_tuples), ends=True)
     if not grid.total:
         return

@@ -132,9 +132,11 @@ _TABLE = [
         for compact in (False, True)
         for strings in (False, True)
     ),
-    Format("Pretty", _TEXT, None, partial(pretty.write_pretty, style="Pretty")),
-    Format("PrettyCompact", _TEXT, None, partial(pretty.write_pretty, style="PrettyCompact")),
-    Format("PrettySpace", _TEXT, None, partial(pretty.write_pretty, style="PrettySpace")),
+    *(
+        Format(f"{style}{kind}", _TEXT, None, partial(pretty.write_pretty, style=style, is_plain="NoEscapes" in kind))
+        for style in ("Pretty", "PrettyCompact", "PrettySpace")
+        for kind in ("", "NoEscapes", "MonoBlock", "NoEscapesMonoBlock")
+    ),
     Format("Vertical", _TEXT, None, pretty.write_vertical),
     Format("Markdown", "text/markdown; charset=UTF-8", None, lines.write_markdown),
     Format("TSKV", _TEXT, None, lines.write_tskv),

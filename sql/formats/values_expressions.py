@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.schema import Column, TableSchema
-from parts.types import DataType, IntegerType, StringType
+from parts.types import DataType, IntegerType, MapType, StringType
 from sql.formats.cast_arrays import cast_array
 from sql.formats.options import BadValueError, FormatOptions
 from sql.grammar.escapes import shorten
@@ -25,6 +25,7 @@ from sql.grammar.tokens import unquote_string
 from sql.run.block_expressions import compile_expressions
 
 _STRING = re.compile(r"'(?:[^'\\]++|\\.|'')*+'", re.DOTALL)
+_EMPTY_MAP = re.compile(r"\s*map\s*\(\s*\)\s*")
 _MOST_CHARACTERS, _MOST_NESTING = 262_144, 100
 _OPENING, _CLOSING = (np.frombuffer(marks, np.uint8) for marks in (b"([{", b")]}"))
 _FEW = 8  # distinct texts that are not worth looking for a common shape
@@ -74,6 +75,8 @@ def _nesting(text: str) -> int:
 
 
 def _evaluate_one(text: str, rows: int, type_: DataType, options: FormatOptions) -> pa.Array:
+    if isinstance(type_, MapType) and _EMPTY_MAP.fullmatch(text):  # of keys and values of no type, which Arrow has not
+        return pa.array([[]] * rows, type_.arrow)
     schema = TableSchema((Column("_row", IntegerType(8, False)),))
     (compiled,) = compile_expressions([text], schema, options.timezone)
     block = pa.table({"_row": pa.array(np.zeros(rows, np.uint8))})

@@ -105,7 +105,7 @@ def array_element(call: Call) -> Typed:
     if not is_integer(index.type):
         raise call.wrong_type(1, "an integer")
     if index.value == 0:
-        raise UserError("ARGUMENT_OUT_OF_BOUND", "Array indices are 1-based: 0 is no index")
+        raise UserError("ZERO_ARRAY_OR_TUPLE_INDEX", "Array indices are 1-based: 0 is no index")
     found = fragment("list_extract({}, CAST({} AS BIGINT))", value.sql, index.sql)
     return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_sql(inner)), inner)
 

@@ -30,7 +30,7 @@ from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_integer, is_string, supertype
 from sql.typing.mapping import engine_type
-from sql.typing.typed import INT64, UINT8, Typed, literal, text
+from sql.typing.typed import INT64, NOTHING, UINT8, Typed, cast, literal, text
 
 
 def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
@@ -111,7 +111,8 @@ def make_map(call: Call) -> Typed:
     if len(call.args) % 2:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "map needs an even number of arguments: key, value, …")
     if not call.args:
-        raise UserError("NOT_IMPLEMENTED", "An empty map() is not supported")
+        nothing = MapType(NOTHING, NOTHING)
+        return Typed(cast("[]", nothing), nothing)
     keys, values = call.args[0::2], call.args[1::2]
     type_ = MapType(supertype(key.type for key in keys), supertype(value.type for value in values))
     zone = call.environment.zone

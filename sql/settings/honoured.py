@@ -109,6 +109,9 @@ class Settings:
     force_data_skipping_indices: str = _setting(
         "String", "", "Names of skip indexes that a query must use, or is refused (277)"
     )
+    any_join_distinct_right_table_keys: bool = _setting(
+        "Bool", False, "ANY JOIN takes one right row for each left one, however many left rows have its key"
+    )
     join_use_nulls: bool = _setting("Bool", False, "Missing cells of outer joins are NULL, not the type's default")
     max_query_size: int = _setting("UInt64", 262_144, "Bytes of SQL text that a query may have, without INSERT data")
     max_parser_depth: int = _setting("UInt64", 1000, "Levels that the parser goes down (306); never more than 1000")

@@ -94,6 +94,8 @@ def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str
 
 
 def _map(value: Typed, source: MapType, goal: MapType, converted: Callable[[Typed, DataType], Fragment]) -> Fragment:
+    if isinstance(source.key, NothingType):
+        return cast("[]", goal)
     pairs = ((source.key, goal.key), (source.value, goal.value))
     if all(old == new or (is_number(old) and is_number(new)) for old, new in pairs):
         return cast(value.sql, goal)
@@ -123,6 +125,8 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
     sql = _cast_scalar(value, source, goal, zone)
     if sql is None and isinstance(source, (ArrayType, TupleType, MapType)) and type(source) is type(goal):
         sql = _cast_composite(value, source, goal, zone)
+    if sql is None and isinstance(source, ArrayType) and isinstance(goal, MapType):
+        sql = _map_of_pairs(value, source, goal, zone)
     if sql is None:
         raise UserError("CANNOT_CONVERT_TYPE", f"Conversion from {value.type} to {target} is not supported")
     return sql
@@ -160,6 +164,21 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
     if isinstance(source, MapType) and isinstance(goal, MapType):
         return _map(value, source, goal, lambda element, wanted: cast_checked(element, wanted, zone))
     return cast(value.sql, goal)
+
+
+def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> Fragment | None:
+    """Of an array of tuples of two."""
+    if isinstance(source.inner, NothingType):
+        return cast("[]", goal)
+    if not isinstance(source.inner, TupleType) or len(source.inner.elements) != 2:
+        return None
+    sides = zip(source.inner.elements, (goal.key, goal.value), strict=True)
+    key, item = [
+        cast_checked(Typed(fragment("struct_extract(x, {})", text(name or str(position))), inner), wanted, zone)
+        for position, ((name, inner), wanted) in enumerate(sides, 1)
+    ]
+    entry = fragment("struct_pack(key := {}, value := {})", key, item)
+    return fragment("list_transform({}, lambda x: {})", value.sql, entry)
 
 
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:

@@ -68,6 +68,8 @@ def is_only_inside(type_: DataType) -> bool:
             return True
         case NullableType(inner) | LowCardinalityType(inner) | ArrayType(inner):
             return is_only_inside(inner)
+        case MapType(NothingType()):
+            return True
         case MapType(key, value):
             return is_only_inside(key) or is_only_inside(value)
         case TupleType(elements):

@@ -8,6 +8,7 @@ import pytest
 
 from parts.errors import PandoError
 from sql.formats.registry import write_blocks
+from sql.settings.session import settings_of
 from tests.skip_indexes.conftest import Local, Oracle, local, oracle
 
 __all__ = ["Local", "Oracle", "Pair", "local", "oracle", "pair"]
@@ -40,14 +41,17 @@ class Pair:
         return code
 
     def same_table(self, sql: str) -> str:
-        """The answer of both as text, with names and types. Here it is asked twice: what runs again may be answered
-        another way."""
-        theirs = self.oracle.run(f"{sql} FORMAT TSVWithNamesAndTypes")
+        """The answer of both as text, with names and types."""
+        return self.same_text(sql, "TSVWithNamesAndTypes")
+
+    def same_text(self, sql: str, format: str) -> str:
+        """The answer of both. Here it is asked twice: what runs again may be answered another way."""
+        theirs = self.oracle.run(f"{sql} FORMAT {format}")
         for _ in range(2):
             result = self.local.engine.execute(sql, self.local.session)
-            assert b"".join(write_blocks("TSVWithNamesAndTypes", result.columns, result.batches)).decode() == theirs, (
-                sql
-            )
+            settings = settings_of({"output_format_pretty_color": int("pretty_color = 1" in sql)})
+            written = write_blocks(format, result.columns, result.batches, settings=settings)
+            assert b"".join(written).decode() == theirs, sql
         return theirs
 
 

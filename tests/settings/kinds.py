@@ -188,6 +188,7 @@ _IS_HARMLESS = re.compile("|".join([*_HARMLESS.split(), *_HARMLESS_PATTERNS.spli
 _IS_HARMLESS_FOR_TABLES = re.compile("|".join(_TABLE_HARMLESS_PATTERNS.split()))
 
 ACCEPTED = {
+    "joined_subquery_requires_alias": "0",
     "final": "1",
     "deduplicate_insert": "backward_compatible_choice",
     "max_partition_size_to_drop": "0",
