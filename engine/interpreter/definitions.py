@@ -55,7 +55,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
         refuse_system(database)
     if statement.view is not None:
         return create_view(statement, context)
-    create = with_proxied(_with_columns(statement, context), context, HERE)
+    create = with_proxied(_with_columns(statement, context), statement, context, HERE)
     create = replace(create, columns=flattened_columns(create.columns))
     if not create.attach:
         create = completed(create, context.settings)

@@ -38,6 +38,10 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
     elif command == "WAIT LOADING PARTS":
         if statement.table is not None:
             _table(statement.table, context)  # its parts were loaded before it was there to be asked
+    elif command == "FLUSH DISTRIBUTED":
+        definition = _required(statement.table, context).definition
+        if definition.engine_name != "Distributed":  # of one, no rows wait to be sent
+            raise UserError("BAD_ARGUMENTS", f"Table {definition.full_name} is not distributed")
     elif command == "FLUSH LOGS":
         _flush_logs([name for name in statement.argument.split(",") if name])
     else:
@@ -88,10 +92,14 @@ def _table(ref: TableRef, context: Context) -> Table:
     return context.server.catalog.table(context.database(ref.database), ref.table)
 
 
-def _replicated(ref: TableRef | None, context: Context) -> Replica:
+def _required(ref: TableRef | None, context: Context) -> Table:
     if ref is None:
         raise UserError("SYNTAX_ERROR", "This SYSTEM command needs a table")
-    table = _table(ref, context)
+    return _table(ref, context)
+
+
+def _replicated(ref: TableRef | None, context: Context) -> Replica:
+    table = _required(ref, context)
     if table.replication is None:
         raise UserError("BAD_ARGUMENTS", f"Table {table.definition.full_name} is not replicated")
     return table.replication

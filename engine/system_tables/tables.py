@@ -64,7 +64,8 @@ def _table_row(table: Table, database: str, name: str, *, is_temporary: int = 0)
     definition = table.definition
     description = definition.description
     active, has_parts = table.store.active(), description.has_parts
-    rows = sum(part.rows for part in active) if definition.create.view is None else None
+    keeps_rows = definition.create.view is None and not definition.is_proxy
+    rows = sum(part.rows for part in active) if keeps_rows else None
     return (
         database,
         name,

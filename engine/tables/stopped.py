@@ -28,6 +28,8 @@ class Stoppable(Enum):
     """Neither outdated parts nor what is old in ZooKeeper is removed."""
     MOVES = "MOVES"
     """Between volumes: there is one, and nothing to stop."""
+    DISTRIBUTED_SENDS = "DISTRIBUTED SENDS"
+    """Of rows that wait to be sent to shards: an INSERT returns when they are there, and none wait."""
 
 
 class StoppedActions:

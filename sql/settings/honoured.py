@@ -211,6 +211,12 @@ class Settings:
     force_optimize_skip_unused_shards: int = _setting(
         "UInt64", 0, "1: WHERE must leave shards out where there is a sharding key (507); 2: everywhere"
     )
+    optimize_skip_unused_shards_nesting: int = _setting(
+        "UInt64", 0, "For so many tables in shards behind each other shards are left out; 0: for all"
+    )
+    force_optimize_skip_unused_shards_nesting: int = _setting(
+        "UInt64", 0, "For so many of them shards must be left out; 0: for all"
+    )
     distributed_foreground_insert: bool = _setting(
         "Bool", False, "INSERT into shards returns when they have the rows; so it does with 0"
     )

@@ -82,6 +82,11 @@ def test_shards_without_such_keys_are_not_asked(sharded: Local) -> None:
     assert sharded.run(wanted) == [(3, 1), (4, 2), (6, 1)]
     sharded.run("CREATE TABLE keyless AS d ENGINE = Distributed(two, '', t)")
     assert sharded.value(f"SELECT count() FROM keyless WHERE k = 3{skip}1") == 1
+    assert _refused(sharded, f"SELECT count() FROM d WHERE k = -1{skip}1") == 507
+    sharded.run("CREATE TABLE above AS d ENGINE = Distributed(two, default, d, i)")
+    assert _refused(sharded, f"SELECT count() FROM above WHERE i = 1{skip}1") == 507
+    nesting = ", force_optimize_skip_unused_shards_nesting = 1"
+    assert sharded.value(f"SELECT count() FROM above WHERE i = 1{skip}1{nesting}") == 143
     assert _refused(sharded, f"SELECT count() FROM keyless WHERE k = 3{skip}2") == 507
 
 
@@ -126,7 +131,8 @@ def test_functions_of_other_servers(sharded: Local) -> None:
 
 def test_a_definition_is_kept(sharded: Local) -> None:
     assert "ENGINE = Distributed('two', '', 't', k)" in sharded.value("SHOW CREATE TABLE d")
-    assert sharded.value("SELECT engine_full FROM system.tables WHERE name = 'd'") == "Distributed('two', '', 't', k)"
+    shown = sharded.run("SELECT engine_full, total_rows FROM system.tables WHERE name = 'd'")
+    assert shown == [("Distributed('two', '', 't', k)", None)]
     sharded.run("CREATE TABLE moved AS s1.t ENGINE = Distributed(two, currentDatabase(), t, rand())")
     assert "Distributed('two', 'default', 't', rand())" in sharded.value("SHOW CREATE TABLE moved")
     sharded.run("RENAME TABLE moved TO renamed")
@@ -158,3 +164,31 @@ def test_clusters_are_shown_without_passwords(sharded: Local) -> None:
         "SELECT cluster, shard_num, shard_weight, host_name, is_local, default_database FROM system.clusters"
     )
     assert rows == [("two", 1, 1, "127.0.0.1", 1, "s1"), ("two", 2, 2, "127.0.0.1", 1, "s2")]
+
+
+def test_no_row_waits_to_be_sent(sharded: Local) -> None:
+    sharded.run("SYSTEM STOP DISTRIBUTED SENDS d")
+    sharded.run("SYSTEM FLUSH DISTRIBUTED d")
+    sharded.run("SYSTEM START DISTRIBUTED SENDS")
+    assert _refused(sharded, "SYSTEM FLUSH DISTRIBUTED s1.t") == 36
+
+
+def test_indexes_stay_where_the_rows_are(sharded: Local) -> None:
+    sharded.run("CREATE TABLE indexed (k UInt64, INDEX i k TYPE minmax) ENGINE = MergeTree ORDER BY k")
+    sharded.run("CREATE TABLE over_indexed AS indexed ENGINE = Distributed(two, '', t)")
+    assert "INDEX" not in str(sharded.value("SHOW CREATE TABLE over_indexed"))
+    own = "CREATE TABLE bad (k UInt64, INDEX i k TYPE minmax) ENGINE = Distributed(two, '', t)"
+    assert _refused(sharded, own) == 36
+
+
+def test_columns_come_from_the_shards(sharded: Local) -> None:
+    sharded.run("CREATE TABLE found ENGINE = Distributed(two, '', t, k)")
+    assert sharded.run("DESCRIBE TABLE found") == sharded.run("DESCRIBE TABLE s1.t")
+
+
+def test_a_view_reads_tables_of_the_session_s_database(sharded: Local) -> None:
+    sharded.run("USE s2")
+    try:
+        assert sharded.value("SELECT count() FROM remote('127.0.0.1', view(SELECT k FROM t))") == 666
+    finally:
+        sharded.run("USE default")

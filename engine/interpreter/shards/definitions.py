@@ -9,17 +9,22 @@ from engine.interpreter.shards.merged import inferred_schema
 from engine.interpreter.shards.relation import LocalQueries
 from engine.interpreter.shards.tables import remote_schema
 from engine.remote.clusters import configured_cluster
+from parts.errors import UserError
 from sql.definitions.proxies import DistributedArguments, MergeArguments, check_proxy_engine, is_proxy, pinned
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.statements import CreateTable
 from sql.grammar.syntax_tree import NamedTable
 
 
-def with_proxied(create: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
-    """Raises 701 for a cluster that is not configured; a table that was made before may wait for its cluster."""
+def with_proxied(create: CreateTable, given: CreateTable, context: Context, here: LocalQueries) -> CreateTable:
+    """``given`` is the statement: a table that it names (AS) may have indexes, which stay there. Raises 36 for indexes
+    of its own, 701 for a cluster that is not configured; a table that was made before may wait for its cluster."""
     if not is_proxy(create) or create.attach:
         return create
     check_proxy_engine(create)
+    assert create.engine is not None
+    if given.indexes:
+        raise UserError("BAD_ARGUMENTS", f"Engine {create.engine.name} doesn't support skipping indices")
     create = pinned(create, context.session.database)
     assert create.engine is not None
     if create.engine.name == "Merge":

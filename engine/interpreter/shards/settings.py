@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from engine.context import Context
 from engine.remote.clusters import Address
 from engine.session import QueryStatistics
 from parts.errors import UserError
-from sql.settings.honoured import HONOURED
+from sql.settings.honoured import HONOURED, Settings
 
 _DEPTH = "_distributed_depth"
-_OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "force_", "add_http_", "send_progress_")
+_OWN = ("output_format_", "http_", "max_result_", "insert_", "min_insert_", "add_http_", "send_progress_")
 """Prefixes of settings that are of the initiator's answer, or of its INSERT."""
 _OWN_NAMES = frozenset(
     {
@@ -42,8 +43,26 @@ def shard_context(context: Context, address: Address) -> Context:
         external_tables={},
         temporary_tables={},
     )
-    parameters = {**context.parameters, _DEPTH: str(depth)}
-    return replace(context, session=session, parameters=parameters, statistics=QueryStatistics(), body=None)
+    return replace(
+        context,
+        session=session,
+        settings=_deeper(context.settings),
+        parameters={**context.parameters, _DEPTH: str(depth)},
+        statistics=QueryStatistics(),
+        body=None,
+    )
+
+
+def _deeper(settings: Settings) -> Settings:
+    """How deep shards are left out, and must be, the settings of those names with ``_nesting`` say; 0: everywhere."""
+    changes: dict[str, Any] = {}
+    for name in ("optimize_skip_unused_shards", "force_optimize_skip_unused_shards"):
+        nesting = getattr(settings, f"{name}_nesting")
+        if nesting == 1:
+            changes[name] = 0
+        elif nesting > 1:
+            changes[f"{name}_nesting"] = nesting - 1
+    return replace(settings, changes={**settings.changes, **changes}, **changes) if changes else settings
 
 
 def passed_settings(context: Context) -> dict[str, str]:

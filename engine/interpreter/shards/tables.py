@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 from engine.context import Context
 from engine.interpreter.shards.relation import LocalQueries, ShardedTable
@@ -16,7 +17,8 @@ from parts.types import parse_type
 from sql.compile.shard_functions import ShardFunction
 from sql.definitions.proxies import DistributedArguments, ShardingKey
 from sql.grammar.query_text import query_text
-from sql.grammar.syntax_tree import NamedTable, Node, Select, Star
+from sql.grammar.syntax_tree import NamedTable, Node, Select, Star, SubqueryTable, TableFunction
+from sql.grammar.table_names import replace_tables
 
 
 def distributed_table(definition: TableDefinition, context: Context, here: LocalQueries) -> ShardedTable:
@@ -48,9 +50,18 @@ def function_table(function: ShardFunction, context: Context, here: LocalQueries
     if isinstance(table, NamedTable):  # without a name it is each server's default one
         database = context.session.database if table.database is None else table.database
         table = replace(table, database=database or None)
+    elif isinstance(table, SubqueryTable):
+        table = replace(table, query=replace_tables(table.query, partial(_of_database, context.session.database)))
     schema = remote_schema(cluster, table, context, here)
     key = ShardingKey.of(function.sharding_key, schema) if function.sharding_key is not None else None
     return ShardedTable(context, here, cluster, table, schema, key)
+
+
+def _of_database(database: str, table: NamedTable | TableFunction) -> Node:
+    """A table of a view is one of the session's database, on whichever server."""
+    if not isinstance(table, NamedTable) or table.database is not None:
+        return table
+    return replace(table, database=database, alias=table.alias or table.table)
 
 
 def remote_schema(cluster: ServerCluster, table: Node, context: Context, here: LocalQueries) -> TableSchema:

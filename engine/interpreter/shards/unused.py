@@ -15,6 +15,7 @@ import pyarrow as pa
 from engine.remote.clusters import ServerCluster, Shard
 from parts.errors import PandoError, UserError
 from parts.schema import TableSchema
+from parts.types import DataType, IntegerType, strip_nullable
 from sql.compile.literal_lists import members
 from sql.definitions.proxies import ShardingKey, shard_of_slot
 from sql.grammar.query_text import expression_text
@@ -96,12 +97,20 @@ def _positions(
     columns = [schema.column(name) for name in names]
     arrays = []
     for position, column in enumerate(columns):
+        if any(_is_outside(values[position], column.type) for values in combinations):
+            raise UserError("VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", f"Column {column.name} has no such value")
         texts = [f"CAST({expression_text(values[position])}, '{column.type}')" for values in combinations]
         cells = [item.evaluate(one) for item in compile_expressions(texts, TableSchema(()))]
         arrays.append(pa.concat_arrays([_array(cell) for cell in cells]).cast(column.type.arrow))
     block = pa.Table.from_arrays(arrays, names=list(names)) if names else one
     slots = key.slots(block, len(owners))
     return [int(owner) for owner in owners[slots]]
+
+
+def _is_outside(value: Node, type_: DataType) -> bool:
+    bare = strip_nullable(type_)
+    number = value.value if isinstance(value, Literal) else None
+    return isinstance(bare, IntegerType) and isinstance(number, int) and not bare.minimum <= number <= bare.maximum
 
 
 def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
