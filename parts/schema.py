@@ -18,7 +18,7 @@ from parts.merge_mode import ORDINARY, MergeMode
 from parts.nested_columns import structure_of
 from parts.schema_history import UNCHANGED, SchemaHistory
 from parts.ttl import NO_TTL, TableTtl
-from parts.types import DataType, LowCardinalityType
+from parts.types import DataType, LowCardinalityType, type_text
 
 
 class ColumnDefault(Protocol):
@@ -58,6 +58,13 @@ class Column:
     default: ColumnDefault | None = field(default=None, compare=False, repr=False)
     convert: ColumnConversion | None = field(default=None, compare=False, repr=False)
     ttl: str = ""
+    aggregate: str = ""
+    """``f`` of a column that was declared as SimpleAggregateFunction(f, T); ``type`` is T."""
+
+    @property
+    def type_text(self) -> str:
+        """Its type as it was declared."""
+        return type_text(self.type, self.aggregate)
 
     @property
     def is_stored(self) -> bool:

@@ -105,7 +105,7 @@ def _columns(server: Server) -> Iterator[Row]:
                 definition.database,
                 definition.name,
                 column.name,
-                str(column.type),
+                column.type_text,
                 position,
                 column.default_kind,
                 column.default_expression,
@@ -124,7 +124,7 @@ def _columns(server: Server) -> Iterator[Row]:
             for position, column in enumerate(schema.columns, 1):
                 keys_and_codec = (0, 0, 0, 0, "")
                 yield (
-                    database, name, column.name, str(column.type), position, "", "", 0, 0, "", *keys_and_codec,
+                    database, name, column.name, column.type_text, position, "", "", 0, 0, "", *keys_and_codec,
                     *_precision(column.type),
                 )  # fmt: skip
 

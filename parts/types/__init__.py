@@ -26,6 +26,7 @@ Tuple(…)                struct; unnamed elements are "1", "2", …
 Source: ClickHouse documentation, "Data types".
 """
 
+from parts.types.aggregates import aggregate_of, type_text
 from parts.types.base import DataType
 from parts.types.nested import (
     ArrayType,
@@ -77,9 +78,11 @@ __all__ = [
     "StringType",
     "TupleType",
     "UUIDType",
+    "aggregate_of",
     "check_timezone",
     "make_nullable",
     "parse_type",
     "strip_nullable",
     "type_families",
+    "type_text",
 ]

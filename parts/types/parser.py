@@ -8,6 +8,7 @@ from collections.abc import Callable
 from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
+from parts.types.aggregates import check_aggregate
 from parts.types.base import DataType
 from parts.types.nested import ArrayType, LowCardinalityType, MapType, NullableType, TupleType
 from parts.types.scalars import (
@@ -103,6 +104,25 @@ class TypeParser:
         value = self._integer()
         self._expect(")")
         return value
+
+    def simple_aggregate(self, _: str) -> DataType:
+        """T: what it is in a table ``aggregate_of`` tells."""
+        self._expect("(")
+        function = self._word()
+        if self._accept("("):
+            self._integer()
+            self._expect(")")
+        self._expect(",")
+        type_ = self.type()
+        self._expect(")")
+        check_aggregate(function, type_)
+        return type_
+
+    def aggregate_state(self, _: str) -> DataType:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"{self._text}: states of aggregate functions are not supported; SimpleAggregateFunction is",
+        )
 
     def decimal(self, name: str) -> DataType:
         if name in _DECIMAL_WIDTHS:
@@ -287,6 +307,8 @@ _BUILDERS: dict[str, Callable[[TypeParser, str], DataType]] = {
     "Map": TypeParser.map,
     "Tuple": TypeParser.tuple_type,
     "Nested": TypeParser.nested,
+    "SimpleAggregateFunction": TypeParser.simple_aggregate,
+    "AggregateFunction": TypeParser.aggregate_state,
 }
 
 

@@ -28,6 +28,7 @@ from parts.types import (
     NothingType,
     NullableType,
     TupleType,
+    aggregate_of,
     make_nullable,
     parse_type,
 )
@@ -128,6 +129,7 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True) -> li
                 clause.default_expression.strip(),
                 clause.comment,
                 ttl=clause.ttl,
+                aggregate=aggregate_of(clause.type),
             )
         )
     return columns
@@ -319,5 +321,5 @@ def merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings
 
 def with_column_types(create: CreateTable, schema: TableSchema) -> CreateTable:
     """The statement with every column's type written out, inferred ones too: what is kept on disk and shown."""
-    columns = tuple(replace(clause, type=schema.column(clause.name).type.name) for clause in create.columns)
+    columns = tuple(replace(clause, type=schema.column(clause.name).type_text) for clause in create.columns)
     return replace(create, columns=columns)

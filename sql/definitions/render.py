@@ -6,7 +6,7 @@ Parsing the text again gives the same statement, and rendering that gives the sa
 from __future__ import annotations
 
 from parts.errors import UserError
-from parts.types import parse_type
+from parts.types import aggregate_of, parse_type, type_text
 from sql.grammar.create import render_settings
 from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause
 from sql.grammar.statements import CreateTable, EngineClause, TableRef
@@ -100,7 +100,7 @@ def render_index_type(index: IndexClause) -> str:
 
 def _canonical_type(text: str) -> str:
     try:
-        return parse_type(text).name
+        return type_text(parse_type(text), aggregate_of(text))
     except UserError:
         return text  # refused where the description is built
 

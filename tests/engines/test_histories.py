@@ -10,7 +10,7 @@ from tests.alter.test_alter_histories import Pando
 from tests.engines.histories import History
 from tests.sql_statements.oracle import Oracle
 
-HISTORIES = 60
+HISTORIES = 72
 STEPS = 8
 
 

@@ -84,7 +84,7 @@ def _columns_text(description: TableDescription) -> str:
         others += [f"TTL {ttl}"] if ttl else []
         return "\n".join([*map(_column_line, schema.columns), *others])
     columns = [
-        [c.name, c.type.name, c.default_kind, c.default_expression, c.codec, c.comment, *([c.ttl] if c.ttl else [])]
+        [c.name, c.type_text, c.default_kind, c.default_expression, c.codec, c.comment, *([c.ttl] if c.ttl else [])]
         for c in schema.columns
     ]
     keys = _keys(description) if schema.history.keys else {}
@@ -108,10 +108,11 @@ def _key_text(key: Key) -> str:
 
 
 def _column_line(column: Column | ColumnClause) -> str:
+    type_ = column.type_text if isinstance(column, Column) else column.type
     default = f" {column.default_kind} {column.default_expression}" if column.default_kind else ""
     codec = f" CODEC({column.codec})" if column.codec else ""
     ttl = f" TTL {column.ttl}" if column.ttl else ""
-    return f"{json.dumps(column.name)} {column.type}{default}{codec}{ttl}"
+    return f"{json.dumps(column.name)} {type_}{default}{codec}{ttl}"
 
 
 def _index_text(index: SkipIndex | IndexClause) -> str:

@@ -6,6 +6,8 @@ name), those of the table, and the keys; a wrong one is a ``UserError``.
 
 ``ordinary``     keeps every row (MergeTree)
 ``replacing``    keeps the row of the greatest version, or the last one (ReplacingMergeTree)
+``summing``      adds up the numbers (SummingMergeTree)
+``aggregating``  applies the functions of the columns (AggregatingMergeTree)
 ``collapsing``   cancels rows of opposite signs (CollapsingMergeTree)
 ``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree)
 ``deduplicate``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from parts.errors import UserError
-from parts.merge.modes import collapsing, ordinary, replacing, versioned_collapsing
+from parts.merge.modes import aggregating, collapsing, ordinary, replacing, summing, versioned_collapsing
 from parts.merge_mode import NO_KEYS, MergeKeys, MergeMode
 from parts.schema import TableSchema
 
@@ -54,6 +56,8 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
     {
         "MergeTree": ModeOfEngine(ordinary.of_engine),
         "ReplacingMergeTree": ModeOfEngine(replacing.of_engine, optional=("version", "is_deleted column")),
+        "SummingMergeTree": ModeOfEngine(summing.of_engine, optional=("list of columns to sum",), takes_list=True),
+        "AggregatingMergeTree": ModeOfEngine(aggregating.of_engine),
         "CollapsingMergeTree": ModeOfEngine(collapsing.of_engine, required=("sign column",)),
         "VersionedCollapsingMergeTree": ModeOfEngine(
             versioned_collapsing.of_engine, required=("sign column", "version")

@@ -1,0 +1,145 @@
+"""Rows of a key become one with their numbers summed; one all of whose sums are zero goes.
+
+Source: ClickHouse documentation, "SummingMergeTree".
+
+Summed are the columns that the engine names, or all numbers outside of the keys; columns of a type
+SimpleAggregateFunction hold what their function makes of theirs, others what the first row has. A Nested structure
+whose name ends with Map, and whose columns but the first are numbers, is a map: values of equal keys are summed.
+
+With FINAL only the columns count that the query reads: a row goes whose sums are zero in those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from parts.blocks import take_rows
+from parts.errors import UserError
+from parts.merge.aggregates import aggregated, is_zero, map_columns
+from parts.merge_mode import MergeKeys, MergeMode, SortedRows
+from parts.repeated_texts import joined
+from parts.schema import TableSchema
+from parts.types import (
+    ArrayType,
+    BoolType,
+    DataType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    LowCardinalityType,
+    NullableType,
+)
+
+_NUMBERS = (IntegerType, FloatType, DecimalType, BoolType)
+
+
+@dataclass(frozen=True)
+class Summing(MergeMode):
+    named: tuple[str, ...]
+    """As the engine's arguments have them."""
+    sums: tuple[str, ...]
+    functions: tuple[tuple[str, str], ...]
+    """Columns with other functions."""
+    maps: tuple[tuple[str, ...], ...]
+
+    @property
+    def name(self) -> str:
+        return "Summing"
+
+    @property
+    def roles(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, "columns to sum") for name in self.named)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+    def reduce(self, rows: SortedRows) -> pa.Table:
+        return self._without_zeros(self._summed(rows))
+
+    def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        kept: pa.Table | None = None
+        for block in blocks:
+            rows = block if kept is None else joined([kept, block])
+            kept = self._summed(SortedRows(rows, lambda _: ()))
+        if kept is not None:
+            yield self._without_zeros(kept)
+
+    def _summed(self, rows: SortedRows) -> pa.Table:
+        starts = np.flatnonzero(rows.key_starts)
+        block = rows.block
+        if not len(starts):
+            return block
+        found = block if len(starts) == block.num_rows else take_rows(block, starts)
+        if found is not block:
+            for name, function in (*((name, "sum") for name in self.sums), *self.functions):
+                if name in block.column_names:
+                    found = _with(found, name, aggregated(function, block.column(name), starts))
+        for structure in self._maps_of(block):
+            summed = map_columns([block.column(name) for name in structure], starts)
+            for name, values in zip(structure, summed, strict=True):
+                found = _with(found, name, values)
+        return found
+
+    def _maps_of(self, block: pa.Table) -> list[list[str]]:
+        there = ([name for name in structure if name in block.column_names] for structure in self.maps)
+        return [names for names in there if len(names) > 1]
+
+    def _without_zeros(self, block: pa.Table) -> pa.Table:
+        sums = [name for name in self.sums if name in block.column_names]
+        has_others = any(name in block.column_names for name, _ in self.functions)
+        if not sums or not block.num_rows or has_others or self._maps_of(block):
+            return block
+        zero = np.ones(block.num_rows, np.bool_)
+        for name in sums:
+            zero &= np.concatenate([is_zero(chunk) for chunk in block.column(name).chunks])
+        return take_rows(block, np.flatnonzero(~zero)) if zero.any() else block
+
+
+def _with(block: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    position = block.schema.get_field_index(name)
+    return block.set_column(position, block.schema.field(position).with_type(values.type), values)
+
+
+def of_engine(arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) -> Summing:
+    stored = schema.stored
+    for name in arguments:
+        if name not in stored and not any(column.name.startswith(f"{name}.") for column in stored.columns):
+            message = f"Column {name} listed in columns to sum does not exist in table declaration."
+            raise UserError("NO_SUCH_COLUMN_IN_TABLE", message)
+    for key, what in ((keys.sorting, "sorting"), (keys.partition, "partition")):
+        if common := [name for name in arguments if name in key]:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Columns: {', '.join(common)} listed both in columns to sum and in {what} key. That is not allowed.",
+            )
+    free = [column for column in stored.columns if column.name not in keys.sorting | keys.partition]
+    others = tuple((column.name, column.aggregate) for column in free if column.aggregate)
+    plain = [column for column in free if not column.aggregate]
+    sums = tuple(c.name for c in plain if _is_number(c.type) and (not arguments or c.name in arguments))
+    maps = tuple(names for structure, names in _maps(schema) if not arguments or structure in arguments)
+    return Summing(tuple(arguments), sums, others, tuple(m for m in maps if keys.sorting.isdisjoint(m)))
+
+
+def _is_number(type_: DataType) -> bool:
+    while isinstance(type_, (NullableType, LowCardinalityType)):
+        type_ = type_.inner
+    return isinstance(type_, _NUMBERS)
+
+
+def _maps(schema: TableSchema) -> list[tuple[str, tuple[str, ...]]]:
+    """Structures that are maps, with their columns."""
+    found: dict[str, list[tuple[str, DataType]]] = {}
+    for column in schema.stored.columns:
+        structure, dot, _ = column.name.partition(".")
+        if dot and structure.endswith("Map") and isinstance(column.type, ArrayType) and not column.aggregate:
+            found.setdefault(structure, []).append((column.name, column.type.inner))
+    return [
+        (structure, tuple(name for name, _ in columns))
+        for structure, columns in found.items()
+        if len(columns) > 1 and all(_is_number(type_) for _, type_ in columns[1:])
+    ]
