@@ -27,6 +27,7 @@ from sql.grammar.alterations import (
     AttachPartition,
     DropDetached,
     DropPartition,
+    FetchPartition,
     Freeze,
     MovePartition,
     PartitionCommand,
@@ -50,6 +51,8 @@ def _action(table: Table, command: PartitionCommand, context: Context) -> Callab
         return _drop(table, command, context)
     if isinstance(command, DropDetached):
         return _drop_detached(table, command, context)
+    if isinstance(command, FetchPartition):
+        return _fetch(table, command, context)
     if isinstance(command, MovePartition):
         return _move(table, command, context)
     if isinstance(command, Freeze | Unfreeze):
@@ -89,6 +92,16 @@ def _drop_detached(table: Table, command: DropDetached, context: Context) -> Cal
                 store.detached_parts.delete(directory)
 
     return drop
+
+
+def _fetch(table: Table, command: FetchPartition, context: Context) -> Callable[[], None]:
+    if command.partition.is_all:
+        raise UserError("SUPPORT_IS_DISABLED", "FETCH PARTITION ALL is not supported: name one partition")
+    if command.partition.part is not None:
+        return partial(table.partitions.fetch, command.path, PartName.parse(command.partition.part), context.status)
+    partition = _partition_id(table, command.partition, context)
+    assert partition is not None
+    return partial(table.partitions.fetch, command.path, partition, context.status)
 
 
 def _attach(table: Table, ref: PartitionRef, context: Context) -> Callable[[], None]:

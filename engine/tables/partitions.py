@@ -25,6 +25,10 @@ class TablePartitions(Protocol):
         """Gives the parts of the partition to ``attach``, and drops them when it has returned: rows that come meanwhile
         stay. A crash in between leaves the rows here too. Raises 48 for a replicated table."""
 
+    def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        """A part, or the parts of a partition, come into ``detached/`` from an active replica of the table at ``path``
+        in ZooKeeper. Raises 999, 254, 255, 256, 234 and 235; 48 for a table of one server."""
+
     @property
     def attaching(self) -> Attaching:
         """How parts that were written before come into the table."""

@@ -78,6 +78,9 @@ class PlainPartitions:
                     self._drop(names, detach=False)
                 self._table.forget_blocks(lambda gone: any(name.covers(gone) for name in names))
 
+    def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        raise UserError("NOT_IMPLEMENTED", "FETCH is not supported by a table of one server: it has no replicas")
+
     @contextmanager
     def _table_at_rest(self, partition_id: str, status: QueryStatus) -> Iterator[Sequence[Part]]:
         """The parts of a partition, which nobody merges meanwhile. Waits for merges that are under way."""

@@ -18,6 +18,7 @@ from sql.grammar.alterations import (
     DropDetached,
     DropIndex,
     DropPartition,
+    FetchPartition,
     Freeze,
     ModifyColumn,
     ModifyComment,
@@ -230,6 +231,18 @@ def _replace_partition(stream: TokenStream) -> AlterCommand:
     return AttachPartition(partition, table_ref(stream), replace=True)
 
 
+def _fetch_partition(stream: TokenStream) -> AlterCommand:
+    partition = _partition(stream)
+    stream.expect("FROM")
+    return FetchPartition(partition, stream.string("path in ZooKeeper"))
+
+
+def _fetch_part(stream: TokenStream) -> AlterCommand:
+    part = PartitionRef(part=stream.string("part name"))
+    stream.expect("FROM")
+    return FetchPartition(part, stream.string("path in ZooKeeper"))
+
+
 def _move_partition(stream: TokenStream) -> AlterCommand:
     partition = _partition(stream)
     stream.expect("TO")
@@ -293,6 +306,8 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "ATTACH PARTITION": _attach_partition,
     "ATTACH PART": _attach_part,
     "REPLACE PARTITION": _replace_partition,
+    "FETCH PARTITION": _fetch_partition,
+    "FETCH PART": _fetch_part,
     "MOVE PARTITION": _move_partition,
     "FREEZE": _freeze,
     "UNFREEZE": _unfreeze,

@@ -154,6 +154,14 @@ class AttachPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class FetchPartition:
+    """Into ``detached/``, from replicas of the table at a path in ZooKeeper."""
+
+    partition: PartitionRef
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class MovePartition:
     partition: PartitionRef
     target: TableRef
@@ -243,7 +251,7 @@ DefinitionChange = (
     ColumnChange | IndexChange | ConstraintChange | KeyChange | ModifyComment | ModifySettings | ResetSettings
     | ModifyTtl
 )  # fmt: skip
-PartitionCommand = DropPartition | DropDetached | AttachPartition | MovePartition | Freeze | Unfreeze
+PartitionCommand = DropPartition | DropDetached | AttachPartition | FetchPartition | MovePartition | Freeze | Unfreeze
 IndexCommand = MaterializeIndex | ClearIndex
 MutationCommand = (
     UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask | MaterializeTtl | IndexCommand

@@ -28,6 +28,8 @@ class Source:
     """What it lists the part with, if that was read on the way."""
     staged: str = ""
     """``<transaction>/<place>`` of a part that it holds for a transaction and does not list yet."""
+    root: str = ""
+    """In ZooKeeper, of a replica of another table."""
 
 
 class Fetcher:
@@ -111,7 +113,7 @@ class Fetcher:
         failure: PandoError | None = None
         for source in sources:
             directory = self._state.store.create_temporary("tmp_fetch_")
-            endpoint = self._state.paths.replica(source.replica_name).root
+            endpoint = source.root or self._state.paths.replica(source.replica_name).root
             if source.staged:
                 endpoint = staged_endpoint(endpoint, source.staged)
             try:

@@ -10,6 +10,7 @@ from coordination.drop_range import LastBlock, drop_all_partitions, drop_partiti
 from coordination.keeper import Keeper
 from coordination.merge_predicate import MergePredicate, build_predicate
 from engine.tables.attaching import Attaching
+from engine.tables.replicated.foreign_fetches import ForeignFetches
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.transactions import TableTransactions
 from parts.errors import ConflictError, UserError
@@ -37,9 +38,10 @@ class Log(Protocol):
 class ReplicatedPartitions:
     """Implements ``engine.tables.partitions.TablePartitions``. Returns when what was logged is done here."""
 
-    def __init__(self, state: ReplicaState, log: Log, transactions: TableTransactions) -> None:
+    def __init__(self, state: ReplicaState, log: Log, transactions: TableTransactions, foreign: ForeignFetches) -> None:
         self._state = state
         self._log = log
+        self._foreign = foreign
         self.attaching = Attaching(state, transactions)
 
     def drop(self, partition_id: str | None, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -59,6 +61,10 @@ class ReplicatedPartitions:
         with state.working() as (keeper, _):
             self._log_part_drop(keeper, name, detach, status)
         self._log.sync(state.services.queue_wait_seconds, status)
+
+    def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
+        with self._state.working() as (keeper, _):
+            self._foreign.fetch(keeper, path, wanted, status)
 
     def move(self, partition_id: str, attach: Callable[[Sequence[Part]], None], status: QueryStatus) -> None:
         raise UserError(

@@ -30,6 +30,7 @@ from engine.tables.replicated.definitions import Definitions
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.failed_quorums import FailedQuorums
 from engine.tables.replicated.fetcher import Fetcher
+from engine.tables.replicated.foreign_fetches import ForeignFetches
 from engine.tables.replicated.housekeeping import Housekeeping
 from engine.tables.replicated.insert import ReplicatedInsert
 from engine.tables.replicated.log_pull import LogPull
@@ -96,7 +97,9 @@ class ReplicatedTable(Table):
         self._mutations = ReplicatedMutations(
             state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
         )
-        self._partitions = ReplicatedPartitions(state, self.log_pull, self._transactions)
+        self._partitions = ReplicatedPartitions(
+            state, self.log_pull, self._transactions, ForeignFetches(state, fetcher)
+        )
         self.session = ReplicaSession(
             state,
             self.definitions,
