@@ -9,7 +9,7 @@ import io
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -17,6 +17,7 @@ from engine.client.http.errors import RefusedError
 from engine.config import Config
 from engine.remote.clusters import Address, Shard, is_local
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
+from sql.grammar.tokens import quote_string
 
 if TYPE_CHECKING:
     from engine.client.http.connections import Answer, Connections
@@ -25,6 +26,7 @@ Value = TypeVar("Value")
 
 _REMEMBERED_SECONDS = 60.0
 _ANSWER_SECONDS = 300.0
+_KILL_SECONDS = 1.0
 _TRY_ANOTHER = frozenset({"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "NETWORK_ERROR", "TABLE_IS_READ_ONLY"})
 """Another replica may do what this one refused."""
 
@@ -73,12 +75,15 @@ class RemoteServers:
         with connections.post(f"http://{address}", "/", body, parameters) as answer:
             yield answer
 
-    def of_any_replica(self, shard: Shard, ask: Callable[[Address], Value]) -> Value:
-        """What the first replica answers that does. Raises 279 where none does, naming all, and at once what is
-        another replica's answer too."""
+    def of_any_replica(self, shard: Shard, ask: Callable[[Address], Value], *, connect_seconds: float = 1.0) -> Value:
+        """What the first replica answers that does. One of several is asked whether it is there: a server that hangs
+        still takes connections. Raises 279 where none answers, naming all, and at once what would be another replica's
+        answer too."""
         problems = []
         for address in self.in_order(shard.replicas):
             try:
+                if len(shard.replicas) > 1 and not self.is_local(address):
+                    self._check_alive(address, connect_seconds)
                 found = ask(address)
             except PandoError as error:
                 if not _is_of_replica(error):
@@ -93,18 +98,15 @@ class RemoteServers:
             f"All connection tries failed for shard {shard.number}. Log: {'; '.join(problems)}",
         )
 
-    @contextmanager
-    def opened(
-        self, shard: Shard, text: str, settings: Mapping[str, str], connect_seconds: float
-    ) -> Iterator[tuple[Address, Answer]]:
-        """A query's answer, from whichever replica gives one."""
-        with ExitStack() as stack:
-
-            def ask(address: Address) -> tuple[Address, Answer]:
-                answer = self.post(address, text, settings, connect_seconds=connect_seconds)
-                return address, stack.enter_context(answer)
-
-            yield self.of_any_replica(shard, ask)
+    def kill(self, address: Address, query_id: str) -> None:
+        """Ends a query that nobody waits for. A server that does not hear it goes on."""
+        text = f"KILL QUERY WHERE query_id = {quote_string(query_id)}".encode()
+        connections = self._connections_of(address, _KILL_SECONDS)
+        with (
+            suppress(PandoError),
+            connections.post(f"http://{address}", "/", text, read_seconds=_KILL_SECONDS) as answer,
+        ):
+            answer.read()
 
     def in_order(self, replicas: Sequence[Address]) -> list[Address]:
         """This server first, those that failed last, the others in turns."""
@@ -117,6 +119,10 @@ class RemoteServers:
             connections, self._connections = self._connections, {}
         for entry in connections.values():
             entry.close()
+
+    def _check_alive(self, address: Address, connect_seconds: float) -> None:
+        if not self._connections_of(address, connect_seconds).is_alive(f"http://{address}", connect_seconds):
+            raise RefusedError("NETWORK_ERROR", f"There is no answer within {connect_seconds:g} s")
 
     def _note_failure(self, address: Address) -> None:
         with self._lock:

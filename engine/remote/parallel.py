@@ -14,10 +14,8 @@ _POLL_SECONDS = 0.05
 
 
 def in_parallel(streams: Sequence[Iterator[Item]], check: Callable[[], None]) -> Iterator[Item]:
-    """The items as they come; the first error ends all. ``check`` raises when nobody wants them any more."""
-    if len(streams) == 1:
-        yield from streams[0]
-        return
+    """The items as they come; the first error ends all. ``check`` raises when nobody wants them any more: whoever waits
+    for another server hears of nothing, so one stream has a thread too."""
     items: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue(_AHEAD * len(streams))
     is_over = threading.Event()
 

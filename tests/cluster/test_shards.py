@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -181,3 +185,43 @@ def test_a_replica_dies(shards: Shards, oracle: Oracle) -> None:
     if WORKERS == 0:  # else another worker may have met it
         assert shards.text(errors) == "[1]\n"
     shards.cluster.restart("r4")
+
+
+def test_a_replica_hangs(shards: Shards) -> None:
+    """It takes connections and says nothing: the other one answers, soon."""
+    (hanging,) = [status for status in shards.cluster.status() if status.name == "r4"]
+    os.kill(hanging.pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        for _ in range(4):
+            assert shards.text("SELECT count() FROM d") == "[20000]\n"
+        assert time.monotonic() - begun < 20
+    finally:
+        os.kill(hanging.pid, signal.SIGCONT)
+
+
+def test_a_query_that_is_killed_ends_on_the_shards(shards: Shards) -> None:
+    endless = "SELECT sum(c) FROM cluster('hits', view(SELECT count() AS c FROM numbers(1000000000000)))"
+    running = "SELECT count() FROM system.processes WHERE query LIKE '%1000000000000%' AND query NOT LIKE '%processes%'"
+
+    def ask() -> None:
+        with pytest.raises(PandoError) as caught:
+            shards.clients[0].execute(endless, query_id="endless")
+        codes.append(caught.value.code)
+
+    codes: list[int] = []
+    asking = threading.Thread(target=ask)
+    asking.start()
+    others = shards.clients[2:]
+    _wait(lambda: sum(client.value(running) for client in others) == 1)
+    shards.clients[0].kill("endless")
+    asking.join(30)
+    assert codes == [394]
+    _wait(lambda: sum(client.value(running) for client in others) == 0)
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

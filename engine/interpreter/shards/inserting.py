@@ -92,7 +92,11 @@ class ShardsInsert:
 
     def _send(self, shard: Shard, rows: pa.Table) -> None:
         try:
-            self._context.server.remote.of_any_replica(shard, lambda address: self._send_to(address, shard, rows))
+            self._context.server.remote.of_any_replica(
+                shard,
+                lambda address: self._send_to(address, shard, rows),
+                connect_seconds=self._context.settings.connect_timeout_with_failover_ms / 1000,
+            )
         except PandoError as error:
             error.message += f" (while rows were written to shard {shard.number} of cluster {self._cluster.name})"
             raise

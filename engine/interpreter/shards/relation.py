@@ -116,34 +116,54 @@ class ShardedTable:
         where = self.where[0] if len(self.where) == 1 else Function("and", self.where) if self.where else None
         asked = replace(select, source=self.remote_table, where=where)
         shards = needed_shards(self.cluster, self.sharding_key, self.where, self.schema, self.context.settings)
+        running: dict[str, Address] = {}
         streams = [
-            self._answer(shard, query_text(_of_shard(asked, shard, values)), columns) for shard, values in shards
+            self._answer(shard, query_text(_of_shard(asked, shard, values)), columns, running)
+            for shard, values in shards
         ]
-        if streams:
+        try:
             yield from in_parallel(streams, self.context.status.check)
+        finally:
+            for query_id, address in list(running.items()):
+                self.context.server.remote.kill(address, query_id)
 
-    def _answer(self, shard: Shard, text: str, columns: Sequence[Column]) -> Iterator[pa.Table]:
-        """The answer of the first replica that gives one."""
+    def _answer(
+        self, shard: Shard, text: str, columns: Sequence[Column], running: dict[str, Address]
+    ) -> Iterator[pa.Table]:
+        """The answer of the first replica that gives one. ``running`` has its query until it is whole."""
+        query_id = str(self.context.server.services.new_uuid())
         settings = self.context.settings
         with ExitStack() as stack:
             try:
                 blocks = self.context.server.remote.of_any_replica(
-                    shard, lambda address: self._begun(address, text, columns, stack)
+                    shard,
+                    lambda address: self._begun(address, text, columns, stack, query_id, running),
+                    connect_seconds=settings.connect_timeout_with_failover_ms / 1000,
                 )
             except UnavailableError as error:
                 if settings.skip_unavailable_shards and error.name == "ALL_CONNECTION_TRIES_FAILED":
                     return
                 raise
             yield from blocks
+            running.pop(query_id, None)
 
-    def _begun(self, address: Address, text: str, columns: Sequence[Column], stack: ExitStack) -> Iterator[pa.Table]:
+    def _begun(
+        self,
+        address: Address,
+        text: str,
+        columns: Sequence[Column],
+        stack: ExitStack,
+        query_id: str,
+        running: dict[str, Address],
+    ) -> Iterator[pa.Table]:
         context = shard_context(self.context, address)
         if self.context.settings.prefer_localhost_replica and self.context.server.remote.is_local(address):
             result = self.here.run(text, context)
             stack.callback(result.close)
             types = [type_ for _, type_ in result.columns]
             return (cast_block(batch, types, columns, settings=context.settings) for batch in result.batches)
-        passed = passed_settings(context)
+        passed = {**passed_settings(context), "query_id": query_id}
+        running[query_id] = address
         seconds = context.settings.connect_timeout_with_failover_ms / 1000
         post = context.server.remote.post(address, f"{text} FORMAT ArrowStream", passed, connect_seconds=seconds)
         file = answer_file(stack.enter_context(post))
