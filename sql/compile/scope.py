@@ -112,6 +112,9 @@ class Surroundings(Protocol):
     def resolve(self, parts: tuple[str, ...]) -> Typed | None:
         """What a name means, ``None`` when it means nothing."""
 
+    def compile(self, node: Node) -> Typed:
+        """An expression there."""
+
 
 @dataclass(slots=True)
 class Scope:

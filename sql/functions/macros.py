@@ -16,6 +16,7 @@ from sql.functions import (
     division,
     json_texts,
     mathematics,
+    readable,
     strings,
     strings_codes,
     strings_made,
@@ -51,6 +52,7 @@ _DEFINITIONS = (
     *strings_search.MACROS,
     *json_texts.MACROS,
     *bits_and_hashes.MACROS,
+    *readable.MACROS,
 )
 
 MACROS = {definition.partition("(")[0]: definition for definition in _DEFINITIONS}

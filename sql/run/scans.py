@@ -26,6 +26,7 @@ from sql.pruning.analysis import name_value
 from sql.pruning.key_values import required_values
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
+from sql.run.constants import fold_constant
 from sql.run.engine_arrays import needs_cast, of_type, readable
 from sql.run.final_rows import final_blocks
 from sql.run.read_limits import NO_LIMITS, ReadLimits
@@ -324,7 +325,7 @@ def _split(ranges: Sequence[RowRange], rows: int) -> tuple[list[RowRange], list[
 
 def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
     if isinstance(relation, KeyedRelation):
-        return relation.read_keys(required_values(scan, relation.key_column), names)
+        return relation.read_keys(required_values(scan, relation.key_column, fold_constant), names)
     return relation.read(names)
 
 
