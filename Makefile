@@ -12,7 +12,7 @@ FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-long sweep mutants fuzz lint format bench bench-functions hogs soak chaos clean check-tools
+.PHONY: help demo test test-quick test-long sweep proofs mutants fuzz lint format bench bench-functions hogs soak chaos clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,6 +51,10 @@ sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every typ
 test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
 	$(BIN)/pando simulate --seeds 200
+
+proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, and all faults at all requests of replicas (hours)
+	$(BIN)/python -m tests.alter histories 0:20000
+	$(BIN)/python -m tests.alter faults
 
 mutants: check-tools $(VENV)/.dev ## Every bug that was put in on purpose (tests/mutants) must be caught (some minutes)
 	$(BIN)/python -m tests.mutants

@@ -43,7 +43,7 @@ from coordination.packets import MAX_BYTES, op_bytes
 from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import QuorumStatus, forget_confirmed_ops, is_of_transaction, pending_parts
 from coordination.quorum_failure import marking_ops
-from parts.errors import ConflictError, UnavailableError
+from parts.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 
 LastBlock = Callable[[str, int], int | None]
@@ -85,12 +85,20 @@ def drop_all_partitions(
     clock: Callable[[], float],
     last_block: LastBlock = lambda _, number: number - 1,
 ) -> list[int]:
-    """TRUNCATE TABLE. Returns the log indices."""
-    indices = [
-        drop_partition(keeper, table, replica_name, partition_id, detach=detach, clock=clock, last_block=last_block)
-        for partition_id in partitions(keeper, table)
-    ]
-    return [index for index in indices if index is not None]
+    """TRUNCATE TABLE. Returns the log indices. What fails behind the first raises 341 (UNFINISHED)."""
+    indices: list[int] = []
+    for partition_id in partitions(keeper, table):
+        try:
+            index = drop_partition(
+                keeper, table, replica_name, partition_id, detach=detach, clock=clock, last_block=last_block
+            )
+        except (UnavailableError, ConflictError) as error:
+            if not indices:
+                raise
+            text = f"Other partitions are dropped, and partition {partition_id} not yet: {error}"
+            raise UnknownOutcomeError("UNFINISHED", text) from error
+        indices += [index] if index is not None else []
+    return indices
 
 
 def _log_drop(

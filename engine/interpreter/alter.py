@@ -12,6 +12,7 @@ from engine.interpreter.mutations import mutate
 from engine.interpreter.partition_commands import carry_out
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.session import QueryResult
+from engine.tables.afterwards import afterwards
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from engine.tables.table import Table
@@ -43,7 +44,7 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
         if any(kind == ability for kind, _ in runs):
             table.require(ability)
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
-    sets_ttl = any(map(_sets_ttl, changes))
+    sets_ttl = any(_sets_ttl(change, table.definition.create) for change in changes)
     if changes and (len(runs) > 1 or sets_ttl):
         definition = table.definition
         new = context.server.catalog.define(database, altered(definition.create, definition.description, changes))
@@ -53,14 +54,17 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     for kind, commands in runs:
         result = _RUNS[kind](table, commands, context)
     if context.settings.materialize_ttl_after_modify and sets_ttl:
-        return _on_rows(table, [MaterializeTtl()], context)
+        with afterwards("The table is altered"):
+            return _on_rows(table, [MaterializeTtl()], context)
     return result
 
 
-def _sets_ttl(change: DefinitionChange) -> bool:
-    return (isinstance(change, ModifyTtl) and bool(change.ttl)) or (
-        isinstance(change, ModifyColumn) and bool(change.column.ttl)
-    )
+def _sets_ttl(change: DefinitionChange, former: CreateTable) -> bool:
+    """To another one than there was."""
+    if isinstance(change, ModifyColumn):
+        known = {column.name: column.ttl for column in former.columns}
+        return change.column.ttl not in ("", known.get(change.column.name))
+    return isinstance(change, ModifyTtl) and change.ttl not in ("", former.ttl)
 
 
 def _kind(command: AlterCommand, table: Table) -> str:

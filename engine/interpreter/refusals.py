@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.context import Context
 from engine.system_names import SYSTEM_NAMES
+from engine.tables.afterwards import afterwards
 from engine.tables.table import Table
 from parts.errors import UserError
 
@@ -18,4 +19,5 @@ def wait_for_replicas(table: Table, context: Context) -> None:
     """At the end of a statement: with ``alter_sync = 2`` until the active replicas have done what is in the log.
     Raises 341 (UNFINISHED) when it takes longer than ``receive_timeout``."""
     if context.settings.alter_sync > 1 and table.replication is not None:
-        table.replication.wait_for_others(context.settings.receive_timeout, context.status)
+        with afterwards("It is done here"):
+            table.replication.wait_for_others(context.settings.receive_timeout, context.status)

@@ -123,7 +123,7 @@ class Attaching:
             directory,
             _partition_of(part),
             "",
-            part.rows,
+            written.rows,
             written.data_uncompressed_bytes,
             content_hash=written.content_hash,
         )

@@ -378,3 +378,15 @@ def test_rows_that_come_during_a_move_stay(local: Local) -> None:
         assert keys(local) == [5]
         assert local.run("SELECT k FROM t2 ORDER BY k") == [(1,), (2,), (6,)]
         local.restart()
+
+
+def test_rows_that_are_marked_as_deleted_are_not_counted_where_others_are_attached(local: Local) -> None:
+    """The part is written anew for a table of another history, without them."""
+    local.run("CREATE TABLE t (k UInt32, v String) ENGINE = MergeTree ORDER BY k")
+    local.run("ALTER TABLE t RENAME COLUMN v TO w")
+    local.run("CREATE TABLE other AS t")
+    local.run("INSERT INTO t SELECT number, toString(number) FROM numbers(5)")
+    local.run("DELETE FROM t WHERE k = 3")
+    local.run("ALTER TABLE t MOVE PARTITION tuple() TO TABLE other")
+    assert local.run("SELECT * FROM other ORDER BY k") == [(0, "0"), (1, "1"), (2, "2"), (4, "4")]
+    assert local.run("SELECT * FROM t") == []

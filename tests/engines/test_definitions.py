@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from parts.errors import PandoError
-from tests.alter.test_alter_histories import Pando
+from tests.alter.following import Pando
 
 COLUMNS = "(k UInt8, v UInt8, s Int8, f String, d UInt16)"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.alter.test_alter_histories import Pando
+from tests.alter.following import Pando
 from tests.engines.histories import History
 from tests.sql_statements.oracle import Oracle
 

@@ -273,3 +273,12 @@ def test_times_of_a_column_that_has_the_name_no_more(local: Local) -> None:
         local.run("OPTIMIZE TABLE t FINAL")
         assert keys(local) == [1]
         local.run("DROP TABLE t")
+
+
+def test_the_same_ttl_again_changes_no_part(local: Local) -> None:
+    local.run("CREATE TABLE t (k UInt32, d Date, v String TTL d + 1) ENGINE = MergeTree ORDER BY k TTL d + 2")
+    for command in ("MODIFY TTL d + 2", "MODIFY COLUMN v String TTL d + 1"):
+        local.run(f"ALTER TABLE t {command}")
+    assert local.value("SELECT count() FROM system.mutations WHERE table = 't'") == 0
+    local.run("ALTER TABLE t MODIFY TTL d + 3")
+    assert local.value("SELECT count() FROM system.mutations WHERE table = 't'") == 1

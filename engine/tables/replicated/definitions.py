@@ -27,6 +27,7 @@ from coordination.keeper import (
 )
 from coordination.mutations import read_pointer
 from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, KEYS, TTL, require_feature
+from engine.tables.afterwards import afterwards
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions, SyncMode
 from engine.tables.replicated.shared_definition import parse_columns, shared_definition
@@ -159,7 +160,8 @@ class Definitions:
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
         if options.waits_for_all:
-            self._wait_for_others(options)
+            with afterwards("The table is altered"):
+                self._wait_for_others(options)
 
     def _prepare(self, keeper: Keeper, change: Callable[[TableDefinition], CreateTable]) -> _Prepared | None:
         """``None``: another change was made in between."""

@@ -11,6 +11,7 @@ from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
+from engine.tables.afterwards import afterwards
 from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import TTL_MERGES, Expiring
 from engine.tables.options import OptimizeOptions
@@ -205,12 +206,13 @@ class MergeSteps:
         self._wake_execution()
         if not options.is_waited_for:
             return
-        state.wait_for(
-            lambda: all(map(self._is_carried_out, results)),
-            state.services.queue_wait_seconds,
-            "the merge of OPTIMIZE",
-            options.status,
-        )
+        with afterwards("The merges are in the log"):
+            state.wait_for(
+                lambda: all(map(self._is_carried_out, results)),
+                state.services.queue_wait_seconds,
+                "the merge of OPTIMIZE",
+                options.status,
+            )
 
     def _under_way(self, options: OptimizeOptions) -> list[PartName]:
         """Merges that somebody assigned before and that this replica has not made yet: OPTIMIZE waits for them too."""

@@ -17,10 +17,11 @@ from coordination.merge_assignment import assign_merges, mutation_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
 from coordination.mutation_set import MutationEntry
 from coordination.mutations import advance_pointer, create_mutation, kill_mutation, pointers, read_pointer
+from engine.tables.afterwards import afterwards
 from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
-from parts.errors import ConflictError, PandoError, UnavailableError, UnknownOutcomeError, UserError
+from parts.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.part_name import PartName
 from sql.definitions.mutations import Mutation
 
@@ -88,12 +89,8 @@ class ReplicatedMutations:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Others keep changing the table; repeat the mutation")
         self._on_news("")
         if options.sync:
-            try:
+            with afterwards(f"Mutation {entry.mutation_id} is kept"):
                 self._wait(entry.mutation_id, options)
-            except UnavailableError as error:
-                raise UnknownOutcomeError(
-                    "UNFINISHED", f"Mutation {entry.mutation_id} is kept, and cannot be waited for: {error}"
-                ) from error
         return entry.mutation_id
 
     def _create(self, mutation: Mutation) -> MutationEntry | None:

@@ -9,6 +9,7 @@ from coordination.drop_part import log_part_drop
 from coordination.drop_range import LastBlock, drop_all_partitions, drop_partition
 from coordination.keeper import Keeper
 from coordination.merge_predicate import MergePredicate, build_predicate
+from engine.tables.afterwards import afterwards
 from engine.tables.attaching import Attaching
 from engine.tables.replicated.foreign_fetches import ForeignFetches
 from engine.tables.replicated.state import ReplicaState
@@ -54,13 +55,13 @@ class ReplicatedPartitions:
                 drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_block=last_block)
             else:
                 drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_block=last_block)
-        self._log.sync(state.services.queue_wait_seconds, status)
+        self._wait(status)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
         state, status = self._state, status or QueryStatus()
         with state.working() as (keeper, _):
             self._log_part_drop(keeper, name, detach, status)
-        self._log.sync(state.services.queue_wait_seconds, status)
+        self._wait(status)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         with self._state.working() as (keeper, _):
@@ -72,6 +73,10 @@ class ReplicatedPartitions:
             f"MOVE PARTITION from a replicated table is not supported; ATTACH PARTITION … FROM "
             f"{self._state.definition.full_name}, then DROP PARTITION there",
         )
+
+    def _wait(self, status: QueryStatus) -> None:
+        with afterwards("It is in the log"):
+            self._log.sync(self._state.services.queue_wait_seconds, status)
 
     def _log_part_drop(self, keeper: Keeper, name: PartName, detach: bool, status: QueryStatus) -> None:
         """Inserts under way and merges that others assign only make it look again; at last raises 384."""

@@ -24,11 +24,12 @@ from coordination.transactions import (
     read_staged,
     stage,
 )
+from engine.tables.afterwards import afterwards
 from engine.tables.insert_sink import InsertOutcome, TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
 from engine.tables.replicated.state import DETACHED_PREFIX, ReplicaState
 from engine.tables.transactions import KnownTransaction
-from parts.errors import ConflictError, PandoError, UnavailableError, UserError
+from parts.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 
 logger = logging.getLogger(__name__)
 
@@ -110,21 +111,23 @@ class ReplicatedTransactions:
                 abort(keeper, state.paths, name, reason, transaction_id=request.transaction_id)
                 state.store.staged.remove(name)
                 return outcome
-            keeper.sync(state.paths.log)
-            self._pull(keeper)
+            with afterwards(f"Transaction {request.transaction_id!r} is committed"):
+                keeper.sync(state.paths.log)
+                self._pull(keeper)
         self._wake_execution()
         needed = plan.required if plan is not None else 0
         deadline = state.services.monotonic() + options.timeout_seconds
-        while state.queue.is_queued(name) or (needed > 1 and self._is_waiting(keeper, name, needed)):
-            options.status.check()
-            if state.services.monotonic() >= deadline or state.is_stopping.is_set():
-                where = f"{needed} replicas" if needed else "this replica"
-                raise UnavailableError(
-                    "UNFINISHED",
-                    f"Transaction {request.transaction_id!r} is committed, but its rows are not visible on {where} yet;"
-                    " repeat the COMMIT to wait on",
-                )
-            state.sleep(_POLL_SECONDS)
+        with afterwards(f"Transaction {request.transaction_id!r} is committed"):
+            while state.queue.is_queued(name) or (needed > 1 and self._is_waiting(keeper, name, needed)):
+                options.status.check()
+                if state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                    where = f"{needed} replicas" if needed else "this replica"
+                    raise UnknownOutcomeError(
+                        "UNFINISHED",
+                        f"Transaction {request.transaction_id!r} is committed, but its rows are not visible on {where}"
+                        " yet; repeat the COMMIT to wait on",
+                    )
+                state.sleep(_POLL_SECONDS)
         return outcome
 
     def _is_waiting(self, keeper: Keeper, name: str, needed: int) -> bool:

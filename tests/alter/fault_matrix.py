@@ -1,0 +1,262 @@
+"""Everything that changes a replicated table, hit at any request to ZooKeeper and at any fsync: the whole matrix.
+
+An operation is a statement, and what the replicas then do; requests and fsyncs are counted over all replicas, until
+they rest. Whoever makes the one that is hit loses the request, or its answer, or its session, or dies. When all has
+healed, the replicas show what was before the operation, or what is after it, as the client was told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordination.memory_keeper import Fault
+from engine.simulator.disk import Disk, recording
+from engine.simulator.servers import Server, Servers
+from engine.simulator.steps import Crash
+from engine.simulator.trace import Trace
+from parts.errors import PandoError, UnknownOutcomeError
+from parts.pool import working_inline
+from tests.faults import FAULTS, SYNC_FAULTS, hit_request, hit_sync
+
+Rows = list[tuple[object, ...]]
+State = tuple[list[str], Rows, object]
+"""Names of the columns, rows, and what else the operation is about."""
+
+_ROWS: Rows = [(1, 1, "value 1"), (1, 3, "value 3"), (1, 4, "value 4"), (2, 2, "value 2")]
+_LEFT = [row for row in _ROWS if row[1] != 3]
+_TTL = "toDateTime(if(k = 3, 1, 4000000000))"
+_LAST = 99
+_OTHER = (
+    "CREATE TABLE s (p UInt8, k UInt64, v String) ENGINE = MergeTree PARTITION BY p ORDER BY k",
+    "INSERT INTO s VALUES (1, 7, 'of s')",
+)
+_INDEXED = "ALTER TABLE t ADD INDEX i v TYPE set(10)"
+_SYNC = "SETTINGS alter_sync = 2, mutations_sync = 2"
+
+
+def _indexes(server: Server) -> object:
+    """Those of the table, and in how many of its parts each is."""
+    parts = server.table.store.active()
+    indexes = server.table.definition.description.indexes
+    return {index.name: sum(part.skip_index(index) is not None for part in parts) for index in indexes}
+
+
+def _detached(server: Server) -> object:
+    names = server.table.store.detached()
+    return sorted({name.partition("_")[0] for name in names})
+
+
+def _unfinished(server: Server) -> object:
+    return sum(not shown.is_done for shown in server.table.mutations.shown())
+
+
+def _ttl(server: Server) -> object:
+    return server.table.definition.description.ttl.text
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``after``: the rows, ``columns`` their names, ``other`` what ``look`` gives; before it there are ``before``."""
+
+    statement: str
+    after: Rows
+    columns: str = "p k v"
+    prepare: tuple[str, ...] = ()
+    look: Callable[[Server], object] = lambda server: None
+    other: object = None
+    before: Rows | None = None
+    """If not the usual."""
+    halfway: Rows | None = None
+    """It has two steps, which a client who got no answer may find apart: the rows then, and all else as after it."""
+    is_repeated: bool = False
+    """Until it is done: what it ends would never rest."""
+
+
+OPERATIONS = {
+    "add column": Operation(
+        f"ALTER TABLE t ADD COLUMN c UInt64 DEFAULT k * 2 {_SYNC}", [(*r, int(str(r[1])) * 2) for r in _ROWS], "p k v c"
+    ),
+    "drop column": Operation(f"ALTER TABLE t DROP COLUMN v {_SYNC}", [row[:2] for row in _ROWS], "p k"),
+    "modify column": Operation(
+        f"ALTER TABLE t MODIFY COLUMN c String {_SYNC}", [(*row, str(row[1])) for row in _ROWS], "p k v c",
+        ("ALTER TABLE t ADD COLUMN c UInt8 DEFAULT k", "INSERT INTO t VALUES (2, 5, 'v', 5)", "ALTER TABLE t DELETE "
+         "WHERE k = 5 SETTINGS mutations_sync = 2"), before=[(*row, row[1]) for row in _ROWS],
+    ),
+    "rename column": Operation(f"ALTER TABLE t RENAME COLUMN v TO w {_SYNC}", _ROWS, "p k w"),
+    "modify TTL": Operation(
+        f"ALTER TABLE t MODIFY TTL {_TTL} {_SYNC}", _LEFT, look=_ttl, other=_TTL, halfway=_ROWS
+    ),
+    "add index": Operation(f"{_INDEXED} {_SYNC}", _ROWS, look=_indexes, other={"i": 0}),
+    "drop index": Operation(f"ALTER TABLE t DROP INDEX i {_SYNC}", _ROWS, prepare=(_INDEXED,), look=_indexes, other={}),
+    "materialize index": Operation(
+        f"ALTER TABLE t MATERIALIZE INDEX i {_SYNC}", _ROWS, prepare=(_INDEXED,), look=_indexes, other={"i": 3}
+    ),
+    "update": Operation(
+        f"ALTER TABLE t UPDATE v = concat(v, '+') WHERE k != 2 {_SYNC}",
+        [(p, k, f"{v}+") for p, k, v in _ROWS[:3]] + _ROWS[3:],
+    ),
+    "delete": Operation(f"ALTER TABLE t DELETE WHERE k = 3 {_SYNC}", _LEFT),
+    "lightweight delete": Operation("DELETE FROM t WHERE k = 3 SETTINGS lightweight_deletes_sync = 2", _LEFT),
+    "kill mutation": Operation(
+        "KILL MUTATION WHERE NOT is_done", _ROWS, look=_unfinished, other=0, is_repeated=True,
+        prepare=("ALTER TABLE t UPDATE v = toString(throwIf(k = 3)) WHERE k = 3 SETTINGS mutations_sync = 0",),
+    ),
+    "drop partition": Operation(f"ALTER TABLE t DROP PARTITION 1 {_SYNC}", _ROWS[3:]),
+    "detach partition": Operation(
+        f"ALTER TABLE t DETACH PARTITION 1 {_SYNC}", _ROWS[3:], look=_detached, other=["1"]
+    ),
+    "attach partition": Operation(
+        f"ALTER TABLE t ATTACH PARTITION 1 {_SYNC}", _ROWS, before=_ROWS[3:],
+        prepare=("ALTER TABLE t DETACH PARTITION 1 SETTINGS alter_sync = 2",),
+    ),
+    "attach partition from": Operation(
+        f"ALTER TABLE t ATTACH PARTITION 1 FROM s {_SYNC}", [*_ROWS[:3], (1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
+    ),
+    "replace partition": Operation(
+        f"ALTER TABLE t REPLACE PARTITION 1 FROM s {_SYNC}", [(1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
+    ),
+    "move partition": Operation(
+        f"ALTER TABLE s MOVE PARTITION 1 TO TABLE t {_SYNC}", [*_ROWS[:3], (1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
+    ),
+    "drop part": Operation(f"ALTER TABLE t DROP PART '1_0_0_0' {_SYNC}", _ROWS[1:]),
+    "truncate": Operation(f"TRUNCATE TABLE t {_SYNC}", [], halfway=_ROWS[3:]),
+    "TTL merge": Operation(
+        "OPTIMIZE TABLE t FINAL SETTINGS alter_sync = 2", _LEFT,
+        prepare=(f"ALTER TABLE t MODIFY TTL {_TTL} SETTINGS materialize_ttl_after_modify = 0",),
+    ),
+    "deduplicate": Operation(
+        "OPTIMIZE TABLE t FINAL DEDUPLICATE SETTINGS alter_sync = 2", _ROWS, before=sorted([*_ROWS, _ROWS[1]]),  # type: ignore[type-var]
+        prepare=("INSERT INTO t VALUES (1, 3, 'value 3')",),
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """``number`` of the request, or the fsync, that is hit."""
+
+    operation: str
+    number: int
+    fault: Fault | int | str
+    is_sync: bool
+
+    def __str__(self) -> str:
+        kind = "fsync" if self.is_sync else "request"
+        return f"{self.operation}, {kind} {self.number}: {self.fault}"
+
+
+class Matrix:
+    """Made by :func:`matrix`; each case has replicas of its own, of the same history."""
+
+    def __init__(self, path: Path, disks: dict[Path, Disk]) -> None:
+        self._path = path
+        self._disks = disks
+        self._numbers = itertools.count()
+
+    def cases(self, name: str, *, distinct: bool = False) -> Iterator[Case]:
+        """All of an operation. ``distinct``: of requests of which who asks what is equal, the first and the last."""
+        with self._servers(name) as servers:
+            requests = hit_request(servers, 0, "crash")
+            syncs = hit_sync(servers, 0, "crash")
+            self._run(servers, name)
+        first = {text: number for number, text in reversed([*enumerate(requests, 1)])}
+        last = {text: number for number, text in enumerate(requests, 1)}
+        numbers = sorted({*first.values(), *last.values()}) if distinct else range(1, len(requests) + 1)
+        yield from (Case(name, number, fault, False) for number in numbers for fault in FAULTS)
+        yield from (Case(name, number, fault, True) for number in range(1, len(syncs) + 1) for fault in SYNC_FAULTS)
+
+    def check(self, case: Case) -> None:
+        with self._servers(case.operation) as servers:
+            before = _state(servers.servers[0], OPERATIONS[case.operation])
+            if case.is_sync:
+                assert isinstance(case.fault, int | str)
+                hit_sync(servers, case.number, case.fault)
+            else:
+                assert isinstance(case.fault, Fault | str)
+                hit_request(servers, case.number, case.fault)
+            answer = self._run(servers, case.operation)
+            self._check(servers, case.operation, before, answer)
+
+    @contextlib.contextmanager
+    def _servers(self, name: str) -> Iterator[Servers]:
+        """Two replicas; one of them lacks a part of the other."""
+        root = self._path / str(next(self._numbers))
+        servers = Servers(root, 2, 1, Trace(None), self._disks)
+        operation = OPERATIONS[name]
+        try:
+            servers.settle()
+            one, two = servers.servers
+            one.insert(1, [1])
+            two.insert(2, [2])
+            servers.settle()
+            one.insert(1, [3, 4])
+            for statement in operation.prepare:
+                one.sql(statement)
+            if operation.prepare:
+                _work(servers)
+            yield servers
+        finally:
+            servers.end()
+
+    @staticmethod
+    def _run(servers: Servers, name: str) -> str:
+        """What the client hears; then all work on, while they may be hit."""
+        one, answer = servers.servers[0], "done"
+        try:
+            one.sql(OPERATIONS[name].statement)
+        except (UnknownOutcomeError, Crash, OSError):  # of a disk's error nobody says when it came
+            answer = "unknown"
+        except PandoError:
+            answer = "refused"
+        _work(servers)
+        return answer
+
+    @staticmethod
+    def _check(servers: Servers, name: str, before: State, answer: str) -> None:
+        operation = OPERATIONS[name]
+        after: State = (operation.columns.split(), operation.after, operation.other)
+        assert before[1] == (operation.before or _ROWS), before
+        servers.calm()
+        one = servers.servers[0]
+        if operation.is_repeated and answer != "done":
+            _work(servers)
+            one.sql(operation.statement)
+            answer = "done"
+        servers.settle()
+        servers.check_equal()
+        found = _state(one, operation)
+        allowed = {"done": [after], "refused": [before], "unknown": [before, after]}[answer]
+        if operation.halfway is not None and answer == "unknown":
+            allowed.append((after[0], operation.halfway, after[2]))
+        assert found in allowed, f"{answer}, but there is {found}, not {allowed}"
+        for node in servers.servers:
+            assert _state(node, operation) == found, f"{node.name} differs"
+        one.sql(f"INSERT INTO t (p, k) VALUES (1, {_LAST})")
+        servers.settle()
+        servers.check_equal()
+        for node in servers.servers:
+            assert node.keys()[-1] == _LAST, node.name
+
+
+def _work(servers: Servers) -> None:
+    for _ in range(4):
+        for node in servers.servers:
+            servers.now += 7
+            with contextlib.suppress(PandoError, OSError, Crash):
+                node.step_all()
+
+
+def _state(server: Server, operation: Operation) -> State:
+    result, rows = server.sql("SELECT * FROM t ORDER BY ALL")
+    return [name for name, _ in result.columns], rows, operation.look(server)
+
+
+@contextlib.contextmanager
+def matrix(path: Path) -> Iterator[Matrix]:
+    disks: dict[Path, Disk] = {}
+    with recording(disks), working_inline():
+        yield Matrix(path, disks)
