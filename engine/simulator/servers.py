@@ -27,7 +27,7 @@ from parts.errors import PandoError
 from parts.layout import DATA_FILE, META_FILE
 from parts.meta_files import unpack
 from parts.part_name import PartName
-from sql.definitions.render import render_column
+from sql.definitions.render import render_column, render_index
 from sql.grammar.tokens import quote_string
 
 _COLUMNS = "p UInt8, k UInt64, v String"
@@ -179,9 +179,9 @@ class Server(Node):
         """With the columns that the table has now, which an operator looks up in ZooKeeper."""
         keeper = self.colony.ensemble.connect()
         found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
-        columns = ", ".join(map(render_column, found.columns)) if found is not None else _COLUMNS
+        elements = [*map(render_column, found.columns), *map(render_index, found.indexes)] if found else [_COLUMNS]
         ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""
-        self.sql(_CREATE.format(columns) + ttl)
+        self.sql(_CREATE.format(", ".join(elements)) + ttl)
 
     def drop(self) -> None:
         self.sql("DROP TABLE t SYNC")

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from engine.simulator.alterations import AlterationWork
 from engine.simulator.colony import Node
 from engine.simulator.definition import TABLE
-from engine.simulator.mutations import MutationWork
+from engine.simulator.indexes import IndexWork
 from engine.simulator.partitions import PartitionWork
 from engine.simulator.servers import Server, Servers
 from engine.simulator.simulation import Expected, Weights
@@ -42,10 +41,12 @@ class StatementWeights(Weights):
     kill_mutation: float = 0.2
     look_at_rows: float = 0.5
     pass_time: float = 1
+    change_index: float = 0.7
+    look_by_index: float = 0.5
 
 
 @dataclass
-class Statements(ExpiryWork, AlterationWork, MutationWork, PartitionWork):
+class Statements(ExpiryWork, IndexWork, PartitionWork):
     """The nodes are servers."""
 
     def __post_init__(self) -> None:

@@ -58,6 +58,7 @@ KINDS = {
     "commit plain: committed before", "commit plain: unknown", "commit OVERWRITE: committed",
     "commit OVERWRITE PARTITIONS: committed", "commit plain: skipped: the application had committed this version",
     "drop partition ok", "detach partition ok", "detach part ok", "logged DROP_PART", "attach ok",
+    "ADD INDEX ok", "DROP INDEX ok", "MATERIALIZE INDEX ok", "CLEAR INDEX ok", "look by index ok",
     "update ok", "lightweight delete ok", "look at rows ok", "logged MUTATE_PART",
 }  # fmt: skip
 
