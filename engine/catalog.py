@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.catalog_follower import CatalogFollower
 from engine.system_names import SYSTEM_NAMES, TEMPORARY
@@ -30,6 +29,7 @@ from engine.table_files import (
 )
 from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
+from engine.tables.view import DatabaseTables, views_of
 from parts.disk import make_directories
 from parts.errors import PandoError, UserError
 from parts.safe_names import check_file_name
@@ -38,9 +38,6 @@ from sql.definitions.engine import pin_location
 from sql.grammar.statements import CreateTable, TableRef
 from sql.grammar.tokens import quote_identifier
 from sql.settings.table_settings import MergeTreeSettings
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +56,7 @@ class Catalog:
         self._places = TablePlaces(path, temporary_path)
         self._factory = factory
         self.default_settings = default_settings
-        self._databases: dict[str, dict[str, Table]] = {}
+        self._databases: dict[str, DatabaseTables] = {}
         self._ddl = threading.RLock()
         self.follower: CatalogFollower | None = None
         """Set before :meth:`load`."""
@@ -84,7 +81,11 @@ class Catalog:
             raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist")
         return table
 
-    def _database(self, name: str) -> dict[str, Table]:
+    def views_of(self, table: Table) -> list[Table]:
+        """The materialized views that read its blocks."""
+        return views_of(list(self._databases.values()), table)
+
+    def _database(self, name: str) -> DatabaseTables:
         try:
             return self._databases[name]
         except KeyError:
@@ -145,7 +146,7 @@ class Catalog:
         del self._databases[table.definition.database][table.definition.name]
 
     def _enter_database(self, name: str) -> None:
-        self._databases[name] = {}
+        self._databases[name] = DatabaseTables()
         if self.follower is not None:
             self.follower.database_made(name)
 
@@ -171,7 +172,7 @@ class Catalog:
             if name not in self._databases and if_exists:
                 return
             for table in list(self._database(name).values()):
-                self.drop_table(name, table.definition.name, detach=detach)
+                self.drop_table(name, table.definition.name, if_exists=True, detach=detach)
             if not detach:
                 directory = self._places.definitions(name)
                 remove_durably(self._places.database(name))
@@ -250,6 +251,8 @@ class Catalog:
                 except Exception:
                     self._begin_anew(database, name)
                     raise
+                if table.definition.inner_name:
+                    self.drop_table(database, table.definition.inner_name, if_exists=True)
 
     def _begin_anew(self, database: str, name: str) -> None:
         """A table whose DROP failed is what a start of the server makes of what is left of it."""
@@ -284,6 +287,8 @@ class Catalog:
                 definition_text(create),
             ).carry_out(self._places.metadata)
             self._start(definition)
+            if (inner := definition.inner_name) and old[0] != new[0]:
+                self.rename_table((old[0], inner), (new[0], inner))
 
     def exchange_tables(self, one: tuple[str, str], other: tuple[str, str]) -> None:
         """Each gets the other's name. Whoever looks for a name finds one table or the other."""

@@ -8,9 +8,11 @@ from itertools import groupby
 from typing import Any
 
 from engine.context import Context
+from engine.interpreter.dependent_views import refuse_columns_of_views, stored_table
 from engine.interpreter.mutations import mutate
 from engine.interpreter.partition_commands import carry_out
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
+from engine.interpreter.views import modify_query
 from engine.session import QueryResult
 from engine.tables.afterwards import afterwards
 from engine.tables.definition import TableDefinition
@@ -23,6 +25,7 @@ from sql.grammar.alterations import (
     DefinitionChange,
     MaterializeTtl,
     ModifyColumn,
+    ModifyQuery,
     ModifyTtl,
     MutationCommand,
     PartitionCommand,
@@ -39,6 +42,11 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system(database)
     table = context.server.catalog.table(database, statement.table.table)
+    if any(isinstance(command, ModifyQuery) for command in statement.commands):
+        return modify_query(table, statement.commands, context)
+    if not any(isinstance(command, DefinitionChange) for command in statement.commands):
+        table = stored_table(table, context)
+    refuse_columns_of_views(table, statement.commands, context)
     runs = [(kind, list(run)) for kind, run in groupby(statement.commands, partial(_kind, table=table))]
     for ability in ("partitioning", "mutations"):
         if any(kind == ability for kind, _ in runs):

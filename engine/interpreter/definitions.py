@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from engine.config import Config
 from engine.context import Context
+from engine.interpreter.dependent_views import stored_table
 from engine.interpreter.inserts import insert_select
 from engine.interpreter.queries import HERE, described
 from engine.interpreter.refusals import refuse_system, wait_for_replicas
@@ -166,6 +167,9 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
     if statement.if_exists and context.server.catalog.find(database, statement.table.table) is None:
         return QueryResult()
     table = context.server.catalog.table(database, statement.table.table)
+    if (view := table.definition.create.view) is not None and view.target is not None:
+        return QueryResult()  # its rows are another table's
+    table = stored_table(table, context)
     table.truncate(context.status)
     wait_for_replicas(table, context)
     return QueryResult()

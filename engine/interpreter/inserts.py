@@ -10,13 +10,13 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from engine.context import Context
+from engine.interpreter.dependent_views import Sink, begin_insert, stored_table
 from engine.interpreter.files import file_columns, write_file
 from engine.interpreter.queries import run_query
 from engine.interpreter.refusals import refuse_system
 from engine.interpreter.shards.inserting import ShardsInsert
 from engine.interpreter.transactions import check_id
 from engine.session import QueryResult
-from engine.tables.insert_sink import InsertSink
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
 from parts.errors import UserError
@@ -32,9 +32,13 @@ def insert(statement: Insert, context: Context) -> QueryResult:
     database = context.database(statement.table.database)
     refuse_system(database)
     table = context.server.catalog.table(database, statement.table.table)
+    view, table = table, stored_table(table, context)
     if table.definition.create.view is not None:
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {table.definition.engine_name}")
-    columns = insertable_columns(table.description.schema, statement.columns, statement.except_columns)
+    names = statement.columns
+    if view is not table and not names:
+        names = tuple(column.name for column in view.description.schema.columns)
+    columns = insertable_columns(table.description.schema, names, statement.except_columns)
     if statement.select:
         insert_select(table, columns, statement.select, context)
         return QueryResult()
@@ -125,13 +129,16 @@ def _write(table: Table, blocks: Iterable[pa.Table], context: Context, *, is_who
     context.statistics.deduplicated_blocks += outcome.deduplicated_blocks
 
 
-def _begin(table: Table, context: Context, is_whole: bool) -> InsertSink | ShardsInsert:
+def _begin(table: Table, context: Context, is_whole: bool) -> Sink | ShardsInsert:
+    if table.definition.is_proxy and context.server.catalog.views_of(table):
+        name = table.definition.full_name
+        raise UserError("NOT_IMPLEMENTED", f"INSERT into {name}, which materialized views read, is not supported")
     if table.definition.engine_name == "Distributed":
         return ShardsInsert(table.definition, context, _write)
     if table.definition.is_proxy:
         name = table.definition.engine_name
         raise UserError("NOT_IMPLEMENTED", f"Method write is not supported by storage {name}")
-    return table.begin_insert(_options(context, is_whole))
+    return begin_insert(table, _options(context, is_whole), context)
 
 
 def _options(context: Context, is_whole: bool) -> InsertOptions:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.context import Context
+from engine.interpreter.dependent_views import stored_table
 from engine.interpreter.partition_values import partition_id
 from engine.interpreter.refusals import wait_for_replicas
 from engine.session import QueryResult
@@ -19,6 +20,7 @@ from sql.grammar.statements import OptimizeTable
 def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
     """Raises 388, 236, and what its columns or partition raise."""
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
+    table = stored_table(table, context)
     if statement.cleanup:
         raise UserError(
             "CANNOT_ASSIGN_OPTIMIZE", "Cannot OPTIMIZE with CLEANUP table: only ReplacingMergeTree can be CLEANUP"

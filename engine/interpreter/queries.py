@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from importlib.metadata import version
 from typing import TypedDict
 
@@ -11,12 +11,14 @@ import pyarrow as pa
 
 from engine.context import Context
 from engine.interpreter.answers import STRING, rows_result
-from engine.interpreter.relations import SessionRelations
+from engine.interpreter.relations import BlockRelation, BlockRelations, SessionRelations
 from engine.interpreter.result_limits import limited
 from engine.interpreter.shards.relation import LocalQueries
 from engine.session import QueryResult
+from engine.tables.table import Table
 from parts.errors import UserError
 from parts.query_status import QueryStatus
+from parts.schema import TableSchema
 from parts.types import DataType
 from sql.grammar.statements import Explain, KillQuery, SelectQuery
 from sql.run.executor import SelectResult
@@ -52,6 +54,30 @@ def kill_query(statement: KillQuery, context: Context) -> QueryResult:
 def run_query(query: str, context: Context) -> QueryResult:
     """Runs a query over the tables of the session."""
     return _as_query_result(context.server.query_engine.select(query, **_arguments(context)), context)
+
+
+def run_over(query: str, table: Table, block: BlockRelation, context: Context) -> SelectResult:
+    """Runs a query that sees nothing of the table but the block."""
+    arguments = _arguments(context)
+    arguments["catalog"] = BlockRelations(context, HERE, table, block)
+    return context.server.query_engine.select(query, **arguments)
+
+
+def columns_needed(query: str, table: Table, columns: Set[str], context: Context) -> set[str]:
+    """Those of the columns of the table that a query reads, or cannot be without."""
+    arguments, schema = _arguments(context), table.description.schema
+    engine = context.server.query_engine
+    whole = BlockRelation(schema, schema.arrow.empty_table())
+    arguments["catalog"] = BlockRelations(context, HERE, table, whole)
+    needed = {name for name in engine.columns_read(query, whole, **arguments) if name in columns}
+    for name in columns - needed:
+        rest = TableSchema(tuple(column for column in schema.columns if column.name != name))
+        arguments["catalog"] = BlockRelations(context, HERE, table, BlockRelation(rest, rest.arrow.empty_table()))
+        try:
+            engine.describe(query, **arguments)
+        except UserError:
+            needed.add(name)
+    return needed
 
 
 def described(query: str, context: Context) -> tuple[tuple[str, DataType], ...]:

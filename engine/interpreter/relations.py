@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from engine.catalog import Catalog
 from engine.context import Context
@@ -17,9 +20,11 @@ from engine.system_tables.zookeeper import ZooKeeperRelation
 from engine.tables.table import Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_states import Snapshot
-from parts.schema import TableDescription
+from parts.schema import TableDescription, TableSchema
+from parts.types import DataType
 from sql.compile.merged import MergedTables
 from sql.compile.shard_functions import MergeFunction, ShardFunction
+from sql.grammar.tokens import quote_identifier
 from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation, ViewRelation
 
 
@@ -50,12 +55,25 @@ class TableRelation:
         self.table.report_corruption(error)
 
 
-def _relation_of(table: Table, sequential_consistency: bool) -> TableRelation | ViewRelation:
+def _relation_of(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
+    """Of a materialized view that is its target, where they have the same columns."""
     definition = table.definition
-    if definition.create.view is None:
+    view = definition.create.view
+    if view is None:
         return TableRelation.of(table, sequential_consistency)
-    columns = tuple((column.name, column.type) for column in table.description.schema.columns)
-    return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
+    columns = _columns(table)
+    if not view.is_materialized:
+        return ViewRelation(definition.database, definition.name, definition.create.as_select, columns)
+    target = catalog.table(*definition.target)
+    if target.definition.create.view is None and not target.definition.is_proxy and _columns(target) == columns:
+        return TableRelation.of(target, sequential_consistency)
+    names = ", ".join(quote_identifier(name) for name, _ in columns)
+    query = f"SELECT {names} FROM {'.'.join(map(quote_identifier, definition.target))}"
+    return ViewRelation(definition.database, definition.name, query, columns)
+
+
+def _columns(table: Table) -> tuple[tuple[str, DataType], ...]:
+    return tuple((column.name, column.type) for column in table.description.schema.columns)
 
 
 @dataclass(frozen=True)
@@ -84,7 +102,8 @@ class SessionRelations:
             return merge_table(found.definition, self.context)
         if found.definition.is_proxy:
             return distributed_table(found.definition, self.context, self.here)
-        return _relation_of(found, self.context.settings.select_sequential_consistency)
+        sequential = self.context.settings.select_sequential_consistency
+        return _relation_of(found, self.context.server.catalog, sequential)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         return find_files(path, format, structure, self.context)
@@ -93,6 +112,30 @@ class SessionRelations:
         if isinstance(function, MergeFunction):
             return merge_function(function, self.context)
         return function_table(function, self.context, self.here)
+
+
+@dataclass(frozen=True)
+class BlockRelation:
+    """Rows that are on their way into a table. Implements ``sql.relation.ArrowRelation``."""
+
+    schema: TableSchema
+    block: pa.Table
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self.block
+
+
+@dataclass(frozen=True)
+class BlockRelations(SessionRelations):
+    """Those of the session, where one table is nothing but a block."""
+
+    table: Table
+    block: BlockRelation
+
+    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation | MergedTables:
+        if (database, table) == (self.table.definition.database, self.table.definition.name):
+            return self.block
+        return super().relation(database, table)
 
 
 @dataclass(frozen=True)
@@ -106,7 +149,7 @@ class CatalogRelations:
         found = self.catalog.table(database or self.default_database, table)
         if found.definition.is_proxy:
             raise UserError("NOT_IMPLEMENTED", f"Table {found.definition.full_name} has no rows of its own")
-        return _relation_of(found, False)
+        return _relation_of(found, self.catalog, False)
 
     def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
         raise UserError("NOT_IMPLEMENTED", f"The file {path!r} is not read here")

@@ -1,23 +1,36 @@
-"""CREATE VIEW."""
+"""CREATE VIEW and CREATE MATERIALIZED VIEW."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from engine.context import Context
+from engine.interpreter.dependent_views import stored_table
+from engine.interpreter.inserts import insert_select
 from engine.interpreter.queries import described
 from engine.interpreter.refusals import refuse_system
 from engine.session import QueryResult
+from engine.tables.table import Table
 from parts.errors import UserError
+from parts.types import DataType
+from sql.definitions.creation import completed
+from sql.definitions.defaults import insertable_columns
+from sql.definitions.nested import flattened_columns
+from sql.definitions.render import render_table
 from sql.definitions.views import kept_query
+from sql.grammar.alterations import AlterCommand, ModifyQuery
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_query
-from sql.grammar.statements import CreateTable
-from sql.grammar.syntax_tree import Parameter, walk
-from sql.grammar.table_names import tables_of
+from sql.grammar.statements import CreateTable, TableRef, ViewClause
+from sql.grammar.syntax_tree import NamedTable, Parameter, walk
+from sql.grammar.table_names import first_table, tables_of
+from sql.grammar.tokens import quote_identifier
 
 _MOST_LEVELS = 100
+
+Selected = Sequence[tuple[str, DataType]]
 
 
 def create_view(statement: CreateTable, context: Context) -> QueryResult:
@@ -25,25 +38,34 @@ def create_view(statement: CreateTable, context: Context) -> QueryResult:
     database, name = context.database(statement.table.database), statement.table.table
     refuse_system(database)
     catalog = context.server.catalog
-    if statement.if_not_exists and catalog.find(database, name) is not None:
-        return QueryResult()
+    if catalog.find(database, name) is not None and not statement.replaces:
+        if statement.if_not_exists:
+            return QueryResult()
+        raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
+    create, selected = _with_query(statement, (database, name), context)
+    create = replace(create, table=TableRef(database, name), replaces=False)
     if statement.view is not None and statement.view.is_materialized:
-        raise UserError("NOT_IMPLEMENTED", "CREATE MATERIALIZED VIEW is not supported")
-    create = replace(_with_query(statement, (database, name), context), replaces=False)
-    if not statement.replaces or catalog.find(database, name) is None:
+        _create_materialized(create, statement.view, selected, context)
+    elif not statement.replaces or catalog.find(database, name) is None:
         catalog.create_table(database, create)
-        return QueryResult()
-    scratch = catalog.create_scratch(database, create)
-    try:
-        catalog.put_in_place(database, scratch, name)
-    except BaseException:
-        catalog.drop_table(database, scratch)
-        raise
+    else:
+        _replace(database, create, context)
     return QueryResult()
 
 
-def _with_query(statement: CreateTable, name: tuple[str, str], context: Context) -> CreateTable:
-    """With the text and the columns that are kept. The columns of a view with parameters are not known."""
+def _replace(database: str, create: CreateTable, context: Context) -> None:
+    catalog = context.server.catalog
+    scratch = catalog.create_scratch(database, create)
+    try:
+        catalog.put_in_place(database, scratch, create.table.table)
+    except BaseException:
+        catalog.drop_table(database, scratch)
+        raise
+
+
+def _with_query(statement: CreateTable, name: tuple[str, str], context: Context) -> tuple[CreateTable, Selected]:
+    """With the text and the columns that are kept, and what the query gives. The columns of a view with parameters are
+    not known."""
     catalog, session = context.server.catalog, context.session
     query = parse_query(statement.as_select)
     if any(table.database is None and table.table in session.temporary_tables for table in tables_of(query)):
@@ -52,13 +74,17 @@ def _with_query(statement: CreateTable, name: tuple[str, str], context: Context)
     text = kept_query(statement.as_select, session.database, lambda table: known(table) is not None, statement.columns)
     _refuse_circle(text, name, context)
     columns = statement.columns
+    selected: Selected = ()
+    assert statement.view is not None
     if any(isinstance(node, Parameter) for node in walk(query)):
+        if statement.view.is_materialized:
+            raise UserError("NOT_IMPLEMENTED", "A materialized view with parameters is not supported")
         columns = ()
     elif not statement.attach:
         selected = described(text, context)
         if not any(column.type for column in columns):
             columns = tuple(ColumnClause(name, str(type_)) for name, type_ in selected)
-    return replace(statement, columns=columns, as_select=text)
+    return replace(statement, columns=columns, as_select=text), selected
 
 
 def _refuse_circle(query: str, name: tuple[str, str], context: Context, level: int = 0) -> None:
@@ -74,3 +100,80 @@ def _refuse_circle(query: str, name: tuple[str, str], context: Context, level: i
         found = context.server.catalog.find(*place)
         if found is not None and found.definition.create.view is not None:
             _refuse_circle(found.definition.create.as_select, name, context, level + 1)
+
+
+# Materialized ---------------------------------------------------------------------------------------------------------
+
+
+def _create_materialized(create: CreateTable, view: ViewClause, selected: Selected, context: Context) -> None:
+    catalog, database = context.server.catalog, str(create.table.database)
+    if view.target is None:
+        _create_with_inner(create, view, selected, context)
+        return
+    place = (context.database(view.target.database), view.target.table)
+    view = replace(view, target=TableRef(*place))
+    _check_target(catalog.table(*place), selected, context)
+    if first_table(parse_query(create.as_select)) == NamedTable(*place):
+        raise UserError("INFINITE_LOOP", f"Materialized view {render_table(create.table)} reads its own target")
+    catalog.create_table(database, replace(create, view=view))
+
+
+def _create_with_inner(create: CreateTable, view: ViewClause, selected: Selected, context: Context) -> None:
+    """The table for its rows is there before the view is: a crash in between leaves an empty table."""
+    catalog, database = context.server.catalog, str(create.table.database)
+    view = replace(view, uuid=view.uuid or str(context.server.services.new_uuid()), is_populated=False)
+    table = TableRef(database, f".inner_id.{view.uuid}")
+    columns = flattened_columns(create.columns)
+    inner = replace(create, table=table, columns=columns, view=None, as_select="", is_empty=False, comment="")
+    inner = inner if create.attach else completed(inner, context.settings)
+    kept = replace(create, view=view, engine=inner.engine, order_by=inner.order_by, is_empty=False)
+    if create.attach and catalog.find(database, table.table) is not None:
+        catalog.create_table(database, kept)
+        return
+    target = catalog.create_table(database, inner)
+    assert target is not None, "its name is new"
+    try:
+        _check_target(target, selected, context)
+        catalog.create_table(database, kept)
+    except BaseException:
+        catalog.drop_table(database, table.table)
+        raise
+    if create.view is not None and create.view.is_populated:
+        _populate(target, create.as_select, selected, context)
+
+
+def modify_query(table: Table, commands: Sequence[AlterCommand], context: Context) -> QueryResult:
+    """ALTER TABLE … MODIFY QUERY of a materialized view. Its columns stay, and the blocks that it has seen too."""
+    definition = table.definition
+    if definition.create.view is None or not definition.create.view.is_materialized:
+        raise UserError(
+            "NOT_IMPLEMENTED", f"Alter of type 'MODIFY_QUERY' is not supported by storage {definition.engine_name}"
+        )
+    (command, *others) = commands
+    if others or not isinstance(command, ModifyQuery):
+        raise UserError("NOT_IMPLEMENTED", "MODIFY QUERY beside other commands is not supported")
+    statement = replace(definition.create, as_select=command.query)
+    changed, selected = _with_query(statement, (definition.database, definition.name), context)
+    _check_target(stored_table(table, context), selected, context)
+    context.server.catalog.alter_table(
+        definition.database, definition.name, lambda old: replace(old.create, as_select=changed.as_select)
+    )
+    return QueryResult()
+
+
+def _check_target(target: Table, selected: Selected, context: Context) -> None:
+    """Raises 8 for a column that the target lacks: what the view makes of it would be lost."""
+    lacking = [name for name, _ in selected if name not in target.description.schema]
+    if lacking and not context.settings.allow_materialized_view_with_bad_select:
+        raise UserError(
+            "THERE_IS_NO_COLUMN",
+            f"SELECT query outputs column with name '{lacking[0]}', which is not found in the target table. Use 'AS' "
+            "to assign alias that matches a column name, or set allow_materialized_view_with_bad_select = 1",
+        )
+
+
+def _populate(target: Table, query: str, selected: Selected, context: Context) -> None:
+    wanted = {column.name: column for column in insertable_columns(target.description.schema)}
+    columns = [wanted[name] for name, _ in selected if name in wanted]
+    names = ", ".join(quote_identifier(column.name) for column in columns)
+    insert_select(target, columns, f"SELECT {names} FROM ({query})", context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from engine.context import Context, Server
@@ -46,12 +46,12 @@ def _tables_of_session(context: Context) -> Iterator[Row]:
     for name, hidden in sorted(context.session.temporary_tables.items()):
         table = context.server.catalog.find(TEMPORARY, hidden)
         if table is not None:
-            yield _table_row(table, "", name, is_temporary=1)
+            yield _table_row(table, "", name, (), is_temporary=1)
 
 
 def _tables(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
-        yield _table_row(table, table.definition.database, table.definition.name)
+        yield _table_row(table, table.definition.database, table.definition.name, server.catalog.views_of(table))
     for database, tables in server.system_schemas.items():
         kind = "System" if database == "system" else "View"
         for name in sorted(tables):
@@ -60,7 +60,7 @@ def _tables(server: Server) -> Iterator[Row]:
             yield (database, name, _NO_UUID, kind, 0, [], [], [], *texts, *numbers, "", 0)
 
 
-def _table_row(table: Table, database: str, name: str, *, is_temporary: int = 0) -> Row:
+def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *, is_temporary: int = 0) -> Row:
     definition = table.definition
     description = definition.description
     active, has_parts = table.store.active(), description.has_parts
@@ -73,8 +73,8 @@ def _table_row(table: Table, database: str, name: str, *, is_temporary: int = 0)
         definition.engine_name,
         is_temporary,
         [str(definition.data_path)] if definition.is_durable else [],
-        [],
-        [],
+        [view.definition.database for view in views],
+        [view.definition.name for view in views],
         render_create(replace(definition.create, table=TableRef(database or None, name))),
         render_engine_full(definition.create) if definition.create.view is None else "",
         shown_query(definition.create),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from parts.schema import TableDescription
 from sql.definitions.engine import is_replicated
 from sql.definitions.proxies import is_proxy
 from sql.definitions.small_engines import engine_name, is_passing
+from sql.grammar.queries import parse_query
 from sql.grammar.statements import CreateTable
+from sql.grammar.table_names import first_table
 from sql.settings.table_settings import MergeTreeSettings
 
 
@@ -52,6 +55,27 @@ class TableDefinition:
     def is_durable(self) -> bool:
         """Whether rows outlive the server."""
         return not is_passing(self.create)
+
+    @cached_property
+    def view_source(self) -> tuple[str, str] | None:
+        """The table whose blocks a materialized view reads."""
+        view = self.create.view
+        table = first_table(parse_query(self.create.as_select)) if view is not None and view.is_materialized else None
+        return (table.database or self.database, table.table) if table is not None else None
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """Where a materialized view has its rows."""
+        assert self.create.view is not None
+        if (table := self.create.view.target) is not None:
+            return table.database or self.database, table.table
+        return self.database, self.inner_name
+
+    @property
+    def inner_name(self) -> str:
+        """Of the table that a materialized view has for its rows alone, ``""`` where it has none."""
+        view = self.create.view
+        return "" if view is None or not view.is_materialized or view.target else f".inner_id.{view.uuid}"
 
     @property
     def is_replicated(self) -> bool:

@@ -68,8 +68,9 @@ class InsertSink(ABC):
         self._writes: list[Future[TemporaryPart | None] | TemporaryPart | None] = []
         self._in_flight: list[tuple[Future[TemporaryPart | None], int]] = []
 
-    def write(self, block: pa.Table) -> None:
-        """Writes a complete block (every stored column, storage types) as one temporary part per partition."""
+    def write(self, block: pa.Table, token: str = "") -> None:
+        """Writes a complete block (every stored column, storage types) as one temporary part per partition. ``token``
+        stands for its rows where it is told from others."""
         if block.num_rows == 0:
             return
         check_constraints(block, self.description, self.table.definition.full_name)
@@ -83,10 +84,10 @@ class InsertSink(ABC):
             self.options.status.check()
             index = self._blocks - 1
             if is_small or _WRITE_COPIES * piece.block.nbytes > self._room_bytes:
-                self._writes.append(self._write_piece(piece, index))
+                self._writes.append(self._write_piece(piece, index, token))
                 continue
             self._wait_for_room(piece.block.nbytes)
-            future = self.table.services.writers.submit(self._write_piece, piece, index)
+            future = self.table.services.writers.submit(self._write_piece, piece, index, token)
             self._in_flight.append((future, piece.block.nbytes))
             self._writes.append(future)
 
@@ -153,9 +154,9 @@ class InsertSink(ABC):
         token = self.options.deduplication_token
         if not token:
             return None
-        return _digest(token, block_index)
+        return digest(token, block_index)
 
-    def _write_piece(self, piece: PartitionBlock, index: int) -> TemporaryPart | None:
+    def _write_piece(self, piece: PartitionBlock, index: int, token: str) -> TemporaryPart | None:
         """``None``: the merge mode leaves nothing of it."""
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
@@ -166,7 +167,7 @@ class InsertSink(ABC):
                     self.table.store.drop_temporary(directory)
                     return None
             written = write_part(directory, block, self.description, piece.values)
-            block_id = self._block_id(piece, index, written.content_hash if block is piece.block else "")
+            block_id = self._block_id(piece, token, index, written.content_hash if block is piece.block else "")
         except BaseException:
             self.table.store.drop_temporary(directory)
             raise
@@ -181,12 +182,12 @@ class InsertSink(ABC):
             written.meta,
         )
 
-    def _block_id(self, piece: PartitionBlock, index: int, known_hash: str) -> str:
+    def _block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str) -> str:
         """Of the rows in the order they came, before sorting: the same INSERT gives the same id everywhere.
         ``known_hash`` is that of the part's content, if the rows came in its order."""
         if not self.options.deduplicate or self.options.transaction or not keeps_block_ids(self.table.definition):
             return ""
-        token = self._deduplication_token(index)
+        token = token or self._deduplication_token(index) or ""
         return f"{piece.partition_id}_{token or known_hash or block_hash(piece.block)}"
 
 
@@ -202,9 +203,9 @@ def _tell_equal_blocks_apart(parts: list[TemporaryPart]) -> None:
     for part in parts:
         block_id = part.block_id
         if block_id and seen[block_id]:
-            part.block_id = f"{part.partition_id}_{_digest(block_id, seen[block_id])}"
+            part.block_id = f"{part.partition_id}_{digest(block_id, seen[block_id])}"
         seen[block_id] += 1
 
 
-def _digest(text: str, number: int) -> str:
+def digest(text: str, number: int) -> str:
     return xxhash.xxh3_128_hexdigest(f"{text}\0{number}".encode())

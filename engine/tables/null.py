@@ -32,7 +32,7 @@ class NullInsert(InsertSink):
         super().__init__(table, options)
         self._outcome = InsertOutcome()
 
-    def write(self, block: pa.Table) -> None:
+    def write(self, block: pa.Table, token: str = "") -> None:
         self._outcome.written_rows += block.num_rows
         self._outcome.written_bytes += block.nbytes
 

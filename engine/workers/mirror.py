@@ -27,6 +27,7 @@ from engine.tables.services import TableServices
 from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
+from engine.tables.view import DatabaseTables
 from engine.workers.publication import Published, Record
 from engine.workers.shared_page import NOBODY, SharedPage
 from parts.errors import CorruptionError, UserError
@@ -307,7 +308,7 @@ class MirrorCatalog(Catalog):
         self.mirror.catch_up()
         return super().databases()
 
-    def _database(self, name: str) -> dict[str, Table]:
+    def _database(self, name: str) -> DatabaseTables:
         self.mirror.catch_up()
         return super()._database(name)
 
@@ -340,7 +341,7 @@ class MirrorCatalog(Catalog):
                     self._databases.clear()
                     self._by_uid.clear()
                 case ("database", name):
-                    self._databases.setdefault(name, {})
+                    self._databases.setdefault(name, DatabaseTables())
                 case ("no database", name):
                     self._databases.pop(name, None)
                 case ("table", uid, database, name, create):
@@ -370,6 +371,6 @@ class MirrorCatalog(Catalog):
         self._remove_name(table)
 
     def _remove_name(self, table: MirrorTable) -> None:
-        tables = self._databases.get(table.definition.database, {})
+        tables = self._databases.get(table.definition.database, DatabaseTables())
         if tables.get(table.definition.name) is table:
             del tables[table.definition.name]

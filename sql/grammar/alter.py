@@ -23,6 +23,7 @@ from sql.grammar.alterations import (
     ModifyColumn,
     ModifyComment,
     ModifyOrderBy,
+    ModifyQuery,
     ModifySampleBy,
     ModifySettings,
     ModifyTtl,
@@ -32,7 +33,7 @@ from sql.grammar.alterations import (
     ResetSettings,
     Unfreeze,
 )
-from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, setting_list, table_ref
+from sql.grammar.clauses import if_exists, if_not_exists, query_slice, refuse_on_cluster, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
 from sql.grammar.constraints import constraint_clause
 from sql.grammar.indexes import index_clause
@@ -290,6 +291,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "ADD CONSTRAINT": _add_constraint,
     "DROP CONSTRAINT": _drop_constraint,
     "MODIFY COMMENT": _modify_comment,
+    "MODIFY QUERY": lambda stream: ModifyQuery(query_slice(stream)),
     "MODIFY TTL": _modify_ttl,
     "REMOVE TTL": lambda _: ModifyTtl(""),
     "MODIFY ORDER BY": lambda stream: ModifyOrderBy(_key(stream)),

@@ -247,9 +247,18 @@ ColumnChange = AddColumn | DropColumn | RenameColumn | ModifyColumn | CommentCol
 IndexChange = AddIndex | DropIndex
 ConstraintChange = AddConstraint | DropConstraint
 KeyChange = ModifyOrderBy | ModifySampleBy
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyQuery:
+    """Of a materialized view."""
+
+    query: str
+
+
 DefinitionChange = (
     ColumnChange | IndexChange | ConstraintChange | KeyChange | ModifyComment | ModifySettings | ResetSettings
-    | ModifyTtl
+    | ModifyTtl | ModifyQuery
 )  # fmt: skip
 PartitionCommand = DropPartition | DropDetached | AttachPartition | FetchPartition | MovePartition | Freeze | Unfreeze
 IndexCommand = MaterializeIndex | ClearIndex

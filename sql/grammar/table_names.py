@@ -84,22 +84,27 @@ def in_database(query: Query, database: str, has_table: Callable[[str], bool]) -
 def first_table(query: Query) -> NamedTable | None:
     """The leftmost table of FROM, through subqueries: what the query of a materialized view reads block by block."""
     node: Node | None = query
-    while not isinstance(node, NamedTable):
+    common: dict[str, Query] = {}
+    while node is not None:
         match node:
+            case NamedTable(database, table):
+                if database is not None or table not in common:
+                    return node
+                node = common.pop(table)
             case Select():
-                common = {table.name: table.query for table in node.common_tables}
+                common |= {table.name: table.query for table in node.common_tables}
                 node = node.source
-                while isinstance(node, Join | ArrayJoin):
-                    node = node.left if isinstance(node, Join) else node.source
-                if isinstance(node, NamedTable) and node.database is None and node.table in common:
-                    node = common[node.table]
             case Union(queries):
                 node = queries[0]
             case SubqueryTable(inner):
                 node = inner
+            case Join(left):
+                node = left
+            case ArrayJoin(source):
+                node = source
             case _:
                 return None
-    return node
+    return None
 
 
 def tables_of(query: Query) -> Iterator[NamedTable]:

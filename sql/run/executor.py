@@ -27,7 +27,7 @@ from sql.grammar.limits import MOST_LEVELS, Guard, QueryLimits, too_deep_recursi
 from sql.grammar.queries import parse_query
 from sql.grammar.syntax_tree import Query, Select
 from sql.pruning.pruned_part import PrunedPart
-from sql.relation import PartsSnapshot, RelationCatalog, is_parts_relation
+from sql.relation import ArrowRelation, PartsSnapshot, RelationCatalog, is_parts_relation
 from sql.run import database
 from sql.run.constants import fold_constant
 from sql.run.explain import explain_lines
@@ -127,6 +127,22 @@ class QueryEngine:
     ) -> tuple[tuple[str, DataType], ...]:
         """Names and types of the columns of the result."""
         return self._compile(query, catalog, settings, database, parameters, constants, status)[2].columns
+
+    def columns_read(
+        self,
+        query: str,
+        relation: ArrowRelation,
+        *,
+        catalog: RelationCatalog,
+        settings: Settings = DEFAULT_SETTINGS,
+        database: str = "default",
+        parameters: Mapping[str, str] | None = None,
+        constants: Mapping[str, str] | None = None,
+        status: QueryStatus | None = None,
+    ) -> set[str]:
+        """The columns that a query reads of a relation."""
+        scans = self._compile(query, catalog, settings, database, parameters, constants, status)[1].scans
+        return {name for scan in scans if scan.source.relation is relation for name in scan.source.used}
 
     def explain(
         self,

@@ -65,6 +65,13 @@ class Settings:
 
     optimize_on_insert: bool = _setting("Bool", True, "A block is written as the table's engine would merge it")
 
+    deduplicate_blocks_in_dependent_materialized_views: bool = _setting(
+        "Bool", True, "What a view makes of a block is told from others by that block"
+    )
+    allow_materialized_view_with_bad_select: bool = _setting(
+        "Bool", False, "CREATE MATERIALIZED VIEW takes a query with columns that its target lacks"
+    )
+
     # reading
     final: bool = _setting("Bool", False, "FINAL for every table that supports it")
     do_not_merge_across_partitions_select_final: bool = _setting("Bool", False, "FINAL merges each partition by itself")
