@@ -26,6 +26,22 @@ def index_of(part: Part, key: Key) -> PrimaryIndex:
     return found
 
 
+def is_sorted_by(part: Part, key: Key) -> bool:
+    """Whether the rows are in the order of ``key``, of the table whose schema the part has: what it was not sorted by
+    is made of columns that it lacks, and that have no DEFAULT there."""
+    known = 0
+    for expression, reads in zip(key.expressions, key.reads, strict=True):
+        if part.sorting_key[known : known + 1] == (expression,) and not part.lacks(reads):
+            known += 1
+        elif not all(part.lacks([name]) and _has_no_default(part, name) for name in reads):
+            return False
+    return True
+
+
+def _has_no_default(part: Part, name: str) -> bool:
+    return part.table_schema is not None and not part.table_schema.column(name).default_kind
+
+
 def _under(part: Part, index: PrimaryIndex, key: Key) -> PrimaryIndex:
     keys: list[pa.Array] = []
     constants: list[pa.Array] | None = None

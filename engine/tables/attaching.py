@@ -23,6 +23,7 @@ from parts.block_number import BLOCK_NUMBER
 from parts.detached import wanted_detached
 from parts.disk import link_files
 from parts.errors import PandoError, UserError
+from parts.key_index import is_sorted_by
 from parts.merge.run import merge_parts
 from parts.partition import partition_id
 from parts.query_status import QueryStatus
@@ -155,5 +156,5 @@ def _require_fitting(part: Part, description: TableDescription) -> None:
                 f"Column {column.name} of part {part.path.name} is a {former.name}, the table's a {column.type.name}",
             )
     key = tuple(expression for expression, _, _ in part.partition_arrays)
-    if key != tuple(description.partition_key.expressions) or part.sorting_key != description.sorting_key.expressions:
+    if key != tuple(description.partition_key.expressions) or not is_sorted_by(part, description.sorting_key):
         raise UserError("BAD_ARGUMENTS", f"Part {part.path.name} was written under another partition or sorting key")

@@ -15,7 +15,9 @@ from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, Intege
 from sql.definitions.defaults import has_same_numbers
 from sql.definitions.description import build_columns
 from sql.grammar.alterations import KeyChange, ModifyOrderBy
+from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable
+from sql.grammar.syntax_tree import Literal
 from sql.run.block_expressions import compile_key
 
 
@@ -128,7 +130,10 @@ def _check_defaults(old: TableDescription, create: CreateTable) -> None:
     """Rows of before a column came into the sorting key are sorted by what the column is in them."""
     late = set(old.sorting_key.columns) & create.history.added.keys()
     for column in create.columns:
-        if column.name in late and column.default_expression != old.schema.column(column.name).default_expression:
+        default = column.default_expression
+        if column.name not in late or default == old.schema.column(column.name).default_expression:
+            continue
+        if default and not isinstance(parse_expression(default), Literal):
             raise UserError(
                 "BAD_ARGUMENTS",
                 f"Column {column.name} came into the sorting key after rows had been inserted, which another default "

@@ -134,6 +134,36 @@ def test_parts_of_former_keys_merge_in_slices(local: Local, tmp_path: Path) -> N
     local.run("DROP TABLE m")
 
 
+@pytest.mark.parametrize("source", ["detached", "another table"])
+def test_parts_of_before_are_attached(local: Local, oracle: Oracle, source: str) -> None:
+    statements = [
+        "CREATE TABLE t (k UInt32, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY k",
+        "INSERT INTO t SELECT number, number % 2 FROM numbers(50)",
+        "CREATE TABLE u AS t",
+        "INSERT INTO u SELECT number + 100, 0 FROM numbers(5)",
+        "ALTER TABLE t DETACH PARTITION 0",
+        "ALTER TABLE t ADD COLUMN a UInt8, MODIFY ORDER BY (k, a)",
+        "ALTER TABLE u ADD COLUMN a UInt8, MODIFY ORDER BY (k, a)",
+        "INSERT INTO t SELECT number, 0, number % 3 FROM numbers(20)",
+        "ALTER TABLE t ATTACH PARTITION 0" if source == "detached" else "ALTER TABLE t ATTACH PARTITION 0 FROM u",
+        "OPTIMIZE TABLE t PARTITION 0 FINAL",
+    ]
+    question = "SELECT count(), sum(k), sum(a), countIf(a = 0) FROM t WHERE p = 0 AND a < 2"
+    try:
+        for statement in statements:
+            local.run(statement)
+            oracle.query(statement)
+        assert answer(local, question) == oracle.query(question).decode()
+        local.run("CREATE TABLE other (k UInt32, p UInt8, a UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY (a, k)")
+        with pytest.raises(PandoError, match="different sorting key"):
+            local.run("ALTER TABLE t ATTACH PARTITION 1 FROM other")
+    finally:
+        for server in (local.run, oracle.query):
+            server("DROP TABLE t")
+            server("DROP TABLE u")
+        local.run("DROP TABLE IF EXISTS other")
+
+
 def test_a_restart_knows_the_keys(tmp_path: Path) -> None:
     local = Local(tmp_path / "data")
     local.run("CREATE TABLE t (k UInt32) ENGINE = MergeTree ORDER BY tuple()")
