@@ -38,8 +38,8 @@ _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 DETACHED_PREFIX = "detached-"
 """Of the places of staged parts that another replica may have in ``detached/``."""
-TRIES_BEFORE_LOST = 10
-"""Vain ones of an entry, before it is asked whether its part is lost."""
+TRIES_BEFORE_LOST = 7
+"""Vain ones of an entry, which take about 13 seconds, before all replicas are asked whether its part is lost."""
 
 
 class ReplicaState:
