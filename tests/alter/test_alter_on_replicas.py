@@ -184,6 +184,15 @@ def test_what_was_read_first_does_not_come_last(make_servers: MakeServers) -> No
     assert "parts_to_throw_insert = 77" in str(two.sql("SHOW CREATE TABLE t")[1])
 
 
+def test_an_alter_waits_while_another_statement_changes_the_servers_tables(make_servers: MakeServers) -> None:
+    one, two = make_servers().servers
+    definitions = one.table.definitions
+    redefine, tries = definitions._redefine, iter([False, False, False])
+    definitions._redefine = lambda change: next(tries, None) is None and redefine(change)  # type: ignore[method-assign]
+    one.sql(f"{ALTER} SETTINGS alter_sync = 2")
+    assert defined(one) == defined(two)
+
+
 def test_two_at_once(make_servers: MakeServers) -> None:
     servers = make_servers()
     one, two = servers.servers

@@ -150,15 +150,15 @@ class Definitions:
             with self._state.working() as (keeper, _):
                 prepared = self._prepare(keeper, change)
                 if prepared is not None and (not prepared.is_retyped or prepared.columns == checked):
-                    if not self._write(keeper, prepared):
-                        continue
-                    self._follow_own(keeper)
-                    break
+                    if self._write(keeper, prepared):
+                        break
+                    continue
             if prepared is not None:
                 self._check_rows(prepared.new, options)
                 checked = prepared.columns
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Other replicas keep altering the table; repeat the ALTER")
+        self._follow_own(options)
         if options.waits_for_all:
             with afterwards("The table is altered"):
                 self._wait_for_others(options)
@@ -228,14 +228,23 @@ class Definitions:
                 raise lost from None
         return True
 
-    def _follow_own(self, keeper: Keeper) -> None:
-        try:
-            self.follow(keeper)
-        except (PandoError, OSError) as error:
-            self._on_news("")
-            raise UnknownOutcomeError(
-                "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
-            ) from error
+    def _follow_own(self, options: AlterOptions) -> None:
+        """Waits while other statements change the tables of this server."""
+        state = self._state
+        deadline = state.services.monotonic() + options.timeout_seconds
+        while True:
+            try:
+                with state.working() as (keeper, _):
+                    return self.follow(keeper)
+            except (PandoError, OSError) as error:
+                is_busy = isinstance(error, PandoError) and error.name == "TIMEOUT_EXCEEDED"
+                if not is_busy or state.services.monotonic() >= deadline or state.is_stopping.is_set():
+                    self._on_news("")
+                    raise UnknownOutcomeError(
+                        "UNFINISHED", f"The table is altered, and this replica has not followed yet; it will ({error})"
+                    ) from error
+            options.status.check()
+            state.sleep(_POLL_SECONDS)
 
     def _wait_for_others(self, options: AlterOptions) -> None:
         state = self._state
