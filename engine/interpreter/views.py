@@ -24,7 +24,7 @@ from sql.grammar.alterations import AlterCommand, ModifyQuery
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_query
 from sql.grammar.statements import CreateTable, TableRef, ViewClause
-from sql.grammar.syntax_tree import NamedTable, Parameter, walk
+from sql.grammar.syntax_tree import NamedTable, Parameter, TableFunction, walk
 from sql.grammar.table_names import first_table, tables_of
 from sql.grammar.tokens import quote_identifier
 
@@ -106,6 +106,11 @@ def _refuse_circle(query: str, name: tuple[str, str], context: Context, level: i
 
 
 def _create_materialized(create: CreateTable, view: ViewClause, selected: Selected, context: Context) -> None:
+    query = parse_query(create.as_select)
+    if first_table(query) is None and any(isinstance(node, TableFunction) for node in walk(query)):
+        raise UserError(
+            "QUERY_IS_NOT_SUPPORTED_IN_MATERIALIZED_VIEW", "A materialized view cannot be created from table functions"
+        )
     catalog, database = context.server.catalog, str(create.table.database)
     if view.target is None:
         _create_with_inner(create, view, selected, context)
@@ -113,7 +118,7 @@ def _create_materialized(create: CreateTable, view: ViewClause, selected: Select
     place = (context.database(view.target.database), view.target.table)
     view = replace(view, target=TableRef(*place))
     _check_target(catalog.table(*place), selected, context)
-    if first_table(parse_query(create.as_select)) == NamedTable(*place):
+    if first_table(query) == NamedTable(*place):
         raise UserError("INFINITE_LOOP", f"Materialized view {render_table(create.table)} reads its own target")
     catalog.create_table(database, replace(create, view=view))
 

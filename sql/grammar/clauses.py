@@ -96,9 +96,14 @@ def number_value(token: Token) -> int | float:
     return int(text) if text.isdigit() else float(text)
 
 
-def query_slice(stream: TokenStream) -> str:
-    """The text of a query, up to FORMAT, SETTINGS, INTO OUTFILE, ``;``, or an unopened closing bracket."""
-    return stream.slice_until(_query_ends, "a query")
+def query_slice(stream: TokenStream, behind: str = "") -> str:
+    """The text of a query, up to FORMAT, SETTINGS, INTO OUTFILE, ``;``, or an unopened closing bracket, or up to the
+    word ``behind`` before a string."""
+
+    def ends(inner: TokenStream) -> bool:
+        return _query_ends(inner) or (bool(behind) and inner.at(behind) and inner.peek(1).kind == "string")
+
+    return stream.slice_until(ends, "a query")
 
 
 def _query_ends(stream: TokenStream) -> bool:

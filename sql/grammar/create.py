@@ -42,7 +42,7 @@ _KEY_CLAUSES = {
 }
 _INFERRING_ENGINES = ("Distributed", "Merge")
 """Their columns are those of the tables that they read."""
-_DATABASE_ENGINES = ("Atomic",)
+_DATABASE_ENGINES = ("Ordinary", "Atomic")
 _VIEW_CLAUSES = ("COMMENT", "AS")
 _MATERIALIZED_CLAUSES = (
     "ENGINE", "PARTITION", "ORDER", "PRIMARY", "SAMPLE", "TTL", "SETTINGS", "EMPTY", "POPULATE", *_VIEW_CLAUSES,
@@ -113,7 +113,7 @@ def _database(stream: TokenStream, *, attach: bool) -> CreateDatabase:
         stream.accept("=")
         engine = stream.identifier("engine name")
         if engine not in _DATABASE_ENGINES:
-            raise not_implemented(f"Database engine {engine}: the only one is {_DATABASE_ENGINES[0]}, which")
+            raise not_implemented(f"Database engine {engine} (the engines are: {', '.join(_DATABASE_ENGINES)})")
     if stream.at("COMMENT"):
         raise not_implemented("COMMENT of a database")
     return CreateDatabase(name, exists, attach)
@@ -375,7 +375,7 @@ def _engine(stream: TokenStream) -> EngineClause:
 
 def _as(stream: TokenStream, clauses: _Clauses) -> None:
     if stream.at("SELECT") or stream.at("WITH") or stream.at("("):
-        clauses.as_select = query_slice(stream)
+        clauses.as_select = query_slice(stream, "COMMENT")
         return
     start = stream.peek().start
     clauses.as_table = table_ref(stream)

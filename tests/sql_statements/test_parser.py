@@ -32,6 +32,7 @@ STATEMENTS: list[tuple[str, s.Statement]] = [
     ("EXPLAIN QUERY TREE run_passes = 0 SELECT 1", s.Explain("QUERY TREE", {"run_passes": 0}, "SELECT 1")),
     ("EXPLAIN SYNTAX SELECT 1", s.Explain("SYNTAX", {}, "SELECT 1")),
     ("CREATE DATABASE IF NOT EXISTS d ENGINE = Atomic", s.CreateDatabase("d", True)),
+    ("CREATE DATABASE d ENGINE = Ordinary", s.CreateDatabase("d")),
     ("ATTACH DATABASE d", s.CreateDatabase("d", attach=True)),
     ("DROP DATABASE IF EXISTS `a b` SYNC", s.DropDatabase("a b", True)),
     ("DETACH DATABASE d", s.DropDatabase("d", detach=True)),

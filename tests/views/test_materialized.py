@@ -123,6 +123,7 @@ def test_wrong_definitions(both: Both) -> None:
     for sql in (
         "CREATE MATERIALIZED VIEW v TO wide AS SELECT a, 1 AS extra FROM t",
         "CREATE MATERIALIZED VIEW v TO nothing AS SELECT a FROM t",
+        "CREATE MATERIALIZED VIEW v ENGINE = Memory AS SELECT number FROM numbers(3)",
         "CREATE MATERIALIZED VIEW v TO wide ENGINE = Memory AS SELECT a FROM t",
         "CREATE MATERIALIZED VIEW v ENGINE = Memory AS SELECT nothing FROM t",
         "CREATE MATERIALIZED VIEW v ENGINE = Memory AS SELECT a FROM nothing",

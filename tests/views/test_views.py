@@ -55,6 +55,14 @@ def test_columns_are_found_by_name_and_have_the_types_of_the_view(both: Both) ->
     both.run("SELECT sum(x), count(y) FROM named")
 
 
+def test_comments(both: Both) -> None:
+    both.run("CREATE VIEW v (a UInt8 COMMENT 'one') COMMENT 'before' AS SELECT 1 AS a")
+    both.run("CREATE VIEW w AS SELECT 1 AS a COMMENT 'behind'")
+    for name in ("v", "w"):
+        both.run(f"SHOW CREATE TABLE {name}")
+        both.run(f"SELECT comment FROM system.tables WHERE database = currentDatabase() AND name = '{name}'")
+
+
 def test_a_view_shows_what_its_tables_have_now(both: Both) -> None:
     _filled(both)
     both.run("CREATE VIEW v AS SELECT * FROM t")
