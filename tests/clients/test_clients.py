@@ -33,11 +33,11 @@ def test_clickhouse_connect_and_its_sqlalchemy_dialect(client_python: PythonOf, 
 
 def test_ibis(client_python: PythonOf, port: int) -> None:
     output = run([client_python("ibis"), HERE / "use_ibis.py", port])
-    assert output.split()[-2:] == ["memtables", "ok"]
+    assert output.split()[-2:] == ["views", "ok"]
 
 
 def test_dbt(client_python: PythonOf, port: int, tmp_path: Path) -> None:
-    """Seeds, a table, an incremental model by append that grows in the second build, and data tests."""
+    """Seeds, a table, a view, an incremental model by append that grows in the second build, and data tests."""
     project = tmp_path / "project"
     shutil.copytree(HERE / "dbt_project", project)
     dbt = client_python("dbt").parent / "dbt"
@@ -51,7 +51,7 @@ def test_dbt(client_python: PythonOf, port: int, tmp_path: Path) -> None:
     def build(until: str) -> set[str]:
         run([dbt, "build"], cwd=project, env={**environment, "UNTIL": until})
         results = json.loads((project / "target" / "run_results.json").read_text())["results"]
-        assert len(results) == 10
+        assert len(results) == 11
         return {result["status"] for result in results}
 
     with HttpClient(port=port) as client:
@@ -62,4 +62,5 @@ def test_dbt(client_python: PythonOf, port: int, tmp_path: Path) -> None:
         assert client.rows(carriers)[0] == ["AA", "American", 1, None]
         assert build("2013-01-09") == {"success", "pass"}
         assert client.rows(days) == [["2013-01-01", 2], ["2013-01-02", 1], ["2013-01-03", 1]]
-        assert client.rows("SELECT count() FROM system.tables WHERE database = 'analytics'") == [[4]]
+        assert client.rows("SELECT count() FROM system.tables WHERE database = 'analytics'") == [[5]]
+        assert client.rows("SELECT * FROM analytics.busy_days") == [["2013-01-01", 2]]

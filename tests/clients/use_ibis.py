@@ -109,9 +109,17 @@ def memtables(con: ibis.BaseBackend) -> None:
     assert sorted(copied.k.execute()) == [1, 2, 3]
 
 
+def views(con: ibis.BaseBackend) -> None:
+    far = con.create_view("far", con.table("flights").filter(_.miles > 1000))
+    assert far.count().execute() == con.table("flights").filter(_.miles > 1000).count().execute() > 0
+    assert con.sql("SELECT carrier, count() AS n FROM flights GROUP BY carrier").n.sum().execute() == 6
+    con.drop_view("far")
+    assert "far" not in con.list_tables()
+
+
 def main() -> None:
     con = ibis.clickhouse.connect(host="127.0.0.1", port=PORT)
-    for part in (tables, expressions, joins, windows, answers, memtables):
+    for part in (tables, expressions, joins, windows, answers, memtables, views):
         part(con)
         print(part.__name__, "ok", flush=True)
 

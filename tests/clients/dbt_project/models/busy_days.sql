@@ -1,0 +1,3 @@
+{{ config(materialized='view') }}
+
+select day, flights from {{ ref('days') }} where flights > 1
