@@ -171,7 +171,7 @@ class _Rewriting:
             asked, whole = split
             source = RelationTable(relation, self.named.alias, self.named.database, self.named.table)
             answer: StreamedRelation = relation.answering(asked, self.describe(replace(asked, source=source)))
-            return replace(whole, source=RelationTable(answer))
+            return replace(whole, source=RelationTable(answer, "", self.named.database, self.named.table))
         if is_whole:
             relation = self._first_rows(relation, names)
         where = left[0] if len(left) == 1 else Function("and", tuple(left)) if left else None

@@ -65,8 +65,12 @@ class Shards:
         overrides = {
             "workers": WORKERS,
             "zookeeper": {"session_timeout_ms": 4000},
-            "users": {"default": {}, "ada": {"password": "hidden"}},
-            "remote_servers": {"hits": shards, "half": shards[:1] + dead},
+            "users": {"default": {}, "ada": {"password": "hidden"}, "reader": {"readonly": 1}},
+            "remote_servers": {
+                "hits": shards,
+                "half": shards[:1] + dead,
+                "reading": [{"replicas": [{"host": "127.0.0.1", "port": ports[2], "user": "reader"}]}],
+            },
         }
         self.cluster.start(4, first_http_port=ports[0], overrides=overrides)
         self.clients = [HttpClient(port=port, timeout_seconds=60) for port in ports]
@@ -138,6 +142,14 @@ def test_no_password_is_shown(shards: Shards) -> None:
     assert "hidden" not in shards.clients[0].execute(tables[2]).text
     rows = shards.clients[0].rows("SELECT shard_num, replica_num, is_local FROM system.clusters WHERE cluster = 'hits'")
     assert rows == [[1, 1, 1], [1, 2, 0], [2, 1, 0], [2, 2, 0]]
+
+
+def test_a_user_who_may_only_read_is_enough_to_read(shards: Shards) -> None:
+    assert shards.text("SELECT count(), min(k) FROM cluster('reading', default.t)") == "[10000, 1]\n"
+    shards.clients[0].execute("CREATE TABLE reading AS t ENGINE = Distributed(reading, default, t)")
+    with pytest.raises(PandoError) as caught:
+        shards.clients[0].execute("INSERT INTO reading (k) VALUES (1)")
+    assert caught.value.code == 164
 
 
 def test_a_shard_that_is_gone(shards: Shards) -> None:

@@ -72,6 +72,8 @@ def passed_settings(context: Context) -> dict[str, str]:
         for name, value in context.settings.changes.items()
         if name in HONOURED and name not in _OWN_NAMES and not name.startswith(_OWN)
     }
+    if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
+        changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
     return {**changed, f"param_{_DEPTH}": context.parameters[_DEPTH]}
 
 
