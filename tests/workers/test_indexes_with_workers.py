@@ -39,3 +39,17 @@ def test_every_worker_uses_them(server: WorkerServer) -> None:
         with pytest.raises(PandoError, match="277"):
             server.run(query)
     assert server.everywhere("SELECT count() FROM t WHERE v = '700'") == {"[[1]]"}
+
+
+def test_every_worker_knows_the_sorting_key(server: WorkerServer) -> None:
+    server.execute("CREATE TABLE s (k UInt64, v UInt64) ENGINE = MergeTree ORDER BY k SETTINGS index_granularity = 10")
+    server.execute("INSERT INTO s SELECT intDiv(number, 50), number FROM numbers(200)")
+    server.execute("ALTER TABLE s ADD COLUMN a UInt8, MODIFY ORDER BY (k, a)")
+    server.execute("INSERT INTO s SELECT intDiv(number, 50), number, number % 50 FROM numbers(200)")
+    query = "SELECT sum(v) FROM s WHERE k = 2 AND a = 40"
+    assert server.everywhere(query) == {"[[140]]"}
+    server.execute("OPTIMIZE TABLE s FINAL")
+    assert server.everywhere(query) == {"[[140]]"}
+    assert server.everywhere("SELECT a FROM s WHERE k = 3 ORDER BY a DESC LIMIT 1") == {"[[49]]"}
+    read = "EXPLAIN indexes = 1 SELECT v FROM s WHERE k = 2 AND a > 40"
+    assert all("Granules: 2/40" in lines or "Granules: 1/40" in lines for lines in server.everywhere(read))
