@@ -49,6 +49,8 @@ def run_histories(seeds: range, steps: int) -> int:
             if difference:
                 failed.append(seed)
                 print(difference, flush=True)
+            if seed % 100 == 99:
+                print(f"-- up to seed {seed}: {len(failed)} differ, {time.monotonic() - began[0]:.0f} s", flush=True)
     for words, count in sorted(follower.done.items()):
         print(f"{count:8} {words}")
     wall, cpu = time.monotonic() - began[0], time.process_time() - began[1]
