@@ -56,6 +56,10 @@ class SelectCompiler:
         from_sql = source.compile(select.source)
         select = self.select = without_stars(select, self.scope)
         outputs = expand_stars(select.expressions, self.scope)
+        if not outputs:
+            raise UserError(
+                "EMPTY_LIST_OF_COLUMNS_QUERIED", "Empty list of columns: what stands for some stands for none"
+            )
         self.scope.aliases = self._aliases(outputs)
         self.rows.compiled.clear()
         self.rows.windows = dict(select.windows)

@@ -73,8 +73,6 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
     columns = [(_name_of(node), node) for node in star.columns] or _columns_of_tables(star, scope)
     for kind, argument in star.modifiers:
         columns = _modified(columns, kind, argument)
-    if not columns:
-        raise UserError("EMPTY_LIST_OF_COLUMNS_QUERIED", "Empty list of columns: an asterisk stands for none")
     return [node for _, node in columns]
 
 

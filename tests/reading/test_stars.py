@@ -43,6 +43,7 @@ def filled(pair: Pair) -> Pair:
         "SELECT COLUMNS(a, t.b) FROM t",
         "SELECT COLUMNS('^a$') + COLUMNS('^b$') FROM t",
         "SELECT plus(COLUMNS('a')) FROM t",
+        "SELECT a, COLUMNS('z'), ignore(COLUMNS('z')) FROM t",
         "SELECT sum(COLUMNS('^b$')) FROM t",
         "SELECT count() FROM (SELECT a FROM t GROUP BY *)",
         "SELECT a, (SELECT sum(ignore(*)) FROM t) AS n FROM t WHERE NOT ignore(t.*) ORDER BY a",
