@@ -84,7 +84,7 @@ def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *
         ", ".join(description.sampling_key.expressions),
         "default",
         rows,
-        sum(part.bytes_on_disk for part in active) if rows is not None else None,
+        _bytes_on_disk(table),
         sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
         len(table.store.all_parts()) if has_parts else None,
         len(active) if has_parts else None,
@@ -92,6 +92,14 @@ def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *
         definition.create.comment,
         int(rows is not None),
     )
+
+
+def _bytes_on_disk(table: Table) -> int | None:
+    """Of a Distributed table: of the rows that wait to be sent to its shards, and none wait."""
+    definition = table.definition
+    if definition.create.view is not None or definition.engine_name == "Merge":
+        return None
+    return sum(part.bytes_on_disk for part in table.store.active())
 
 
 def _columns(server: Server) -> Iterator[Row]:

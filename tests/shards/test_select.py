@@ -131,8 +131,8 @@ def test_functions_of_other_servers(sharded: Local) -> None:
 
 def test_a_definition_is_kept(sharded: Local) -> None:
     assert "ENGINE = Distributed('two', '', 't', k)" in sharded.value("SHOW CREATE TABLE d")
-    shown = sharded.run("SELECT engine_full, total_rows FROM system.tables WHERE name = 'd'")
-    assert shown == [("Distributed('two', '', 't', k)", None)]
+    shown = sharded.run("SELECT engine_full, total_rows, total_bytes FROM system.tables WHERE name = 'd'")
+    assert shown == [("Distributed('two', '', 't', k)", None, 0)]
     sharded.run("CREATE TABLE moved AS s1.t ENGINE = Distributed(two, currentDatabase(), t, rand())")
     assert "Distributed('two', 'default', 't', rand())" in sharded.value("SHOW CREATE TABLE moved")
     sharded.run("RENAME TABLE moved TO renamed")
