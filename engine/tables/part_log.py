@@ -15,6 +15,7 @@ from engine.tables.definition import TableDefinition
 from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part
+from parts.types import DataType, EnumType, strip_nullable
 
 _MOST_EVENTS = 20_000
 
@@ -143,6 +144,16 @@ class PartLog:
 
 def partition_text(part: Part) -> str:
     """As ``system.parts.partition`` writes it."""
-    if len(part.partition) == 1:
-        return "ᴺᵁᴸᴸ" if part.partition[0] is None else str(part.partition[0])
-    return str(part.partition).replace("None", "NULL") if None in part.partition else str(part.partition)
+    types = [type_ for _, type_, _ in part.partition_arrays]
+    values = tuple(_shown(value, type_) for value, type_ in zip(part.partition, types, strict=True))
+    if len(values) == 1:
+        return "ᴺᵁᴸᴸ" if values[0] is None else str(values[0])
+    return str(values).replace("None", "NULL") if None in values else str(values)
+
+
+def _shown(value: object, type_: DataType) -> object:
+    """An Enum by its name."""
+    bare = strip_nullable(type_)
+    if value is None or not isinstance(bare, EnumType):
+        return value
+    return next(name for name, number in bare.values if number == value)

@@ -31,6 +31,7 @@ HISTORIES = {
         "INSERT INTO t VALUES ('one', 'z', 3)",
         "SELECT * FROM t ORDER BY k",
         "SELECT k FROM t WHERE e = 'one' ORDER BY k",
+        "SELECT rows FROM system.parts WHERE table = 't' AND active AND partition = 'z'",
         "SELECT k FROM t WHERE p = 'y' ORDER BY k",
     ],
     "what was frozen": [
