@@ -182,7 +182,8 @@ class MergeSteps:
         ]
         if not assign_merges(keeper, state.paths, predicate.log_version, entries):
             return False
-        self._log.pull(keeper)
+        with afterwards("The merges are in the log"):
+            self._log.pull(keeper)
         return True
 
     # -- OPTIMIZE -----------------------------------------------------------------------------------------------
