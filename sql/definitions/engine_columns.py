@@ -45,7 +45,7 @@ def _plain(type_: DataType) -> DataType:
 def _is_wider(old: DataType, new: DataType) -> bool:
     """Whether every value stays what it is."""
     if isinstance(old, IntegerType) and isinstance(new, IntegerType):
-        return new.minimum <= old.minimum and old.maximum <= new.maximum
+        return new.signed == old.signed and new.bits >= old.bits
     return old.arrow.bit_width <= new.arrow.bit_width and type(old) is type(new)
 
 

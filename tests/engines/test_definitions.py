@@ -50,7 +50,8 @@ def test_what_alter_may_do_to_the_columns_of_an_engine(pando: Pando) -> None:
     pando.query(f"CREATE TABLE r {COLUMNS} ENGINE = ReplacingMergeTree(v) ORDER BY k")
     pando.query("INSERT INTO r VALUES (1, 255, 1, 'old', 0)")
     for command in (
-        "DROP COLUMN v", "CLEAR COLUMN v", "RENAME COLUMN v TO w", "MODIFY COLUMN v String", "MODIFY COLUMN v Int8",
+        "DROP COLUMN v", "CLEAR COLUMN v", "RENAME COLUMN v TO w", "MODIFY COLUMN v String",
+        "MODIFY COLUMN v Int8", "MODIFY COLUMN v Int32",
     ):  # fmt: skip
         assert code_of(pando, f"ALTER TABLE r {command}") == 524, command
     assert code_of(pando, "ALTER TABLE r UPDATE v = 1 WHERE 1") == 420
