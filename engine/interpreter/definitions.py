@@ -59,7 +59,7 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     create = with_proxied(_with_columns(statement, context), statement, context, HERE)
     create = replace(create, columns=flattened_columns(create.columns))
     if not create.attach:
-        create = completed(create, context.settings)
+        create = completed(create, context.settings, context.server.catalog.default_settings.index_granularity)
     create = replace(create, as_table=None, as_select="", is_empty=False, must_exist=False)
     has_ttl = create.ttl or any(column.ttl for column in create.columns)
     if has_ttl and not create.attach and not context.settings.allow_suspicious_ttl_expressions:

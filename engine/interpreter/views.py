@@ -130,7 +130,11 @@ def _create_with_inner(create: CreateTable, view: ViewClause, selected: Selected
     table = TableRef(database, f".inner_id.{view.uuid}")
     columns = flattened_columns(create.columns)
     inner = replace(create, table=table, columns=columns, view=None, as_select="", is_empty=False, comment="")
-    inner = inner if create.attach else completed(inner, context.settings)
+    inner = (
+        inner
+        if create.attach
+        else completed(inner, context.settings, context.server.catalog.default_settings.index_granularity)
+    )
     kept = replace(create, view=view, engine=inner.engine, order_by=inner.order_by, is_empty=False)
     if create.attach and catalog.find(database, table.table) is not None:
         catalog.create_table(database, kept)

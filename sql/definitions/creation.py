@@ -10,10 +10,13 @@ from sql.grammar.statements import CreateTable, EngineClause
 from sql.settings.session import Settings
 
 _NO_ENGINE = "None"
+_GRANULARITY = "index_granularity"
 
 
-def completed(create: CreateTable, settings: Settings) -> CreateTable:
-    """Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the deprecated syntax, unless it is allowed."""
+def completed(create: CreateTable, settings: Settings, granularity: int) -> CreateTable:
+    """``granularity`` is the server's ``index_granularity``, which stands in the definition as ClickHouse writes it: a
+    table keeps the one that it was made with. Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the
+    deprecated syntax, unless it is allowed."""
     default = settings.default_temporary_table_engine if create.is_temporary else settings.default_table_engine
     if create.engine is None:
         if default == _NO_ENGINE:
@@ -35,5 +38,7 @@ def completed(create: CreateTable, settings: Settings) -> CreateTable:
             )
         return create
     if not create.order_by and (create.primary_key or settings.create_table_empty_primary_key_by_default):
-        return replace(create, order_by=create.primary_key or "tuple()")
-    return create
+        create = replace(create, order_by=create.primary_key or "tuple()")
+    if create.is_temporary or _GRANULARITY in create.settings:
+        return create
+    return replace(create, settings={**create.settings, _GRANULARITY: granularity})

@@ -20,7 +20,6 @@ _CHANGED_SETTINGS = (
     "allow_deprecated_syntax_for_merge_tree", "create_table_empty_primary_key_by_default", "default_table_engine",
     "max_threads",
 )  # fmt: skip
-_DEFAULT_SETTINGS = re.compile(rb"(\\nSETTINGS) index_granularity = 8192(?:(,)|)")
 
 
 class Both:
@@ -41,7 +40,7 @@ class Both:
             answer = self._oracle.query(statement)
         except Exception as error:
             return int(re.findall(r"Code: (\d+)", str(error))[0])
-        return _DEFAULT_SETTINGS.sub(lambda found: found[1] if found[2] else b"", answer)
+        return answer
 
     def _ours(self, statement: str) -> bytes | int:
         try:
