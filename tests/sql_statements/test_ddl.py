@@ -94,7 +94,7 @@ WRONG = [
     (f"{M}(1) ORDER BY CounterID", 42, "MergeTree"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedMergeTree('/p') ORDER BY CounterID", 42, "ReplicatedMergeTree"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = GraphiteMergeTree ORDER BY CounterID", 48, "GraphiteMergeTree"),
-    (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedSummingMergeTree ORDER BY CounterID", 48, "ReplicatedSumming"),
+    (f"CREATE TABLE t {COLUMNS} ENGINE = ReplicatedGraphiteMergeTree ORDER BY CounterID", 48, "ReplicatedGraphite"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = Buffer", 48, "Buffer"),
     (f"CREATE TABLE t {COLUMNS} ENGINE = Nonsense", 56, "MergeTree, ReplicatedMergeTree"),
     (f"CREATE TABLE t {COLUMNS}", 119, "ENGINE"),
