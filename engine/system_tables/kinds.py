@@ -11,6 +11,7 @@ from importlib.metadata import version
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.types import type_families
+from sql.definitions.engine import ENGINES
 from sql.definitions.proxies import PROXY_ENGINES
 from sql.definitions.small_engines import LOG_ENGINES, SMALL_ENGINES, VIEW_ENGINES
 from sql.formats.registry import FORMAT_ALIASES, FORMATS
@@ -37,9 +38,8 @@ def _formats(_: Server) -> Iterator[Row]:
 
 
 def _engines(_: Server) -> Iterator[Row]:
-    for name in ("MergeTree", "ReplicatedMergeTree"):
-        is_replicated = int(name != "MergeTree")
-        yield (name, 1, 0, 0, 1, 1, is_replicated, 1, 1)
+    for name in ENGINES:
+        yield (name, 1, 0, 0, 1, 1, int(name.startswith("Replicated")), 1, 1)
     for name in sorted(SMALL_ENGINES):
         yield (name, int(name != "Null"), 0, 0, 0, 0, 0, 0, int(name not in LOG_ENGINES))
     for name in VIEW_ENGINES:

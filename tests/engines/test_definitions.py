@@ -8,6 +8,9 @@ import pytest
 
 from parts.errors import PandoError
 from tests.alter.following import Pando
+from tests.engine.conftest import Local, local
+
+__all__ = ["local"]
 
 COLUMNS = "(k UInt8, v UInt8, s Int8, f String, d UInt16)"
 
@@ -98,11 +101,9 @@ def test_a_block_that_becomes_nothing_is_no_part(pando: Pando) -> None:
     assert pando.query("SELECT count() FROM e") == b"2\n"
 
 
-def test_a_restart(pando: Pando) -> None:
-    pando.query("DROP TABLE IF EXISTS again")
-    pando.query(f"CREATE TABLE again {COLUMNS} ENGINE = ReplacingMergeTree(v) ORDER BY k")
-    pando.query("INSERT INTO again VALUES (1, 2, 1, 'kept', 0)")
-    pando.query("INSERT INTO again VALUES (1, 1, 1, 'gone', 0)")
-    pando.stop()
-    pando.restart()
-    assert pando.query("SELECT f FROM again FINAL") == b"kept\n"
+def test_a_restart(local: Local) -> None:
+    local.run(f"CREATE TABLE again {COLUMNS} ENGINE = ReplacingMergeTree(v) ORDER BY k")
+    local.run("INSERT INTO again VALUES (1, 2, 1, 'kept', 0)")
+    local.run("INSERT INTO again VALUES (1, 1, 1, 'gone', 0)")
+    local.restart()
+    assert local.run("SELECT f FROM again FINAL") == [("kept",)]
