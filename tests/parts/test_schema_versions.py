@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from parts.errors import UnavailableError, UserError
-from parts.merge import merge_parts, read_final
+from parts.merge import FinalSource, merge_parts, read_final
 from parts.reader import MarkRange, Part, open_part
 from parts.schema import Column, TableDescription, TableSchema, column_key
 from parts.types import parse_type
@@ -87,7 +87,7 @@ def test_a_column_that_a_part_lacks_has_its_default(
     order = sorted([*range(ROWS), *range(5)])
     assert plain(read(both)).column("c").to_pylist() == [want[i] for i in order]
     assert both.metadata_version == 1
-    final = pa.concat_tables(list(read_final([part, younger], new, ["c"], target_slice_rows=7)))
+    final = pa.concat_tables(list(read_final([FinalSource(part), FinalSource(younger)], new, ["c"], target_slice_rows=7)))
     assert final.to_pydict() == {"c": [want[i] for i in order]}
 
 
