@@ -11,7 +11,7 @@ from collections.abc import Callable
 from parts.errors import UserError
 from parts.schema import Column
 from sql.compile.compiled_query import CompiledQuery, Scan, as_types
-from sql.compile.scope import Scope, Surroundings
+from sql.compile.scope import Scope, Surroundings, inner_scope
 from sql.compile.select import SelectCompiler
 from sql.compile.shards import over_shards
 from sql.compile.short_strings import ShortStrings
@@ -68,7 +68,8 @@ class QueryCompiler:
         if isinstance(query, Union):
             return self._union(query, outer, scope)
         assert isinstance(query, Select)
-        select = over_shards(query, scope, self, self._described) if query.source is not None else query
+        around = inner_scope(outer, scope)
+        select = over_shards(query, around, self, self._described) if query.source is not None else query
         if query is self.tree:
             self.tree = select
         return SelectCompiler(self, select, outer, scope).compile()

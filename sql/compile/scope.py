@@ -161,6 +161,15 @@ class Scope:
         return None
 
 
+def inner_scope(outer: Surroundings | None, scope: Scope | None) -> Scope:
+    """Of a SELECT that sees the names around an expression, or the common tables of the query that it is part of."""
+    inner = Scope(outer=outer)
+    if scope is not None:
+        inner.common_tables.update(scope.common_tables)
+        inner.inherited.update(scope.inherited)
+    return inner
+
+
 def collect_aliases(nodes: Sequence[Node]) -> dict[str, Node]:
     """All ``expression AS name`` of these trees, not looking into subqueries."""
     aliases: dict[str, Node] = {}

@@ -17,7 +17,7 @@ from sql.compile.layers import Layers
 from sql.compile.naming import column_name
 from sql.compile.ordering import order_terms
 from sql.compile.scan_groups import group_in_scan
-from sql.compile.scope import Scope, Surroundings, collect_aliases
+from sql.compile.scope import Scope, Surroundings, collect_aliases, inner_scope
 from sql.compile.stars import expand_stars, without_stars
 from sql.compile.two_steps import two_steps
 from sql.functions.combinators import is_aggregate_call
@@ -34,10 +34,7 @@ class SelectCompiler:
     def __init__(self, query: Statement, select: Select, outer: Surroundings | None, scope: Scope | None) -> None:
         self.query = query
         self.select = select
-        self.scope = Scope(outer=outer)
-        if scope is not None:
-            self.scope.common_tables.update(scope.common_tables)
-            self.scope.inherited.update(scope.inherited)
+        self.scope = inner_scope(outer, scope)
         for table in select.common_tables:
             visible = Scope(common_tables=dict(self.scope.common_tables), inherited=dict(self.scope.inherited))
             self.scope.common_tables[table.name] = (table, visible)

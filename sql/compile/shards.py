@@ -47,7 +47,7 @@ Describe = Callable[[Query], Sequence[Column]]
 """The columns of a query's result. Raises what is wrong with it."""
 
 
-def over_shards(select: Select, scope: Scope | None, statement: Statement, describe: Describe) -> Select:
+def over_shards(select: Select, scope: Scope, statement: Statement, describe: Describe) -> Select:
     """The same SELECT where its FROM has no table of shards."""
     known = {table.name for table in select.common_tables}
     main = select.source
@@ -69,12 +69,12 @@ def over_shards(select: Select, scope: Scope | None, statement: Statement, descr
     return _Rewriting(select, relation, named, scope, statement, describe).rewritten()
 
 
-def _looked_up(source: Node | None, known: set[str], scope: Scope | None, statement: Statement) -> RelationTable | None:
+def _looked_up(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> RelationTable | None:
     """What stands for a table of shards or of other tables."""
     relation: object = None
     if isinstance(source, NamedTable):
         is_common = source.database is None and (
-            source.table in known or (scope is not None and scope.find_common_table(source.table) is not None)
+            source.table in known or scope.find_common_table(source.table) is not None
         )
         if not is_common and (source.database or "").lower() != "system":
             relation = statement.catalog.relation(source.database, source.table)
@@ -87,7 +87,7 @@ def _looked_up(source: Node | None, known: set[str], scope: Scope | None, statem
     return None
 
 
-def _sharded(source: Node | None, known: set[str], scope: Scope | None, statement: Statement) -> ShardedRelation | None:
+def _sharded(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> ShardedRelation | None:
     found = _looked_up(source, known, scope, statement)
     return found.relation if found is not None and isinstance(found.relation, ShardedRelation) else None
 
@@ -103,7 +103,7 @@ def _with_source(select: Select, named: RelationTable) -> Select:
     return replace(select, source=put(select.source))
 
 
-def _check_joins(source: Node | None, known: set[str], scope: Scope | None, statement: Statement) -> None:
+def _check_joins(source: Node | None, known: set[str], scope: Scope, statement: Statement) -> None:
     while isinstance(source, Join | ArrayJoin):
         if isinstance(source, Join):
             tables = [node for node in walk(source.right) if isinstance(node, NamedTable | TableFunction)]
@@ -114,7 +114,7 @@ def _check_joins(source: Node | None, known: set[str], scope: Scope | None, stat
             source = source.source
 
 
-def _check_sets(select: Select, known: set[str], scope: Scope | None, statement: Statement) -> None:
+def _check_sets(select: Select, known: set[str], scope: Scope, statement: Statement) -> None:
     for clause in (select.prewhere, select.where, select.having, *select.expressions):
         for call in walk(clause, into_queries=False) if clause is not None else ():
             if isinstance(call, Function) and call.name in ("in", "notIn") and isinstance(call.args[-1], Subquery):
@@ -123,7 +123,7 @@ def _check_sets(select: Select, known: set[str], scope: Scope | None, statement:
                     _deny_product(statement)
 
 
-def _is_sharded(table: Node, known: set[str], scope: Scope | None, statement: Statement) -> bool:
+def _is_sharded(table: Node, known: set[str], scope: Scope, statement: Statement) -> bool:
     """A name that is not known here is of something else (a common table of the subquery)."""
     try:
         return _sharded(table, known, scope, statement) is not None
@@ -146,7 +146,7 @@ class _Rewriting:
     select: Select
     relation: ShardedRelation
     named: RelationTable
-    scope: Scope | None
+    scope: Scope
     statement: Statement
     describe: Describe
 
@@ -187,7 +187,7 @@ class _Rewriting:
         roots: list[Node] = [*select.with_aliases, *select.expressions]
         roots += [node for node in (select.prewhere, select.where, select.having) if node is not None]
         roots += [*select.group_by, *(item.expression for item in select.order_by)]
-        inherited = self.scope.inherited if self.scope is not None else {}
+        inherited = self.scope.inherited
         own = Scope([source], aliases={**inherited, **collect_aliases(roots)})
         return ShardNames(own, source, self.statement.environment)
 

@@ -87,7 +87,9 @@ def test_a_column_that_a_part_lacks_has_its_default(
     order = sorted([*range(ROWS), *range(5)])
     assert plain(read(both)).column("c").to_pylist() == [want[i] for i in order]
     assert both.metadata_version == 1
-    final = pa.concat_tables(list(read_final([FinalSource(part), FinalSource(younger)], new, ["c"], target_slice_rows=7)))
+    final = pa.concat_tables(
+        list(read_final([FinalSource(part), FinalSource(younger)], new, ["c"], target_slice_rows=7))
+    )
     assert final.to_pydict() == {"c": [want[i] for i in order]}
 
 

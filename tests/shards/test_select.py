@@ -192,3 +192,12 @@ def test_a_view_reads_tables_of_the_session_s_database(sharded: Local) -> None:
         assert sharded.value("SELECT count() FROM remote('127.0.0.1', view(SELECT k FROM t))") == 666
     finally:
         sharded.run("USE default")
+
+
+def test_a_table_of_with_is_none_of_the_servers(sharded: Local) -> None:
+    """Also in subqueries of expressions, where it is a name of the query around them."""
+    query = "WITH r AS (SELECT k, i FROM {}) SELECT count(), max(k) FROM r WHERE i = (SELECT max(i) FROM r)"
+    assert sharded.run(query.format("d")) == [(142, 993)]
+    assert sharded.run(query.format("s1.t")) == [
+        tuple(sharded.run("SELECT countIf(i = 3), maxIf(k, i = 3) FROM s1.t")[0])
+    ]

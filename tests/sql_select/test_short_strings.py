@@ -268,13 +268,14 @@ def test_a_table_replaced_between_the_runs_is_refused(tmp_path: Path) -> None:
     table = _table(tmp_path / "1", long_at=5)
     other = describe("k LowCardinality(String), l String, s String, n UInt32", "n")
 
-    tables = [table, other]
+    now: list[PartsRelation] = [table]
 
     class Catalog:
         def relation(self, database: str | None, name: str) -> ArrowRelation | PartsRelation:
-            return tables.pop(0)
+            return now[0]
 
     result = _Engine().select(_QUERY, catalog=Catalog())
+    now[0] = other
     with pytest.raises(ConflictError):
         result.read_all()
     assert [snapshot.released for snapshot in table.snapshots] == [1]

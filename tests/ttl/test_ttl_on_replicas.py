@@ -257,7 +257,8 @@ def test_who_joins_has_the_same_ttl(make_servers: MakeServers) -> None:
         assert caught.value.code == 342
     two.sql(f"{create.format('')}PARTITION BY p ORDER BY k TTL toDateTime(k)")
     servers.settle()
-    assert str(two.sql("SHOW CREATE TABLE t")[1][0][0]) == shown.partition("\nSETTINGS")[0]
+    settings = "\nSETTINGS index_granularity = 8192"
+    assert str(two.sql("SHOW CREATE TABLE t")[1][0][0]) == shown.partition("\nSETTINGS")[0] + settings
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
