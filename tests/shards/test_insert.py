@@ -57,6 +57,16 @@ def test_an_insert_that_is_repeated_doubles_nothing(shards: Local) -> None:
     assert shards.value("SELECT count() FROM d") == 2000
 
 
+def test_equal_rows_of_another_insert_are_kept(shards: Local) -> None:
+    """The INSERT is known, not what a shard gets of it."""
+    shards.run("CREATE TABLE d AS s1.t ENGINE = Distributed(two, '', t, k)")
+    shards.run("INSERT INTO d (k) VALUES (3), (1)")
+    shards.run("INSERT INTO d (k) VALUES (3), (2)")
+    assert shards.run("SELECT k FROM d ORDER BY k") == [(1,), (2,), (3,), (3,)]
+    shards.run("INSERT INTO d (k) VALUES (3), (2)")
+    assert shards.value("SELECT count() FROM d") == 4
+
+
 def test_one_shard_needs_no_key(shards: Local) -> None:
     shards.run("CREATE TABLE single AS s1.t ENGINE = Distributed(one, '', t)")
     shards.run("INSERT INTO single (k) VALUES (1), (2)")

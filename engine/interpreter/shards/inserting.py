@@ -1,14 +1,14 @@
 """INSERT into a Distributed table: every block is divided by the sharding key, and each shard has its rows before the
 next block is looked at.
 
-One replica of a shard takes the rows; the others get them from it. A shard is told a token of its own if the INSERT has
-one, else it knows the rows by their content: so whoever repeats an INSERT that failed half-way doubles nothing in
-replicated tables, and a replica that was lost while it answered is followed by another.
+One replica of a shard takes the rows; the others get them from it. A shard knows the rows by a token, made of that of
+the INSERT or of the content of the whole block: so whoever repeats an INSERT that failed half-way doubles nothing in
+replicated tables, a replica that was lost while it answered is followed by another, and a block of which a shard gets
+what it got of another one is no repetition.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from engine.remote.parallel import all_done
 from engine.tables.definition import TableDefinition
 from engine.tables.insert_sink import InsertOutcome
 from engine.tables.table import Table
+from parts.content_hash import block_hash
 from parts.errors import PandoError, UserError
 from sql.definitions.proxies import DistributedArguments, ShardingKey, shard_of_slot
 from sql.formats.registry import write_blocks
@@ -56,7 +57,10 @@ class ShardsInsert:
     def write(self, block: pa.Table) -> None:
         """``block`` is complete: it has all stored columns."""
         self._blocks += 1
-        all_done([partial(self._send, shard, rows) for shard, rows in self._divided(block)])
+        content, given = block_hash(block), self._context.settings.insert_deduplication_token
+        token = f"{given}_{self._blocks}" if given else content
+        pieces = self._divided(block, int(content, 16))
+        all_done([partial(self._send, shard, rows, f"{token}_{shard.number}") for shard, rows in pieces])
         self._outcome.written_rows += block.num_rows
         self._outcome.written_bytes += block.nbytes
 
@@ -78,33 +82,30 @@ class ShardsInsert:
             raise UserError("BAD_ARGUMENTS", f"All shards of cluster {self._cluster.name} have weight 0")
         return ShardingKey.of(text, self._schema) if len(shards) > 1 else None
 
-    def _divided(self, block: pa.Table) -> Iterator[tuple[Shard, pa.Table]]:
+    def _divided(self, block: pa.Table, seed: int) -> Iterator[tuple[Shard, pa.Table]]:
         rows = block.select([column.name for column in self._columns])
         if self._key is None:
             yield self._cluster.shards[0], rows
             return
-        seed = _digest(block) if self._key.is_random else 0
         owners = self._owners[self._key.slots(block, len(self._owners), seed)]
         for position, shard in enumerate(self._cluster.shards):
             own = np.flatnonzero(owners == position)
             if len(own):
                 yield shard, rows.take(pa.array(own))
 
-    def _send(self, shard: Shard, rows: pa.Table) -> None:
+    def _send(self, shard: Shard, rows: pa.Table, token: str) -> None:
         try:
             self._context.server.remote.of_any_replica(
                 shard,
-                lambda address: self._send_to(address, shard, rows),
+                lambda address: self._send_to(address, rows, token),
                 connect_seconds=self._context.settings.connect_timeout_with_failover_ms / 1000,
             )
         except PandoError as error:
             error.message += f" (while rows were written to shard {shard.number} of cluster {self._cluster.name})"
             raise
 
-    def _send_to(self, address: Address, shard: Shard, rows: pa.Table) -> None:
+    def _send_to(self, address: Address, rows: pa.Table, token: str) -> None:
         context, settings = shard_context(self._context, address), self._context.settings
-        given = settings.insert_deduplication_token
-        token = f"{given}_{self._blocks}_{shard.number}" if given else ""
         database, table = self._arguments.database, self._arguments.table
         remote = context.server.remote
         if settings.prefer_localhost_replica and remote.is_local(address):
@@ -119,30 +120,3 @@ class ShardsInsert:
         text = f"INSERT INTO {name} ({names}) FORMAT ArrowStream"
         with remote.post(address, text, insert_settings(context, token), data, connect_seconds=seconds) as answer:
             answer.read()
-
-
-def _digest(block: pa.Table) -> int:
-    """A number that equal rows have."""
-    digest = hashlib.blake2b(digest_size=8)
-    with pa.ipc.new_stream(_Hashed(digest), block.schema) as writer:
-        writer.write_table(block.combine_chunks())
-    return int.from_bytes(digest.digest(), "little")
-
-
-class _Hashed:
-    """A file whose bytes are hashed."""
-
-    closed = False
-
-    def __init__(self, digest: hashlib.blake2b) -> None:
-        self._digest = digest
-
-    def write(self, data: bytes) -> int:
-        self._digest.update(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        self.closed = True
