@@ -11,6 +11,9 @@ SEEDS ?= 100:300
 FUZZ ?= 5000
 FUZZ_SEED ?= 1000
 
+# Tests start hundreds of processes: each would compile every module anew where the environment forbids to keep them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-quick test-long sweep proofs mutants fuzz lint format bench bench-functions hogs soak chaos clean check-tools
 
@@ -39,8 +42,8 @@ demo: check-tools $(VENV)/.demo ## Three replicas, real flights, a kill, merges,
 	@$(BIN)/python -m demo
 
 test: check-tools $(VENV)/.dev lint ## Lint, types, layering, every test, and those of servers once more with worker processes
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
-	PANDO_TEST_WORKERS=4 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/front tests/cluster
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 --durations 40 --durations-min 5
+	PANDO_TEST_WORKERS=4 $(BIN)/pytest -n $(WORKERS) --dist loadgroup --max-worker-restart 0 tests/front tests/cluster
 
 test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark and not clients"
@@ -51,6 +54,7 @@ sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every typ
 test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under random faults, 200 seeds of each scenario (some minutes)
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
 	$(BIN)/pando simulate --seeds 200
+	$(BIN)/pando simulate --moves --seeds 100
 
 proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, and all faults at all requests of replicas (hours)
 	$(BIN)/python -m tests.alter histories 0:20000

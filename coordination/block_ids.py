@@ -2,9 +2,9 @@
 
 An id may be deleted only as the very node that was judged: one that was deleted and made anew since belongs to rows
 that stay, and without it their repeat would be stored twice. So every deletion moves the version of the partition's
-*guard*, and expects it as it was before the ids were judged. The guard is ``block_numbers/<partition>``: it is there
-before the first id, and neither inserts nor merges move it. Ids are deleted by drops, failed quorums, parts that are
-lost, and the clean-up of the deduplication window.
+*guard*, and expects it as it was before the ids were judged. The guard is the partition's node (``partition_nodes``):
+it is there before the first id, goes with the last, and neither inserts nor merges move it. Ids are deleted by drops,
+failed quorums, parts that are lost, the clean-up of the deduplication window, and when the partition is forgotten.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from coordination.keeper import (
     Stat,
 )
 from coordination.packets import op_bytes, packets
+from coordination.partition_nodes import find_partition, partition_nodes
 from coordination.paths import TablePaths
 from parts.errors import ConflictError
 from parts.part_name import PartName
@@ -49,15 +50,17 @@ def judge_block_ids(
     keeper: Keeper, table: TablePaths, partition_id: str, is_gone: Callable[[PartName], bool]
 ) -> JudgedIds:
     """The ids of the partition's parts for which ``is_gone``. Raises ``NoNode`` if there is no such partition."""
-    guard = table.partition(partition_id)
-    version = keeper.get(guard)[1].version
+    found = find_partition(keeper, table, partition_id)
+    if found is None:
+        raise NoNode("no node", table.partition(partition_id))
+    node, stat = found
     paths = [table.block(name) for name in keeper.children(table.blocks)]
     deletes = [
         Delete(path)
         for path, part, _ in _read(keeper, paths)
         if part is not None and part.partition_id == partition_id and is_gone(part)
     ]
-    return JudgedIds(guard, version, tuple(deletes))
+    return JudgedIds(node.path, stat.version, tuple(deletes))
 
 
 def free_block_ids(
@@ -69,10 +72,14 @@ def free_block_ids(
 ) -> None:
     """Deletes the ids of the partition's parts for which ``is_gone``, so that their rows can be inserted again.
 
-    Repeatable. ``conditions`` stand in every multi; raises ``MultiFailed`` when one of them does not hold.
+    Repeatable. ``conditions`` stand in every multi; raises ``MultiFailed`` when one of them does not hold. A partition
+    that is forgotten has none.
     """
     for _ in range(_ATTEMPTS):
-        ids = judge_block_ids(keeper, table, partition_id, is_gone)
+        try:
+            ids = judge_block_ids(keeper, table, partition_id, is_gone)
+        except NoNode:
+            return
         version = ids.version
         try:
             for packet in packets(ids.deletes, op_bytes):
@@ -97,13 +104,14 @@ def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tupl
     deleted = 0
     for packet in packets([Delete(path) for path in created], op_bytes):
         paths = [op.path for op in packet]
-        guards = sorted({_guard(table, part) for _, part, _ in _read(keeper, paths)} - {""})
+        nodes = partition_nodes(keeper, table)
+        guards = sorted({nodes[id_].path for id_ in _partition_ids(keeper, paths) if id_ in nodes})
         versions = keeper.exists_many(guards)
         # Whatever is the same node after the guards were read stays it until the guards move.
         same = [
             Delete(path)
             for path, part, stat in _read(keeper, paths)
-            if _guard(table, part) and stat is not None and stat.created_zxid == created[path]
+            if part is not None and stat is not None and stat.created_zxid == created[path]
         ]
         moves = [SetData(g, b"", stat.version) for g, stat in zip(guards, versions, strict=True) if stat is not None]
         try:
@@ -114,9 +122,8 @@ def delete_surplus_ids(keeper: Keeper, table: TablePaths, surplus: Sequence[tupl
     return deleted
 
 
-def _guard(table: TablePaths, part: PartName | None) -> str:
-    """Empty for what is gone, or is nobody's."""
-    return table.partition(part.partition_id) if part is not None else ""
+def _partition_ids(keeper: Keeper, paths: Sequence[str]) -> set[str]:
+    return {part.partition_id for _, part, _ in _read(keeper, paths) if part is not None}
 
 
 def _read(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, PartName | None, Stat | None]]:

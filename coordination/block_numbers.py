@@ -5,12 +5,13 @@ lock's removal and the block's log entry are one multi, so while a lock exists i
 (merges do not reach over it), and once it is gone it never will be (whoever deletes the lock fences the insert).
 Gaps are normal: sessions end, inserts fail.
 
-The first number of a partition is 0. A counter must never run over surviving parts (a table that was dropped and made
-again, data attached from elsewhere): ``minimum`` moves it past them.
+The first number of a partition is 0, or that of its node (``partition_nodes``). A counter must never run over surviving
+parts (a table that was dropped and made again, data attached from elsewhere): ``minimum`` moves it past them.
 """
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 
 from coordination.keeper import (
@@ -21,10 +22,10 @@ from coordination.keeper import (
     NodeExists,
     NoNode,
     Op,
-    SetData,
     check_not_exists,
 )
-from coordination.paths import TablePaths, sequence_number
+from coordination.partition_nodes import PartitionNode, make_partition, partition_nodes
+from coordination.paths import TablePaths
 from parts.errors import ConflictError, UnavailableError
 
 _ATTEMPTS = 10
@@ -60,6 +61,7 @@ def allocate_block(
     owner: str = "",
     minimum: int = 0,
     count: int = 1,
+    known: MutableMapping[str, PartitionNode] | None = None,
 ) -> BlockLock | DuplicateBlock:
     """Takes the next block number, unless ``block_id`` (not "") was inserted before. One round trip, usually.
 
@@ -67,30 +69,34 @@ def allocate_block(
     which the session's end frees: the caller may simply try again.
 
     ``count`` numbers that follow each other have one lock, that of the first: others take theirs above the last.
+    ``known`` remembers the partition's node, where that is called otherwise than the partition.
     """
+    node = (known or {}).get(partition_id) or PartitionNode(table, partition_id)
     for _ in range(_ATTEMPTS):
         session = keeper.session_id
         ops: list[Op] = list(check_not_exists(table.block(block_id))) if block_id else []
-        lock_op = Create(table.block_number_prefix(partition_id), owner.encode(), ephemeral=True, sequential=True)
+        lock_op = Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True)
         try:
-            path = keeper.multi([*ops, lock_op, *_skip_ops(table, partition_id, count - 1)])[len(ops)]
+            path = keeper.multi([*ops, lock_op, *_skip_ops(node, count - 1)])[len(ops)]
         except MultiFailed as error:
             if error.op is not lock_op and isinstance(error.cause, NodeExists):
                 duplicate = _duplicate(keeper, table, block_id)
                 if duplicate is not None:
                     return duplicate
             elif error.op is lock_op and isinstance(error.cause, NoNode):
-                _create_partition(keeper, table, partition_id)
+                node = make_partition(keeper, table, partition_id)
+                if node.first and known is not None:
+                    known[partition_id] = node
             elif isinstance(error.cause, NoNode):
                 raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}") from error
             else:
                 raise error.cause from error
             continue
         assert isinstance(path, str)
-        lock = BlockLock(path, partition_id, sequence_number(path), session, count)
+        lock = BlockLock(path, partition_id, node.number(path), session, count)
         if lock.number >= minimum:
             return lock
-        _advance_counter(keeper, table, lock, minimum)
+        _advance_counter(keeper, node, lock, minimum)
     raise ConflictError(
         "KEEPER_EXCEPTION", f"Could not take a block number in partition {partition_id} of {table.root}"
     )
@@ -105,29 +111,18 @@ def _duplicate(keeper: Keeper, table: TablePaths, block_id: str) -> DuplicateBlo
     return DuplicateBlock(block_id, data.decode())
 
 
-def _create_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> None:
-    """The version of ``block_numbers`` tells merge selection that its list of partitions is old."""
-    try:
-        keeper.multi([Create(table.partition(partition_id)), SetData(table.block_numbers, b"")])
-    except MultiFailed as error:
-        if isinstance(error.cause, NoNode):
-            raise UnavailableError("TABLE_IS_DROPPED", f"The table is not in ZooKeeper: {table.root}") from error
-        if not isinstance(error.cause, NodeExists):
-            raise error.cause from error
-
-
-def _advance_counter(keeper: Keeper, table: TablePaths, lock: BlockLock, minimum: int) -> None:
+def _advance_counter(keeper: Keeper, node: PartitionNode, lock: BlockLock, minimum: int) -> None:
     """Every create under the partition's node moves its counter, so creating and deleting a name skips numbers."""
     left = minimum - lock.number - 1
     first: list[Op] = [Delete(lock.path)]
     while first or left > 0:
         count = min(left, _SKIPS_IN_ONE_MULTI)
-        keeper.multi([*first, *_skip_ops(table, lock.partition_id, count)])
+        keeper.multi([*first, *_skip_ops(node, count)])
         first, left = [], left - count
 
 
-def _skip_ops(table: TablePaths, partition_id: str, count: int) -> list[Op]:
-    skip = f"{table.partition(partition_id)}/skip"
+def _skip_ops(node: PartitionNode, count: int) -> list[Op]:
+    skip = f"{node.path}/skip"
     return [op for _ in range(count) for op in (Create(skip), Delete(skip))]
 
 
@@ -146,11 +141,8 @@ def release_orphans(keeper: Keeper, table: TablePaths, owner: str) -> int:
     To be called while no INSERT and no DROP of the owner is under way. Whatever its former sessions have sent and
     ZooKeeper has not carried out yet fails from now on, and merges need not wait for those sessions to end.
     """
-    paths = [
-        f"{table.partition(partition_id)}/{name}"
-        for partition_id, names in _locks(keeper, table).items()
-        for name in names
-    ]
+    listed = _locks(keeper, list(partition_nodes(keeper, table).values()))
+    paths = [f"{node.path}/{name}" for node, names in listed.items() for name in names]
     orphans = [
         path
         for path, answer in zip(paths, keeper.get_many(paths), strict=True)
@@ -164,24 +156,30 @@ def release_orphans(keeper: Keeper, table: TablePaths, owner: str) -> int:
     return len(orphans)
 
 
-def _locks(keeper: Keeper, table: TablePaths) -> dict[str, list[str]]:
-    names = partitions(keeper, table)
-    listings = keeper.children_many([table.partition(partition_id) for partition_id in names])
+def _locks(keeper: Keeper, nodes: list[PartitionNode]) -> dict[PartitionNode, list[str]]:
+    """Of those nodes that are there."""
+    listings = keeper.children_many([node.path for node in nodes])
     return {
-        partition_id: [name for name in listing or () if name.startswith("block-")]
-        for partition_id, listing in zip(names, listings, strict=True)
+        node: [name for name in names if name.startswith("block-")]
+        for node, names in zip(nodes, listings, strict=True)
+        if names is not None
     }
 
 
 def partitions(keeper: Keeper, table: TablePaths) -> list[str]:
-    """Every partition that ever had an insert."""
-    return keeper.children(table.block_numbers)
+    """Every partition that ever had an insert and is not forgotten."""
+    return list(partition_nodes(keeper, table))
 
 
 def committing_blocks(keeper: Keeper, table: TablePaths, partition_ids: list[str]) -> dict[str, list[int]]:
-    """Block numbers taken and not yet committed or given up, sorted, for each partition asked."""
-    listings = keeper.children_many([table.partition(partition_id) for partition_id in partition_ids])
-    return {
-        partition_id: sorted(sequence_number(name) for name in names or () if name.startswith("block-"))
-        for partition_id, names in zip(partition_ids, listings, strict=True)
-    }
+    """Block numbers taken and not yet committed or given up, sorted, for each partition asked.
+
+    Of a partition that is forgotten meanwhile there are none that who asks may know of: it was empty, and the numbers
+    that come are higher.
+    """
+    listed = _locks(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
+    if len(listed) < len(partition_ids):
+        known, found = partition_nodes(keeper, table), {node.partition_id for node in listed}
+        listed |= _locks(keeper, [known[id_] for id_ in partition_ids if id_ in known and id_ not in found])
+    locks = {node.partition_id: sorted(map(node.number, names)) for node, names in listed.items()}
+    return {partition_id: locks.get(partition_id, []) for partition_id in partition_ids}

@@ -133,9 +133,11 @@ def _require_not_lost(keeper: Keeper, origin: ReplicaPaths, lost_version: int) -
 
 
 def _read_queue(keeper: Keeper, origin: ReplicaPaths) -> list[LogEntry]:
-    names = keeper.children(origin.queue)
+    """In its order, read from its end: a drop that the source carries out meanwhile takes along what stands before it,
+    which must not be copied without it."""
+    names = sorted(keeper.children(origin.queue), key=sequence_number, reverse=True)
     answers = keeper.get_many([origin.queue_entry(name) for name in names])
-    return [LogEntry.parse(answer[0]) for answer in answers if answer is not None]
+    return [LogEntry.parse(answer[0]) for answer in reversed(answers) if answer is not None]
 
 
 def _read_log(keeper: Keeper, replica: ReplicaPaths) -> list[LogEntry]:

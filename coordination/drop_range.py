@@ -40,6 +40,7 @@ from coordination.keeper import (
 )
 from coordination.log_entry import EntryType, LogEntry, drop_range
 from coordination.packets import MAX_BYTES, op_bytes
+from coordination.partition_nodes import find_partition, node_of_lock
 from coordination.paths import TablePaths, sequence_number
 from coordination.quorum import QuorumStatus, forget_confirmed_ops, is_of_transaction, pending_parts
 from coordination.quorum_failure import marking_ops
@@ -63,11 +64,11 @@ def drop_partition(
     last_block: LastBlock = lambda _, number: number - 1,
 ) -> int | None:
     """Logs the drop of every block of the partition so far. Returns the log index, ``None`` if it never had one."""
-    if keeper.exists(table.partition(partition_id)) is None:
+    if find_partition(keeper, table, partition_id) is None:
         return None
     lock = allocate_block(keeper, table, partition_id, owner=replica_name)
     assert isinstance(lock, BlockLock)
-    if lock.number == 0:
+    if lock.number == node_of_lock(table, lock.path).first:
         release_quietly(keeper, lock)
         return None
     try:
@@ -154,9 +155,9 @@ def plan_drop(keeper: Keeper, table: TablePaths, locks: Sequence[BlockLock], las
     must: list[Op] = [Delete(lock.path) for lock in locks]
     must.append(SetData(table.log, b""))
     for lock, judged in zip(locks, ids, strict=True):
-        prefix = table.block_number_prefix(lock.partition_id)
+        node = node_of_lock(table, lock.path)
         must.append(judged.guard_op)
-        must += [Delete(f"{prefix}{n:010d}") for n in numbers[lock.partition_id] if n < lock.number]
+        must += [Delete(node.lock(n)) for n in numbers[lock.partition_id] if n < lock.number]
         last = last_block(lock.partition_id, lock.number)
         must += drop_ops(keeper, table, lock.partition_id, last) if last is not None else ()
     must += forget_confirmed_ops(keeper, table, *ranges)
@@ -210,11 +211,16 @@ def clear_leftovers(keeper: Keeper, table: TablePaths, gone: PartName) -> None:
 
 
 def find_logged(keeper: Keeper, table: TablePaths, entry: LogEntry) -> int | None:
-    """After a lost answer: the index of our entry if it was logged."""
+    """After a lost answer: the index of our entry if it was logged. Raises 341 (UNFINISHED) if that cannot be asked."""
     ours = {replace(entry, has_leftovers=has_leftovers).to_bytes() for has_leftovers in (False, True)}
-    keeper.sync(table.log)
-    names = keeper.children(table.log)
-    for name, answer in zip(names, keeper.get_many([f"{table.log}/{n}" for n in names]), strict=True):
+    try:
+        keeper.sync(table.log)
+        names = keeper.children(table.log)
+        answers = keeper.get_many([f"{table.log}/{name}" for name in names])
+    except UnavailableError as error:
+        text = f"It is not known whether {entry.type.value} {entry.new_part} was logged: {error}"
+        raise UnknownOutcomeError("UNFINISHED", text) from error
+    for name, answer in zip(names, answers, strict=True):
         if answer is not None and answer[0] in ours:
             return sequence_number(name)
     return None

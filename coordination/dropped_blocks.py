@@ -8,7 +8,7 @@ learns of all that the snapshot may lack.
 
 from __future__ import annotations
 
-from coordination.keeper import Create, Keeper, Op, SetData
+from coordination.keeper import Create, Delete, Keeper, Op, SetData
 from coordination.paths import TablePaths
 from parts.part_name import PartName
 
@@ -42,3 +42,10 @@ def drop_ops(keeper: Keeper, table: TablePaths, partition_id: str, last: int) ->
         keeper.create_parents(table.dropped_blocks)
         return [Create(path, data)]
     return [SetData(path, data, answer[1].version)] if int(answer[0]) < last else []
+
+
+def forget_ops(keeper: Keeper, table: TablePaths, partition_id: str) -> list[Op]:
+    """For the multi that forgets the partition."""
+    path = table.dropped_block(partition_id)
+    stat = keeper.exists(path)
+    return [Delete(path, stat.version)] if stat is not None else []

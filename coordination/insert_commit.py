@@ -20,7 +20,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,6 +39,7 @@ from coordination.keeper import (
 )
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_record import PartRecord
+from coordination.partition_nodes import PartitionNode
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.quorum import QuorumPlan, QuorumStatus, too_many_pending
 from coordination.replica_activity import Activation
@@ -99,13 +100,14 @@ def begin_insert(
     owner: str,
     quorum: QuorumPlan | None = None,
     minimum: int = 0,
+    known: MutableMapping[str, PartitionNode] | None = None,
 ) -> BlockLock | DuplicateBlock:
     """Takes a block number, or tells that the block is a duplicate. Raises 286 if another part's quorum is pending.
 
-    ``minimum``: above every block number this replica has in the partition. After a ``KeeperError`` or
-    ``KeeperConnectionLoss`` a number may be left that nobody uses.
+    ``minimum``: above every block number this replica has in the partition; ``known``: as ``allocate_block``'s. After a
+    ``KeeperError`` or ``KeeperConnectionLoss`` a number may be left that nobody uses.
     """
-    taken = allocate_block(keeper, table, partition_id, block_id, owner=owner, minimum=minimum)
+    taken = allocate_block(keeper, table, partition_id, block_id, owner=owner, minimum=minimum, known=known)
     if isinstance(taken, BlockLock) and quorum is not None and quorum.pending_part:
         release(keeper, taken)  # not quietly: who is not told of a number left behind does not take it back
         raise too_many_pending(quorum.pending_part)

@@ -7,8 +7,8 @@ back; an unknown version or type is refused, because a replica that skipped an e
 =============  =====================================================================================================
 GET_PART       the part exists on ``source_replica``; fetch it (from any holder). ``block_id``, ``quorum``, hash.
 ATTACH_PART    as GET_PART, but a local detached part of the same content hash may be taken.
-MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``deduplicate_by``, ``merge_type``,
-               ``expire_at``.
+MERGE_PARTS    merge ``source_parts`` into ``new_part``; ``deduplicate``, ``deduplicate_by``, ``cleanup``,
+               ``merge_type``, ``expire_at``.
 MUTATE_PART    apply ``mutations`` to the one source part, under definition ``alter_version`` or a later one.
 DROP_RANGE     the blocks of ``new_part``'s range are gone; ``detach`` keeps them in detached/.
 DROP_PART      the one part ``new_part`` is gone; ``detach`` as above.
@@ -88,6 +88,8 @@ class LogEntry:
     """Size of ``new_part`` where known, of the sources' sum for merges."""
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
+    cleanup: bool = False
+    """Of all parts of a partition: rows that say that they are deleted go."""
     merge_type: str = ""
     """``Regular``, ``Optimize``, ``TTLDelete`` or ``TTLRecompress``, as in system.replication_queue."""
     expire_at: int = 0

@@ -27,6 +27,7 @@ def merge_entry(
     merge_type: str = "Regular",
     deduplicate: bool = False,
     deduplicate_by: Sequence[str] = (),
+    cleanup: bool = False,
     expire_at: int = 0,
     alter_version: int = 0,
 ) -> LogEntry:
@@ -41,6 +42,7 @@ def merge_entry(
         size_bytes=size_bytes,
         deduplicate=deduplicate,
         deduplicate_by=tuple(deduplicate_by),
+        cleanup=cleanup,
         merge_type=merge_type,
         expire_at=expire_at,
         alter_version=alter_version,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Sequence
 
-from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, partitions, release
+from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, release
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
     BadVersion,
@@ -32,6 +32,7 @@ from coordination.keeper import (
 )
 from coordination.mutation_set import MutationEntry, MutationSet, removable
 from coordination.packets import op_bytes, packets, require_fitting
+from coordination.partition_nodes import PartitionNode, node_of_lock, partition_nodes
 from coordination.paths import ReplicaPaths, TablePaths, sequence_number
 from coordination.replica_activity import MUTATE, require_feature
 from parts.errors import ConflictError, UnknownOutcomeError
@@ -95,8 +96,15 @@ def create_mutation(
     try:
         version = keeper.get(replica.table.mutations)[1].version
         partitions_version = keeper.get(replica.table.block_numbers)[1].version  # before the partitions themselves
-        wanted = [p for p in partitions(keeper, replica.table) if partition_ids is None or p in partition_ids]
-        _take_numbers(keeper, replica, wanted, first_number, locks)
+        nodes = partition_nodes(keeper, replica.table)
+        wanted = [node for p, node in nodes.items() if partition_ids is None or p in partition_ids]
+        try:
+            _take_numbers(keeper, replica, wanted, first_number, locks)
+        except MultiFailed as error:
+            if not isinstance(error.cause, NoNode):  # a partition that was forgotten
+                raise
+            _release(keeper, locks)
+            return None
         mutation = MutationEntry(
             "", clock(), replica.name, text, {lock.partition_id: lock.number for lock in locks},
             metadata_version,
@@ -111,22 +119,19 @@ def create_mutation(
 def _take_numbers(
     keeper: Keeper,
     replica: ReplicaPaths,
-    partition_ids: Sequence[str],
+    nodes: Sequence[PartitionNode],
     first_number: Callable[[str], int],
     locks: list[BlockLock],
 ) -> None:
     table, session = replica.table, keeper.session_id
     creates: list[Op] = [
-        Create(table.block_number_prefix(p), replica.name.encode(), ephemeral=True, sequential=True)
-        for p in partition_ids
+        Create(node.lock_prefix, replica.name.encode(), ephemeral=True, sequential=True) for node in nodes
     ]
-    paths = [path for packet in packets(creates, op_bytes) for path in keeper.multi(packet)]
-    taken = [
-        BlockLock(str(path), partition_id, sequence_number(str(path)), session)
-        for partition_id, path in zip(partition_ids, paths, strict=True)
-    ]
-    locks += taken
-    for lock in taken:
+    for packet in packets(creates, op_bytes):
+        for path in map(str, keeper.multi(packet)):
+            node = node_of_lock(table, path)
+            locks.append(BlockLock(path, node.partition_id, node.number(path), session))
+    for lock in list(locks):
         minimum = first_number(lock.partition_id)
         if lock.number < minimum:  # a counter that was begun anew beside parts that are older
             again = allocate_block(keeper, table, lock.partition_id, owner=replica.name, minimum=minimum)

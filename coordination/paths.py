@@ -76,12 +76,10 @@ class TablePaths:
     def block_numbers(self) -> str:
         return f"{self.root}/block_numbers"
 
-    def partition(self, partition_id: str) -> str:
-        """Parent of a partition's block counter. Its version guards the partition's block ids (``block_ids``)."""
-        return f"{self.root}/block_numbers/{partition_id}"
-
-    def block_number_prefix(self, partition_id: str) -> str:
-        return f"{self.root}/block_numbers/{partition_id}/block-"
+    def partition(self, partition_id: str, first: int = 0) -> str:
+        """Parent of a partition's block counter, which begins with ``first`` (``partition_nodes``). Its version guards
+        the partition's block ids (``block_ids``)."""
+        return f"{self.root}/block_numbers/{partition_id}" + (f"_{first}" if first else "")
 
     @property
     def quorum(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -43,8 +43,10 @@ class QueueCounts:
     queue_oldest_time: float
     inserts_oldest_time: float
     merges_oldest_time: float
+    part_mutations_oldest_time: float
     oldest_part_to_get: str
     oldest_part_to_merge_to: str
+    oldest_part_to_mutate_to: str
     future_parts: int
 
 
@@ -139,17 +141,23 @@ class QueueIndex:
         items = list(self)
         inserts = [i for i in items if i.entry.type in INSERTS]
         merges = [i for i in items if i.entry.type is EntryType.MERGE_PARTS]
-        oldest_insert = min(inserts, key=lambda i: i.entry.create_time, default=None)
-        oldest_merge = min(merges, key=lambda i: i.entry.create_time, default=None)
+        mutations = [i for i in items if i.entry.type is EntryType.MUTATE_PART]
+        insert, merge, mutation = _oldest(inserts), _oldest(merges), _oldest(mutations)
         return QueueCounts(
             queue_size=len(items),
             inserts_in_queue=len(inserts),
             merges_in_queue=len(merges),
-            part_mutations_in_queue=self.count(EntryType.MUTATE_PART),
+            part_mutations_in_queue=len(mutations),
             queue_oldest_time=min((i.entry.create_time for i in items), default=0.0),
-            inserts_oldest_time=oldest_insert.entry.create_time if oldest_insert else 0.0,
-            merges_oldest_time=oldest_merge.entry.create_time if oldest_merge else 0.0,
-            oldest_part_to_get=str(next(iter(oldest_insert.entry.made), "")) if oldest_insert else "",
-            oldest_part_to_merge_to=str(oldest_merge.entry.new_part) if oldest_merge else "",
+            inserts_oldest_time=insert.entry.create_time if insert else 0.0,
+            merges_oldest_time=merge.entry.create_time if merge else 0.0,
+            part_mutations_oldest_time=mutation.entry.create_time if mutation else 0.0,
+            oldest_part_to_get=str(next(iter(insert.entry.made), "")) if insert else "",
+            oldest_part_to_merge_to=str(merge.entry.new_part) if merge else "",
+            oldest_part_to_mutate_to=str(mutation.entry.new_part) if mutation else "",
             future_parts=sum(len(i.entry.made) for i in items if i.is_executing),
         )
+
+
+def _oldest(items: Iterable[QueueItem]) -> QueueItem | None:
+    return min(items, key=lambda item: item.entry.create_time, default=None)

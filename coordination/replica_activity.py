@@ -50,7 +50,15 @@ CONSTRAINTS = "constraints"
 """The feature: and constraints, which INSERTs are checked with."""
 KEYS = "keys"
 """The feature: and another sorting and sampling key."""
-FEATURES = (EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS, KEYS)
+TEXT_INDEXES = "text indexes"
+"""The feature: among the skip indexes some may be of type text."""
+FORGET = "forget"
+"""The feature: a partition's node may have another name than the partition (``partition_nodes``)."""
+CLEANUP = "cleanup"
+"""The feature: a merge may take deleted rows away (OPTIMIZE … CLEANUP)."""
+FEATURES = (
+    EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS, KEYS, TEXT_INDEXES, FORGET, CLEANUP,
+)  # fmt: skip
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
 

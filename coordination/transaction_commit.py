@@ -85,6 +85,8 @@ class CommitRequest:
     application: str = ""
     version: int | None = None
     """With ``application``: nothing is done when it committed this version, or a later one, before."""
+    along: tuple[Op, ...] = ()
+    """What another table does in the same multi (``coordination.departure``)."""
 
 
 class Verdict(Enum):
@@ -100,6 +102,10 @@ class CommitOutcome:
     verdict: Verdict
     rows: int = 0
     parts: tuple[PartName, ...] = field(default=())
+
+
+class Overtaken(ConflictError):
+    """What goes along is not possible any more; nothing was committed."""
 
 
 def choose(request: CommitRequest, staged: Mapping[str, StagedRecord]) -> dict[str, StagedRecord]:
@@ -219,6 +225,7 @@ class _Attempt:
             Delete(table.open_transaction(transaction.name), transaction.inserts),
             *(Delete(lock.path) for lock in self._locks if lock not in drops),
             *(Check(table.replica(name).is_active) for name in sorted({part.replica for part in parts})),
+            *request.along,
         ]
         if self._quorum >= 2 and parts:
             first, *others = (str(part.part) for part in parts)
@@ -241,6 +248,8 @@ class _Attempt:
 
     def _judge(self, error: MultiFailed, transaction: Transaction, holders: Collection[str]) -> None:
         """Raises when looking again is of no use."""
+        if error.op in self._request.along:
+            raise Overtaken("KEEPER_EXCEPTION", f"The other table has changed meanwhile: {error.message}") from error
         for name in holders:
             if error.op != Check(self._table.replica(name).is_active):
                 continue

@@ -58,6 +58,13 @@ def unfreeze(shadow: Path, name: str, table: str, is_meant: Callable[[PartName],
         _remove_empty(home, shadow)
 
 
+def unfreeze_all(shadow: Path, name: str) -> None:
+    """The parts of all tables. Fine for what is not there."""
+    with _lock:
+        if (shadow / name).exists():
+            shutil.rmtree(shadow / name)
+
+
 def _link(part: Part, home: Path) -> Path:
     make_directories(home)
     draft, place = home / f"tmp_{part.name}", home / str(part.name)

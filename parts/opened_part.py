@@ -51,6 +51,7 @@ from parts.part_name import PartName
 from parts.primary_index import PrimaryIndex, granule_count
 from parts.row_exists import PART_OFFSET, PART_OFFSET_COLUMN, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, SkipIndex, TableSchema
+from parts.skip_indexes.extremes import Values as IndexValues
 from parts.skip_indexes.index_file import IndexFile
 from parts.ttl import PartTtl, TableTtl
 from parts.types import DataType
@@ -77,7 +78,7 @@ class OpenedPart:
         self.table_schema = table_schema
         self._lock = threading.Lock()
         self._maps: dict[str, pa.Buffer] = {}
-        self._indexes: dict[str, tuple[SkipIndex, Values | None]] = {}
+        self._indexes: dict[str, tuple[SkipIndex, IndexValues | None]] = {}
         self._is_trusted = bool(written)
         if not written and not path.is_dir():
             raise CorruptionError("Directory is missing", part=self._label, name="NO_FILE_IN_DATA_PART")
@@ -202,6 +203,12 @@ class OpenedPart:
             raise CorruptionError(message, part=self._label, file=PRIMARY_INDEX, offset=0, name="CORRUPTED_DATA")
         return PrimaryIndex(self.sorting_key, types, keys, self.rows, self.granularity)
 
+    @property
+    def index_bytes_in_memory(self) -> int:
+        """0 as long as no query has needed the primary index."""
+        index = self.__dict__.get("primary_index")
+        return sum(key.nbytes for key in index.keys) if index is not None else 0
+
     @cached_property
     def index_file(self) -> IndexFile | None:
         """The skip indexes, if the part has some."""
@@ -214,7 +221,7 @@ class OpenedPart:
             data = self._mapped(SKIP_INDEXES)
         return IndexFile(data, self._label)
 
-    def skip_index(self, index: SkipIndex) -> Values | None:
+    def skip_index(self, index: SkipIndex) -> IndexValues | None:
         """What the part has of an index of its table, of whose columns it must have the very values."""
         if self.index_file is None or any(self._is_other(name) for name in index.key.columns):
             return None

@@ -103,11 +103,10 @@ def _writer(
     columns: Sequence[Column],
     ttl: TtlCollector | None,
 ) -> PartWriter:
-    settings = replace(description.settings, index_granularity=source.granularity)
     names = [column.name for column in columns]
     return PartWriter(
         directory,
-        replace(description, schema=TableSchema(tuple(columns)), settings=settings),
+        replace(description, schema=TableSchema(tuple(columns))),
         [array[0] for _, _, array in source.partition_arrays],
         expected_bytes=source.data_uncompressed_bytes,
         expected_rows=source.rows,

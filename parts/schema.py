@@ -187,13 +187,14 @@ def column_key(schema: TableSchema, names: Sequence[str]) -> Key:
 class SkipIndex:
     """What is kept of every ``granularity`` granules, so that a query may pass them over (``parts.skip_indexes``).
 
-    ``kind`` and ``arguments`` say what that is; ``type_text`` is how the user wrote them.
+    ``kind`` and ``arguments`` say what that is; ``type_text`` is how the user wrote them. A text index speaks of single
+    granules whatever ``granularity`` says.
     """
 
     name: str
     key: Key
     kind: str
-    arguments: tuple[float, ...]
+    arguments: tuple[float | str, ...]
     granularity: int
     expression: str
     type_text: str
@@ -216,6 +217,10 @@ class PartSettings:
 
     index_granularity: int = 8192
     """Rows in a granule."""
+    index_granularity_bytes: int = 10 * 1024 * 1024
+    """A granule of rows that are long has fewer of them (``parts.granularity``); 0: it has not."""
+    min_index_granularity_bytes: int = 1024
+    """What no table may ask less of."""
     min_bytes_for_wide_part: int = 10 * 1024 * 1024
     """Uncompressed bytes below which a part is compact (all columns in one file)."""
     min_rows_for_wide_part: int = 0

@@ -39,6 +39,7 @@ def encode_small_part(
     partition: Sequence[pa.Scalar],
     codecs: Sequence[Codec],
     part_uuid: uuid.UUID,
+    granularity: int,
 ) -> tuple[bytes, Checksums]:
     """The bytes of ``meta.bin`` of a packed part of these rows: at least one, in order, of one granule, conformed."""
     rows = block.num_rows
@@ -68,7 +69,7 @@ def encode_small_part(
     ttl = TtlCollector(description.ttl)
     ttl.update(block)
     content = PartContent(
-        columns=ColumnsFile(schema, description.settings.index_granularity, key.expressions),
+        columns=ColumnsFile(schema, granularity, key.expressions),
         rows=rows,
         partition=partition_values(partition_key, partition),
         minmax=minmax.entries(),
@@ -78,7 +79,7 @@ def encode_small_part(
         metadata_version=description.metadata_version,
         ttl=ttl.found(),
     )
-    builder = IndexBuilder(description.indexes, schema, description.settings.index_granularity)
+    builder = IndexBuilder(description.indexes, schema, granularity)
     builder.add(block)
     files = {**builder.files(), DATA_FILE: data}
     sums = {name: checksum_of(held) for name, held in files.items()}

@@ -10,6 +10,7 @@ import functools
 import json
 import struct
 from collections.abc import Sequence
+from typing import overload
 
 import pyarrow as pa
 
@@ -56,17 +57,39 @@ def _types(header: bytes) -> tuple[tuple[str, DataType], ...]:
     return tuple((str(name), parse_type(text)) for name, text in json.loads(header))
 
 
+class StoredValues(Sequence[tuple[str, DataType, pa.Array]]):
+    """The entries of a file, each decoded when it is asked for. Raises ``CorruptionError``, as it does."""
+
+    def __init__(self, data: bytes | pa.Buffer, part: str, file: str) -> None:
+        self._data, self._part, self._file = pa.py_buffer(data), part, file
+        try:
+            (size,) = struct.unpack_from("<I", data)
+            self._types = _types(bytes(data[4 : 4 + size]))
+        except (struct.error, ValueError, TypeError, PandoError) as error:
+            message = f"Bad header ({error})"
+            raise CorruptionError(message, part=part, file=file, offset=0, name="CORRUPTED_DATA") from error
+        offset = (4 + size + 7) // 8 * 8
+        self._offsets = []
+        for _ in self._types:
+            self._offsets.append(offset)
+            offset += frame_size(self._data, offset, part, file)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[str, DataType, pa.Array]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[tuple[str, DataType, pa.Array]]: ...
+
+    def __getitem__(self, place: int | slice) -> object:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        name, type_ = self._types[place]
+        return name, type_, decode_frame(self._data, self._offsets[place], type_.arrow, self._part, self._file)
+
+
 def decode_values(data: bytes | pa.Buffer, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:
     """The entries back. Raises ``CorruptionError``."""
-    try:
-        (size,) = struct.unpack_from("<I", data)
-        types = _types(bytes(data[4 : 4 + size]))
-    except (struct.error, ValueError, TypeError, PandoError) as error:
-        raise CorruptionError(f"Bad header ({error})", part=part, file=file, offset=0, name="CORRUPTED_DATA") from error
-    offset = (4 + size + 7) // 8 * 8
-    buffer = pa.py_buffer(data)
-    entries: list[tuple[str, DataType, pa.Array]] = []
-    for name, type_ in types:
-        entries.append((name, type_, decode_frame(buffer, offset, type_.arrow, part, file)))
-        offset += frame_size(buffer, offset, part, file)
-    return entries
+    return list(StoredValues(data, part, file))

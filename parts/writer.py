@@ -7,7 +7,7 @@ window are hashed, encoded and (in wide parts) written in parallel.
 Invariants
 - Blocks come in sorting-key order, within and across calls (the caller's duty; not checked again).
 - At most one window and one block are in memory.
-- A part of long rows has smaller granules than the settings say; every part knows its own.
+- A part of long rows has granules of fewer rows than others (``parts.granularity``); every part knows its own.
 - After ``finish`` all files and the directory are fsynced (``fsync_after_insert``); after ``abort`` the directory is
   gone.
 """
@@ -28,6 +28,7 @@ from parts.blocks import PartitionBlock, conform_block, sort_block, split_by_par
 from parts.checksums import Checksums
 from parts.column_writer import ColumnWriter, codecs_of, encoders_of
 from parts.disk import GatheredFile, HashedFile, sync_files
+from parts.granularity import granularity_of
 from parts.layout import DATA_FILE, META_FILE, column_file
 from parts.meta_files import pack
 from parts.part_files import PartContent
@@ -36,7 +37,7 @@ from parts.part_summary import WrittenColumns, checksum_of, summarize
 from parts.partition import partition_id
 from parts.pool import map_parallel
 from parts.repeated_texts import joined, text_bytes
-from parts.schema import TableDescription
+from parts.schema import PartSettings, TableDescription
 from parts.skip_indexes.build import IndexBuilder
 from parts.small_part import contiguous, encode_small_part, partition_values
 from parts.ttl import TtlCollector
@@ -81,11 +82,12 @@ def write_part(
     """Writes one sorted block of one partition as a part in ``directory`` (an empty or new directory)."""
     block = conform_block(block, description.schema)
     settings = description.settings
-    size = _expected_bytes(block, settings.min_bytes_for_wide_part)
+    size = _expected_bytes(block, settings)
     is_compact = size < settings.min_bytes_for_wide_part or block.num_rows < settings.min_rows_for_wide_part
     is_packed = is_compact and size < settings.min_bytes_for_full_part_storage
-    if is_packed and 0 < block.num_rows <= settings.index_granularity:
-        return _write_small_part(Path(directory), block, description, values, part_uuid or _NIL)
+    granularity = granularity_of(settings, description.schema.stored, block.num_rows, size, WINDOW_BYTES)
+    if is_packed and 0 < block.num_rows <= granularity:
+        return _write_small_part(Path(directory), block, description, values, part_uuid or _NIL, granularity)
     writer = PartWriter(
         directory, description, values, expected_bytes=size, expected_rows=block.num_rows, part_uuid=part_uuid
     )
@@ -98,12 +100,17 @@ def write_part(
 
 
 def _write_small_part(
-    directory: Path, block: pa.Table, description: TableDescription, values: Sequence[object], part_uuid: uuid.UUID
+    directory: Path,
+    block: pa.Table,
+    description: TableDescription,
+    values: Sequence[object],
+    part_uuid: uuid.UUID,
+    granularity: int,
 ) -> WrittenPart:
     settings = description.settings
     partition = _scalars(values, description.partition_key.types)
     codecs = codecs_of(description.schema.stored, settings.default_compression_codec)
-    packed, checksums = encode_small_part(block, description, partition, codecs, part_uuid)
+    packed, checksums = encode_small_part(block, description, partition, codecs, part_uuid, granularity)
     try:
         file = HashedFile(directory / META_FILE)
     except FileNotFoundError:
@@ -149,7 +156,9 @@ class PartWriter:
         self._schema = description.schema.stored
         self._values = _scalars(values, description.partition_key.types)
         self._uuid = part_uuid or _NIL
-        self._granularity = _granularity(settings.index_granularity, expected_bytes, expected_rows)
+        self._granularity = granularity_of(
+            settings, self._schema, expected_rows or 0, expected_bytes or 0, WINDOW_BYTES
+        )
         self._is_wide = (expected_bytes is None or expected_bytes >= settings.min_bytes_for_wide_part) and (
             expected_rows is None or expected_rows >= settings.min_rows_for_wide_part
         )
@@ -350,16 +359,6 @@ class PartWriter:
         )
 
 
-def _granularity(rows_wanted: int, expected_bytes: int | None, expected_rows: int | None) -> int:
-    """Rows in a granule: those of the settings, halved as long as a granule of average rows would exceed a window,
-    which is never divided: of rows of 300 KB one of 8192 would be more than a string array can hold."""
-    granularity = rows_wanted
-    if expected_bytes and expected_rows and expected_bytes > WINDOW_BYTES:
-        while granularity > 1 and expected_bytes * granularity > WINDOW_BYTES * expected_rows:
-            granularity //= 2
-    return granularity
-
-
 def _pieces(block: pa.Table) -> list[pa.Table]:
     """The block; one of many windows in pieces, because a window must fit one array."""
     if block.nbytes <= 4 * WINDOW_BYTES:
@@ -368,9 +367,11 @@ def _pieces(block: pa.Table) -> list[pa.Table]:
     return [block.slice(start, step) for start in range(0, block.num_rows, step)]
 
 
-def _expected_bytes(block: pa.Table, limit: int) -> int:
-    """Uncompressed bytes of the block; roughly when certainly below ``limit`` (Arrow packs bools 8 to a byte)."""
+def _expected_bytes(block: pa.Table, settings: PartSettings) -> int:
+    """Uncompressed bytes of the block; roughly when that certainly decides nothing (Arrow packs bools 8 to a byte, and
+    of a short text ClickHouse has at most twice as much in memory)."""
     rough = block.nbytes
+    limit = min(settings.min_bytes_for_wide_part, (settings.index_granularity_bytes or WINDOW_BYTES) // 2)
     if rough * 8 < limit:
         return rough
     chunks = [chunk for column in block.columns for chunk in column.chunks]

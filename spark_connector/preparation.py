@@ -27,6 +27,7 @@ WHERE database = {database:String} AND name = {table:String} FORMAT JSONEachRow
 """
 _NAME = re.compile(r"`?(\w+)`?\Z")
 _CALL = re.compile(r"(\w+)\(`?(\w+)`?(?:, (\d+))?\)\Z")
+_REMAINDER = re.compile(r"`?(\w+)`? % (\d+)\Z")
 _PERIODS: dict[str, Callable[[Column], Column]] = {
     "toDate": f.to_date,
     "toYYYYMM": lambda column: f.trunc(column, "month"),
@@ -103,7 +104,7 @@ def _leading(df: DataFrame, key: list[str]) -> Iterator[Column]:
 def _column(df: DataFrame, item: str) -> Column | None:
     if named := _NAME.match(item):
         return _named(df, named[1])
-    called = _CALL.match(item)
+    called = _CALL.match(_REMAINDER.sub(r"modulo(\1, \2)", item))
     if called is None:
         return None
     column = _named(df, called[2])

@@ -81,6 +81,17 @@ class ViewRelation:
     columns: tuple[tuple[str, DataType], ...]
 
 
+@dataclass(frozen=True)
+class BlockRelation:
+    """An :class:`ArrowRelation` of rows that are at hand: those on their way into a table."""
+
+    schema: TableSchema
+    block: pa.Table
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self.block
+
+
 class RelationCatalog(Protocol):
     """Finds relations by name."""
 

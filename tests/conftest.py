@@ -2,5 +2,8 @@
 
 from hypothesis import settings
 
+from tests import low_descriptors
+
 settings.register_profile("pando", deadline=None)
 settings.load_profile("pando")
+low_descriptors.keep()

@@ -15,8 +15,9 @@ import click
 @click.option("--replicas", type=click.IntRange(2, 9), default=3, show_default=True, help="Servers in each run.")
 @click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="Of chaos and healing.")
 @click.option("--steps", type=click.IntRange(min=1), default=120, show_default=True, help="Of chaos in a round.")
+@click.option("--moves", is_flag=True, help="Of two tables, between which partitions move.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="File for what happened, line by line.")
-def command(seed: int, seeds: int, replicas: int, rounds: int, steps: int, trace: Path | None) -> None:
+def command(seed: int, seeds: int, replicas: int, rounds: int, steps: int, moves: bool, trace: Path | None) -> None:
     """Run whole servers in one thread, under random faults.
 
     \b
@@ -31,14 +32,14 @@ def command(seed: int, seeds: int, replicas: int, rounds: int, steps: int, trace
         raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging
 
-    from engine.simulator.run import Scale, simulate
+    from engine.simulator.run import MOVES, Scale, simulate
 
     logging.disable(logging.ERROR)  # faults are asked for here
     failed = 0
     with open(trace or os.devnull, "w") as file:
         for number in range(seed, seed + seeds):
             began = time.monotonic()
-            outcome = simulate(number, Scale(replicas, rounds, steps), file)
+            outcome = simulate(number, Scale(replicas, rounds, steps), file, MOVES if moves else None)
             failed += bool(outcome.failure)
             click.echo(
                 f"seed {number}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "

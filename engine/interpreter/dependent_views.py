@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from engine.context import Context
 from engine.interpreter.queries import columns_needed, run_over
-from engine.interpreter.relations import BlockRelation
 from engine.tables.insert_sink import InsertOutcome, digest
 from engine.tables.options import InsertOptions
 from engine.tables.table import Table
@@ -36,6 +35,7 @@ from parts.errors import PandoError, UserError
 from parts.schema import TableDescription
 from sql.definitions.defaults import cast_block, complete_block, insertable_columns
 from sql.grammar.alterations import AlterCommand, DropColumn
+from sql.relation import BlockRelation
 
 _MOST_LEVELS = 32
 """Of views that read the targets of views."""

@@ -38,7 +38,7 @@ def insert(statement: Insert, context: Context) -> QueryResult:
     names = statement.columns
     if view is not table and not names:
         names = tuple(column.name for column in view.description.schema.columns)
-    columns = insertable_columns(table.description.schema, names, statement.except_columns)
+    columns = insertable_columns(table.description.schema, names, statement.except_columns, context.settings)
     if statement.select:
         insert_select(table, columns, statement.select, context)
         return QueryResult()

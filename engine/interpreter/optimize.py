@@ -11,6 +11,7 @@ from engine.interpreter.partition_values import partition_id
 from engine.interpreter.refusals import wait_for_replicas
 from engine.session import QueryResult
 from engine.tables.options import OptimizeOptions
+from engine.tables.table import Table
 from parts.errors import UserError
 from parts.schema import TableDescription, TableSchema
 from sql.grammar.plain_clauses import ColumnMatcher
@@ -22,9 +23,7 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     table = stored_table(table, context)
     if statement.cleanup:
-        raise UserError(
-            "CANNOT_ASSIGN_OPTIMIZE", "Cannot OPTIMIZE with CLEANUP table: only ReplacingMergeTree can be CLEANUP"
-        )
+        _require_cleanup(table, statement.final)
     partition = statement.partition_id
     if statement.partition is not None:
         partition = partition_id(table, statement.partition, context)
@@ -34,6 +33,7 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
             final=statement.final,
             deduplicate=statement.deduplicate,
             deduplicate_by=deduplicate_by(statement.deduplicate_by, table.description),
+            cleanup=statement.cleanup and statement.final,
             throw_if_noop=context.settings.optimize_throw_if_noop,
             skip_merged=context.settings.optimize_skip_merged_partitions,
             is_waited_for=context.settings.alter_sync > 0,
@@ -42,6 +42,21 @@ def optimize(statement: OptimizeTable, context: Context) -> QueryResult:
     )
     wait_for_replicas(table, context)
     return QueryResult()
+
+
+def _require_cleanup(table: Table, is_final: bool) -> None:
+    """Without FINAL it has no effect, as in ClickHouse: what is left out of the merge may be older."""
+    is_replacing = table.description.merge_mode.name == "Replacing"
+    if is_final and not is_replacing:
+        raise UserError(
+            "CANNOT_ASSIGN_OPTIMIZE", "Cannot OPTIMIZE with CLEANUP table: only ReplacingMergeTree can be CLEANUP"
+        )
+    if is_replacing and not table.definition.settings.allow_experimental_replacing_merge_with_cleanup:
+        raise UserError(
+            "SUPPORT_IS_DISABLED",
+            "Experimental merges with CLEANUP are not allowed: an older row that comes later would be there again; "
+            "ALTER TABLE … MODIFY SETTING allow_experimental_replacing_merge_with_cleanup = 1 allows them",
+        )
 
 
 def deduplicate_by(matchers: tuple[ColumnMatcher, ...], description: TableDescription) -> tuple[str, ...]:

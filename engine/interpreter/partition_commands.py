@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
+from coordination.keeper import Op
 from coordination.transaction_commit import Overwrite
 from engine.context import Context
 from engine.interpreter.partition_values import partition_id
-from engine.interpreter.refusals import refuse_system
+from engine.interpreter.refusals import refuse_system, wait_for_replicas
 from engine.session import QueryResult
 from engine.tables.attaching import attachable
 from engine.tables.table import Table
@@ -28,6 +29,7 @@ from sql.grammar.alterations import (
     DropDetached,
     DropPartition,
     FetchPartition,
+    ForgetPartition,
     Freeze,
     MovePartition,
     PartitionCommand,
@@ -55,6 +57,8 @@ def _action(table: Table, command: PartitionCommand, context: Context) -> Callab
         return _fetch(table, command, context)
     if isinstance(command, MovePartition):
         return _move(table, command, context)
+    if isinstance(command, ForgetPartition):
+        return _forget(table, command, context)
     if isinstance(command, Freeze | Unfreeze):
         return _freeze(table, command, context)
     if command.source is None:
@@ -153,16 +157,34 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
     database = context.database(command.target.database)
     refuse_system(database)
     target = context.server.catalog.table(database, command.target.table)
+    if table.replication is not None and target.replication is None:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"Cannot move a partition of the replicated table {table.definition.full_name} to "
+            f"{target.definition.full_name}, which is not replicated",
+        )
     _require_alike(table, target)
     partition = _partition_id(table, command.partition, context)
     assert partition is not None
 
-    def attach(parts: Sequence[Part]) -> None:
+    def attach(parts: Sequence[Part], along: Sequence[Op]) -> None:
         if parts:
             attaching, schema = target.partitions.attaching, table.description.schema
-            attaching.attach_from(parts, schema, Overwrite.NOTHING, context.status)
+            attaching.attach_from(parts, schema, Overwrite.NOTHING, context.status, along)
 
-    return lambda: table.partitions.move(partition, attach, context.status)
+    def move() -> None:
+        table.partitions.move(partition, attach, context.status)
+        wait_for_replicas(target, context)
+
+    return move
+
+
+def _forget(table: Table, command: ForgetPartition, context: Context) -> Callable[[], None]:
+    if command.partition.is_all:
+        raise UserError("SUPPORT_IS_DISABLED", "FORGET PARTITION ALL is not supported: name one partition")
+    partition = _partition_id(table, command.partition, context)
+    assert partition is not None
+    return partial(table.partitions.forget, partition, context.status)
 
 
 def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Callable[[], None]:
@@ -193,7 +215,9 @@ def _freeze(table: Table, command: Freeze | Unfreeze, context: Context) -> Calla
 
 
 def _require_alike(source: Table, target: Table) -> None:
-    """Raises 122 for other columns, 36 for other keys."""
+    """Raises 48 for a table without partitions, 122 for other columns, 36 for other keys."""
+    for table in (source, target):
+        table.require("partitioning")
     ours, theirs = target.description, source.description
     columns = [[(c.name, c.type.name) for c in d.schema.stored.columns] for d in (ours, theirs)]
     if columns[0] != columns[1]:
@@ -201,6 +225,10 @@ def _require_alike(source: Table, target: Table) -> None:
     for what in ("sorting_key", "partition_key", "primary_key"):
         if getattr(ours, what).expressions != getattr(theirs, what).expressions:
             raise UserError("BAD_ARGUMENTS", f"Tables have different {what.replace('_', ' ')}s")
+    if theirs.settings.index_granularity_bytes and not ours.settings.index_granularity_bytes:
+        raise UserError(
+            "BAD_ARGUMENTS", "The parts have inconsistent granularity with table: it bounds no granule's bytes"
+        )
 
 
 def _partition_id(table: Table, ref: PartitionRef, context: Context) -> str | None:

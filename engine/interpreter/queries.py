@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from engine.context import Context
 from engine.interpreter.answers import STRING, rows_result
-from engine.interpreter.relations import BlockRelation, BlockRelations, SessionRelations
+from engine.interpreter.relations import BlockRelations, SessionRelations
 from engine.interpreter.result_limits import limited
 from engine.interpreter.shards.relation import LocalQueries
 from engine.session import QueryResult
@@ -21,6 +21,7 @@ from parts.query_status import QueryStatus
 from parts.schema import TableSchema
 from parts.types import DataType
 from sql.grammar.statements import Explain, KillQuery, SelectQuery
+from sql.relation import BlockRelation
 from sql.run.executor import SelectResult
 from sql.settings.session import Settings
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
 
 from engine.catalog import Catalog
 from engine.context import Context
@@ -20,12 +17,12 @@ from engine.system_tables.zookeeper import ZooKeeperRelation
 from engine.tables.table import Table
 from parts.errors import ConflictError, CorruptionError, UserError
 from parts.part_states import Snapshot
-from parts.schema import TableDescription, TableSchema
+from parts.schema import TableDescription
 from parts.types import DataType
 from sql.compile.merged import MergedTables
 from sql.compile.shard_functions import MergeFunction, ShardFunction
 from sql.grammar.tokens import quote_identifier
-from sql.relation import ArrowRelation, PartsRelation, PartsSnapshot, StreamedRelation, ViewRelation
+from sql.relation import ArrowRelation, BlockRelation, PartsRelation, PartsSnapshot, StreamedRelation, ViewRelation
 
 
 @dataclass(frozen=True)
@@ -112,17 +109,6 @@ class SessionRelations:
         if isinstance(function, MergeFunction):
             return merge_function(function, self.context)
         return function_table(function, self.context, self.here)
-
-
-@dataclass(frozen=True)
-class BlockRelation:
-    """Rows that are on their way into a table. Implements ``sql.relation.ArrowRelation``."""
-
-    schema: TableSchema
-    block: pa.Table
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
-        return self.block
 
 
 @dataclass(frozen=True)

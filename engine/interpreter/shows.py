@@ -12,7 +12,7 @@ from engine.interpreter.temporary import shown_name
 from engine.session import QueryResult
 from engine.system_names import TEMPORARY
 from parts.schema import TableSchema
-from sql.definitions.render import render_create
+from sql.definitions.render import shown_create, shown_expression
 from sql.grammar.statements import (
     DescribeQuery,
     DescribeTable,
@@ -40,7 +40,7 @@ def show_create_table(statement: ShowCreateTable, context: Context) -> QueryResu
     table = context.server.catalog.table(context.database(statement.table.database), statement.table.table)
     create = table.definition.create
     shown = replace(create, table=shown_name(create.table, context.session))
-    return rows_result([("statement", STRING)], [(render_create(shown),)])
+    return rows_result([("statement", STRING)], [(shown_create(shown),)])
 
 
 def show_create_database(statement: ShowCreateDatabase, context: Context) -> QueryResult:
@@ -55,7 +55,10 @@ def show_processlist(_: ShowProcesslist, context: Context) -> QueryResult:
 def describe_table(statement: DescribeTable, context: Context) -> QueryResult:
     schema = _schema(context.database(statement.table.database), statement.table.table, context)
     return _described(
-        [(c.name, str(c.type), c.default_kind, c.default_expression, c.comment, c.codec, "") for c in schema.columns]
+        [
+            (c.name, c.type_text, c.default_kind, shown_expression(c.default_expression), c.comment, c.codec, c.ttl)
+            for c in schema.columns
+        ]
     )
 
 

@@ -13,6 +13,8 @@ from engine.tables.replica import Replica
 from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from parts.errors import UserError
+from parts.frozen import SHADOW, unfreeze_all
+from parts.safe_names import check_file_name, file_stem
 from sql.grammar.statements import DropReplica, SystemCommand, TableRef
 
 _LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log"})
@@ -42,6 +44,9 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
         definition = _required(statement.table, context).definition
         if definition.engine_name != "Distributed":  # of one, no rows wait to be sent
             raise UserError("BAD_ARGUMENTS", f"Table {definition.full_name} is not distributed")
+    elif command == "UNFREEZE":  # also of tables that are no more
+        check_file_name("backup", statement.argument)
+        unfreeze_all(context.server.path / SHADOW, file_stem(statement.argument))
     elif command == "FLUSH LOGS":
         _flush_logs([name for name in statement.argument.split(",") if name])
     else:

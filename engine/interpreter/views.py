@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,6 +31,8 @@ from sql.grammar.tokens import quote_identifier
 _MOST_LEVELS = 100
 
 Selected = Sequence[tuple[str, DataType]]
+Enter = Callable[[CreateTable], object]
+"""Puts a view into the catalog."""
 
 
 def create_view(statement: CreateTable, context: Context) -> QueryResult:
@@ -44,22 +46,30 @@ def create_view(statement: CreateTable, context: Context) -> QueryResult:
         raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
     create, selected = _with_query(statement, (database, name), context)
     create = replace(create, table=TableRef(database, name), replaces=False)
-    if statement.view is not None and statement.view.is_materialized:
-        _create_materialized(create, statement.view, selected, context)
-    elif not statement.replaces or catalog.find(database, name) is None:
-        catalog.create_table(database, create)
+    if statement.replaces:
+        _replace(database, create, selected, context)
     else:
-        _replace(database, create, context)
+        _create(create, selected, context, partial(catalog.create_table, database))
     return QueryResult()
 
 
-def _replace(database: str, create: CreateTable, context: Context) -> None:
+def _create(create: CreateTable, selected: Selected, context: Context, enter: Enter) -> None:
+    if create.view is not None and create.view.is_materialized:
+        _create_materialized(create, create.view, selected, context, enter)
+    else:
+        enter(create)
+
+
+def _replace(database: str, create: CreateTable, selected: Selected, context: Context) -> None:
+    """The new view is whole, and filled, before it has the name; until then no INSERT reaches it."""
     catalog = context.server.catalog
-    scratch = catalog.create_scratch(database, create)
+    made: list[str] = []
     try:
-        catalog.put_in_place(database, scratch, create.table.table)
+        _create(create, selected, context, lambda view: made.append(catalog.create_scratch(database, view)))
+        catalog.put_in_place(database, made[0], create.table.table)
     except BaseException:
-        catalog.drop_table(database, scratch)
+        for scratch in made:
+            catalog.drop_table(database, scratch, if_exists=True)
         raise
 
 
@@ -105,25 +115,28 @@ def _refuse_circle(query: str, name: tuple[str, str], context: Context, level: i
 # Materialized ---------------------------------------------------------------------------------------------------------
 
 
-def _create_materialized(create: CreateTable, view: ViewClause, selected: Selected, context: Context) -> None:
+def _create_materialized(
+    create: CreateTable, view: ViewClause, selected: Selected, context: Context, enter: Enter
+) -> None:
     query = parse_query(create.as_select)
     if first_table(query) is None and any(isinstance(node, TableFunction) for node in walk(query)):
         raise UserError(
             "QUERY_IS_NOT_SUPPORTED_IN_MATERIALIZED_VIEW", "A materialized view cannot be created from table functions"
         )
-    catalog, database = context.server.catalog, str(create.table.database)
     if view.target is None:
-        _create_with_inner(create, view, selected, context)
+        _create_with_inner(create, view, selected, context, enter)
         return
     place = (context.database(view.target.database), view.target.table)
     view = replace(view, target=TableRef(*place))
-    _check_target(catalog.table(*place), selected, context)
+    _check_target(context.server.catalog.table(*place), selected, context)
     if first_table(query) == NamedTable(*place):
         raise UserError("INFINITE_LOOP", f"Materialized view {render_table(create.table)} reads its own target")
-    catalog.create_table(database, replace(create, view=view))
+    enter(replace(create, view=view))
 
 
-def _create_with_inner(create: CreateTable, view: ViewClause, selected: Selected, context: Context) -> None:
+def _create_with_inner(
+    create: CreateTable, view: ViewClause, selected: Selected, context: Context, enter: Enter
+) -> None:
     """The table for its rows is there before the view is: a crash in between leaves an empty table."""
     catalog, database = context.server.catalog, str(create.table.database)
     view = replace(view, uuid=view.uuid or str(context.server.services.new_uuid()), is_populated=False)
@@ -137,13 +150,13 @@ def _create_with_inner(create: CreateTable, view: ViewClause, selected: Selected
     )
     kept = replace(create, view=view, engine=inner.engine, order_by=inner.order_by, is_empty=False)
     if create.attach and catalog.find(database, table.table) is not None:
-        catalog.create_table(database, kept)
+        enter(kept)
         return
     target = catalog.create_table(database, inner)
     assert target is not None, "its name is new"
     try:
         _check_target(target, selected, context)
-        catalog.create_table(database, kept)
+        enter(kept)
     except BaseException:
         catalog.drop_table(database, table.table)
         raise

@@ -22,6 +22,7 @@ from coordination.replica_activity import ReplicaAddress
 from engine.background import Task
 from engine.interserver.transfer import Transfer
 from engine.replication import Replication
+from engine.simulator.agreement import check_agreement, listed_parts, parts_of
 from engine.simulator.definition import SCHEMA, definition
 from engine.simulator.steps import Crash, StepPool
 from engine.tables.disk_space import DiskSpace
@@ -170,11 +171,11 @@ class Colony:
             and not len(table.part_checks)
             and not table.session.restart_requested.is_set()
             and all(mutation.is_done or mutation.failure.part for mutation in table.mutations.shown())
-            for table in (node.table for node in self if node.is_up)
+            for table in (table for node in self if node.is_up for table in node.tables)
         )
 
     def _parts_moved(self) -> bool:
-        state = [sorted(node.parts().items()) for node in self if node.is_up]
+        state = [sorted(parts_of(table).items()) for node in self if node.is_up for table in node.tables]
         moved = state != getattr(self, "_last_state", None)
         self._last_state = state
         return moved
@@ -196,23 +197,8 @@ class Colony:
             node.keeper.reconnect()
 
     def check_equal(self) -> None:
-        """Invariant 2 and what hangs on it: equal parts, ZooKeeper's list is the disk, nothing is left over."""
-        contents = {node.name: node.parts() for node in self}
-        first = next(iter(contents.values()))
-        assert all(content == first for content in contents.values()), contents
-        for node in self:
-            assert node.listed() == set(node.parts()), (node.name, node.listed(), node.parts())
-            assert not node.table.store.preactive(), node.name
-        keeper = next(iter(self)).keeper
-        paths = next(iter(self)).table.paths
-        locks = [
-            f"{partition}/{name}"
-            for partition in keeper.children(paths.block_numbers)
-            for name in keeper.children(paths.partition(partition))
-        ]
-        assert not locks, locks
-        assert not keeper.exists(paths.quorum_status)
-        assert not keeper.children(paths.quorum_parallel)
+        """See :mod:`engine.simulator.agreement`."""
+        check_agreement(next(iter(self)).keeper, [table for node in self for table in node.tables])
 
 
 class Node:
@@ -354,8 +340,13 @@ class Node:
 
     # -- what there is -------------------------------------------------------------------------------------------
 
+    @property
+    def tables(self) -> list[ReplicatedTable]:
+        """All that have replicas here."""
+        return [self.table]
+
     def parts(self) -> dict[str, str]:
-        return {str(part.name): part.content_hash for part in self.table.store.active()}
+        return parts_of(self.table)
 
     def outdated(self) -> set[str]:
         return {str(part.name) for part, state in self.table.store.all_parts() if state is PartState.OUTDATED}
@@ -365,15 +356,13 @@ class Node:
         return sorted(path for path in self.path.iterdir() if PartName.try_parse(path.name) is not None)
 
     def listed(self) -> set[str]:
-        """The parts ZooKeeper lists, without those covered by others of them."""
-        names = [PartName.parse(name) for name in self.keeper.children(self.table.replica.parts)]
-        return {str(n) for n in names if not any(o != n and o.covers(n) for o in names)}
+        return listed_parts(self.keeper, self.table)
 
     def explain(self) -> object:
         if not self.is_up:
             return (self.name, "down")
         entries = [(i.entry.type.value, str(i.entry.new_part), i.last_exception, i.postpone_reason)
-                   for i in self.table.queue.entries()]  # fmt: skip
+                   for table in self.tables for i in table.queue.entries()]  # fmt: skip
         return (self.name, self.table.state.readonly_reason, entries, sorted(self.parts()))
 
     # -- the part transport -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Random DROP, DETACH and ATTACH of partitions and parts, and what must be seen of them.
+"""Random DROP, DETACH, ATTACH and FORGET of partitions and parts, and what must be seen of them.
 
 What is attached is what the same server has just detached: other replicas have their own copies in ``detached/``, which
 nobody attaches. A block that was detached is not inserted again by a client: its rows would be there twice, rightly.
@@ -24,14 +24,25 @@ class PartitionWork(TransactionWork):
 
     def _do_drop_partition(self) -> None:
         if server := self._idle():
-            partition = self.random.randint(1, 2)
-            statement = f"ALTER TABLE t DROP PARTITION {partition}"
+            self._drop_partition(server, self.random.randint(1, 2))
 
-            def is_meant(block: Block) -> bool:
-                return block.partition == partition
+    def _do_forget_partition(self) -> None:
+        """Which is refused unless it is empty; what is inserted later is of a partition that nobody knew."""
+        partition = self.random.randint(1, 2)
+        if (server := self._idle()) and self.random.random() < 0.5:
+            self._drop_partition(server, partition)
+            self._turn()
+        if server := self._idle():
+            statement = f"ALTER TABLE t FORGET PARTITION {partition}"
+            self.counts[f"forget partition {self._guarded(server, lambda: server.sql(statement))}"] += 1
 
-            answer = self._clear(server, lambda: server.sql(statement), is_meant, is_meant)
-            self.counts[f"drop partition {answer}"] += 1
+    def _drop_partition(self, server: Server, partition: int) -> None:
+        def is_meant(block: Block) -> bool:
+            return block.partition == partition
+
+        statement = f"ALTER TABLE t DROP PARTITION {partition}"
+        answer = self._clear(server, lambda: server.sql(statement), is_meant, is_meant)
+        self.counts[f"drop partition {answer}"] += 1
 
     def _do_detach_partition(self) -> None:
         """And perhaps attaches it again."""

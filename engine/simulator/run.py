@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TextIO
 
 from engine.simulator.disk import Disk, recording
+from engine.simulator.moves import MoveWeights, MoveWork
 from engine.simulator.servers import Servers
+from engine.simulator.simulation import Simulation, Weights
 from engine.simulator.statements import Statements, StatementWeights
 from engine.simulator.trace import Trace
 from parts.pool import working_inline
@@ -31,9 +33,10 @@ class Scenario:
     """``settings`` are the table's, beside the usual ones; ``quorum`` what an INSERT draws from."""
 
     name: str
-    weights: StatementWeights = field(default_factory=StatementWeights)
+    weights: Weights = field(default_factory=StatementWeights)
     quorum: tuple[int | str, ...] = (0, 0, 0, 2, "auto")
     settings: dict[str, object] = field(default_factory=dict)
+    work: type[Simulation] = Statements
 
 
 _LOSSES = StatementWeights(
@@ -50,6 +53,7 @@ SCENARIOS = (
     ),
 )
 """In turn: a seed runs the one at its remainder."""
+MOVES = Scenario("partitions move between two tables", MoveWeights(), (0, 0, 0, 0, 2), work=MoveWork)
 
 
 @dataclass(frozen=True)
@@ -74,16 +78,18 @@ class Outcome:
     last: tuple[str, ...]
 
 
-def simulate(seed: int, scale: Scale = Scale(), file: TextIO | None = None) -> Outcome:
+def simulate(
+    seed: int, scale: Scale = Scale(), file: TextIO | None = None, scenario: Scenario | None = None
+) -> Outcome:
     """Runs in a directory of its own, which is removed. ``file`` gets the trace."""
     trace = Trace(file)
     disks: dict[Path, Disk] = {}
-    scenario = SCENARIOS[seed % len(SCENARIOS)]
+    scenario = scenario or SCENARIOS[seed % len(SCENARIOS)]
     trace.add(scenario.name)
     options = {"selects_merges": True, "queue_wait_seconds": 30.0, **_TABLE_SETTINGS, **scenario.settings}
     with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks), working_inline():
         servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
-        simulation = Statements(servers, scenario.weights, quorum=scenario.quorum)
+        simulation = scenario.work(servers, scenario.weights, quorum=scenario.quorum)
         failure = ""
         try:
             simulation.run(scale.rounds, scale.steps)

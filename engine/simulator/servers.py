@@ -39,7 +39,7 @@ _SYNC_SECONDS = 5
 
 
 class Server(Node):
-    """One server of the colony; its only table is ``default.t``."""
+    """One server of the colony; what its clients use is ``default.t``."""
 
     colony: Servers
     found: Tree | None = None
@@ -93,6 +93,10 @@ class Server(Node):
         table = self.engine.catalog.table("default", "t")
         assert isinstance(table, ReplicatedTable)
         return table
+
+    @property
+    def tables(self) -> list[ReplicatedTable]:
+        return [table for table in self.engine.catalog.tables("default") if isinstance(table, ReplicatedTable)]
 
     def stop(self) -> None:
         with self.acting():

@@ -34,6 +34,7 @@ class StatementWeights(Weights):
     look: float = 1
     drop_partition: float = 0.2
     detach_partition: float = 1.5
+    forget_partition: float = 0.3
     alter: float = 1
     look_at_columns: float = 0.5
     update: float = 1

@@ -29,6 +29,7 @@ def _merges(server: Server) -> Iterator[Row]:
             merge.result,
             [f"{merge.path}/{source}" for source in merge.sources],
             f"{merge.path}/{merge.result}",
+            merge.partition,
             PartName.parse(merge.result).partition_id,
             int(merge.is_mutation),
             merge.total_bytes,
@@ -116,6 +117,7 @@ TABLES = (
         result_part_name String
         source_part_paths Array(String)
         result_part_path String
+        partition String
         partition_id String
         is_mutation UInt8
         total_size_bytes_compressed UInt64

@@ -17,7 +17,7 @@ def _clusters(server: Server) -> Iterator[Row]:
                 yield (
                     name, shard.number, shard.name, shard.weight, 1, number, address.host, host_address(address.host),
                     address.port, int(server.remote.is_local(address)), address.user, address.default_database, count,
-                    0, seconds, "", "", 0, None, None, None, None, name,
+                    0, seconds, "", "", 0, None, None, None, None,
                 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ TABLES = (
         unsynced_after_recovery Nullable(UInt8)
         replication_lag Nullable(UInt32)
         recovery_time Nullable(UInt64)
-        name String
+        name String ALIAS cluster
         """,
         _clusters,
     ),

@@ -86,6 +86,6 @@ TABLES = (
         """,
         _errors,
     ),
-    system_table("events", "event String\nvalue UInt64\ndescription String", _events),
-    system_table("metrics", "metric String\nvalue Int64\ndescription String", _metrics),
+    system_table("events", "event String\nvalue UInt64\ndescription String\nname String ALIAS event", _events),
+    system_table("metrics", "metric String\nvalue Int64\ndescription String\nname String ALIAS metric", _metrics),
 )

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from engine.tables.table import Table
+from sql.definitions.render import shown_expression
 
 
 def _indexes(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
         definition = table.definition
         for index in definition.description.indexes:
-            is_list = len(index.key.expressions) > 1 and index.expression.startswith("(")
-            expression = index.expression[1:-1] if is_list else index.expression
+            is_list = len(index.key.expressions) > 1
+            expression = shown_expression(index.expression)
+            expression = expression[1:-1] if is_list and expression.startswith("(") else expression
             stored, uncompressed = _sizes(table, index.name)
             yield (
                 definition.database, definition.name, index.name, index.kind, index.type_text, expression,

@@ -30,6 +30,7 @@ def _replicas(server: Server) -> Iterator[Row]:
             definition.name,
             definition.engine_name,
             int(problem is None),
+            1,
             int(problem is not None),
             int(replication.is_session_expired),
             counts.future_parts,
@@ -37,14 +38,19 @@ def _replicas(server: Server) -> Iterator[Row]:
             replication.paths.root,
             replication.replica.name,
             replication.replica.root,
+            "default",
+            definition.description.metadata_version,
             counts.queue_size,
             counts.inserts_in_queue,
             counts.merges_in_queue,
+            counts.part_mutations_in_queue,
             int(counts.queue_oldest_time),
             int(counts.inserts_oldest_time),
             int(counts.merges_oldest_time),
+            int(counts.part_mutations_oldest_time),
             counts.oldest_part_to_get,
             counts.oldest_part_to_merge_to,
+            counts.oldest_part_to_mutate_to,
             keeper.log_max_index,
             keeper.log_pointer,
             int(replication.queue.absolute_delay(now)),
@@ -114,6 +120,7 @@ TABLES = (
         table String
         engine String
         is_leader UInt8
+        can_become_leader UInt8
         is_readonly UInt8
         is_session_expired UInt8
         future_parts UInt32
@@ -121,19 +128,24 @@ TABLES = (
         zookeeper_path String
         replica_name String
         replica_path String
+        zookeeper_name String
+        columns_version Int32
         queue_size UInt32
         inserts_in_queue UInt32
         merges_in_queue UInt32
+        part_mutations_in_queue UInt32
         queue_oldest_time DateTime
         inserts_oldest_time DateTime
         merges_oldest_time DateTime
+        part_mutations_oldest_time DateTime
         oldest_part_to_get String
         oldest_part_to_merge_to String
+        oldest_part_to_mutate_to String
         log_max_index UInt64
         log_pointer UInt64
         absolute_delay UInt64
-        total_replicas UInt8
-        active_replicas UInt8
+        total_replicas UInt32
+        active_replicas UInt32
         lost_part_count UInt64
         last_queue_update_exception String
         zookeeper_exception String

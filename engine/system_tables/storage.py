@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime
 
+import xxhash
+
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, column_ttl_values, ttl_values
@@ -13,7 +15,9 @@ from engine.tables.part_log import partition_text
 from parts.detached import split_detached
 from parts.layout import MARKS, PRIMARY_INDEX
 from parts.reader import Part
+from parts.schema import PartSettings
 from parts.store import PartState, StoredPart
+from sql.definitions.render import shown_expression
 
 _DISK = "default"
 _EPOCH = date(1970, 1, 1)
@@ -30,27 +34,34 @@ def _stored(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
 def _parts(server: Server) -> Iterator[Row]:
     for definition, entry in _stored(server):
         part, files = entry.part, entry.part.checksums.files
-        sizes = part.checksums.column_bytes.values()
-        index, marks = files.get(PRIMARY_INDEX), files.get(MARKS)
+        index = files.get(PRIMARY_INDEX)
         yield (
-            *_identity(part, entry),
+            *_identity(definition, part, entry),
             "Packed" if part.part_type == "Compact" else "Full",
             len(files) + 1,
-            sum(stored for stored, _ in sizes),
             *_index_bytes(part),
             index.size if index is not None else 0,
-            marks.size if marks is not None else 0,
-            int(entry.remove_time or 0),
-            entry.references + (entry.state is PartState.ACTIVE),
-            *_times(part),
+            *_use(part, entry),
+            _hash_of_files(part),
             part.content_hash,
             *_place(definition, part),
             entry.state.value,
             int(entry.state is PartState.ACTIVE),
             int(part.has_deleted_rows),
             int(part.is_frozen),
+            [],
             *ttl_values(definition.description, part),
         )
+
+
+def counted_marks(settings: PartSettings, part: Part) -> int:
+    """As ClickHouse counts: one more at the end of a part, where granules are of bounded size."""
+    return part.marks + (part.rows > 0 and settings.index_granularity_bytes > 0)
+
+
+def _hash_of_files(part: Part) -> str:
+    """Of their sizes and hashes."""
+    return xxhash.xxh3_128_hexdigest(part.checksums.encode())
 
 
 def _index_bytes(part: Part) -> tuple[int, int, int]:
@@ -67,30 +78,33 @@ def _parts_columns(server: Server) -> Iterator[Row]:
             stored, raw = sizes.get(column.name, (0, 0))
             if column.name in sizes:
                 yield (
-                    *_identity(part, entry),
+                    *_identity(definition, part, entry),
+                    *_use(part, entry),
                     *_place(definition, part),
                     column.name,
                     str(column.type),
                     position,
                     column.default_kind,
-                    column.default_expression,
+                    shown_expression(column.default_expression),
                     stored,
                     stored,
                     raw,
                     0,
+                    int(part.modification_time),
+                    "Default",
                     *column_ttl_values(definition.description, part, column.name),
                 )
 
 
-def _identity(part: Part, entry: StoredPart) -> Row:
+def _identity(definition: TableDefinition, part: Part, entry: StoredPart) -> Row:
     name = part.name
     return (
         partition_text(part),
         str(name),
-        str(part.uuid),
+        part.uuid.bytes,
         part.part_type,
         int(entry.state is PartState.ACTIVE),
-        part.marks,
+        counted_marks(definition.description.settings, part),
         part.rows,
         part.bytes_on_disk,
         part.data_uncompressed_bytes,
@@ -106,7 +120,7 @@ def _identity(part: Part, entry: StoredPart) -> Row:
 _IDENTITY = """
 partition String
 name String
-uuid String
+uuid UUID
 part_type String
 active UInt8
 marks UInt64
@@ -121,6 +135,12 @@ level UInt32
 data_version UInt64"""
 
 
+_ALIASES = """
+bytes UInt64 ALIAS bytes_on_disk
+marks_size UInt64 ALIAS marks_bytes
+part_name String ALIAS name"""
+
+
 def _place(definition: TableDefinition, part: Part) -> Row:
     return (definition.database, definition.name, definition.engine_name, _DISK, str(part.path))
 
@@ -131,6 +151,33 @@ table String
 engine String
 disk_name String
 path String"""
+
+
+def _use(part: Part, entry: StoredPart) -> Row:
+    marks = part.checksums.files.get(MARKS)
+    in_memory = part.index_bytes_in_memory
+    return (
+        sum(stored for stored, _ in part.checksums.column_bytes.values()),
+        marks.size if marks is not None else 0,
+        int(entry.remove_time or 0),
+        entry.references + (entry.state is PartState.ACTIVE),
+        *_times(part),
+        in_memory,
+        in_memory,
+    )
+
+
+_USE = """
+data_compressed_bytes UInt64
+marks_bytes UInt64
+remove_time DateTime
+refcount UInt32
+min_date Date
+max_date Date
+min_time DateTime
+max_time DateTime
+primary_key_bytes_in_memory UInt64
+primary_key_bytes_in_memory_allocated UInt64"""
 
 
 def _times(part: Part) -> Row:
@@ -175,30 +222,24 @@ TABLES = (
         f"""{_IDENTITY}
         part_storage_type String
         files UInt64
-        data_compressed_bytes UInt64
         secondary_indices_compressed_bytes UInt64
         secondary_indices_uncompressed_bytes UInt64
         secondary_indices_marks_bytes UInt64
-        primary_key_size UInt64
-        marks_bytes UInt64
-        remove_time DateTime
-        refcount UInt32
-        min_date Date
-        max_date Date
-        min_time DateTime
-        max_time DateTime
+        primary_key_size UInt64{_USE}
+        hash_of_all_files String
         hash_of_uncompressed_files String{_PLACE}
         _state String
         visible UInt8
         has_lightweight_delete UInt8
         is_frozen UInt8
-        {TTL_COLUMNS}
+        projections Array(String)
+        {TTL_COLUMNS}{_ALIASES}
         """,
         _parts,
     ),
     system_table(
         "parts_columns",
-        f"""{_IDENTITY}{_PLACE}
+        f"""{_IDENTITY}{_USE}{_PLACE}
         column String
         type String
         column_position UInt64
@@ -208,7 +249,9 @@ TABLES = (
         column_data_compressed_bytes UInt64
         column_data_uncompressed_bytes UInt64
         column_marks_bytes UInt64
-        {COLUMN_TTL_COLUMNS}
+        column_modification_time Nullable(DateTime)
+        serialization_kind String
+        {COLUMN_TTL_COLUMNS}{_ALIASES}
         """,
         _parts_columns,
     ),

@@ -22,7 +22,7 @@ class SystemTable:
 
     def block(self, rows: Sequence[Row], columns: Sequence[str]) -> pa.Table:
         """The given columns of ``rows``."""
-        names = self.schema.names
+        names = self.schema.stored.names
         arrays = [
             pa.array([row[names.index(column)] for row in rows], self.schema.column(column).type.arrow)
             for column in columns
@@ -32,15 +32,21 @@ class SystemTable:
 
 
 def system_table(name: str, columns: str, rows: Callable[[Server], Iterable[Row]]) -> SystemTable:
-    """What a server shows to everybody. ``columns`` is one ``name Type`` a line."""
+    """What a server shows to everybody. ``columns`` is one ``name Type`` a line; behind those that ``rows`` gives, with
+    ``ALIAS other`` others' second names, which ``*`` does not show."""
     return session_table(name, columns, lambda context: rows(context.server))
 
 
 def session_table(name: str, columns: str, rows: Callable[[Context], Iterable[Row]]) -> SystemTable:
     """What depends on the session or the statement that asks."""
-    pairs = [line.strip().split(" ", 1) for line in columns.strip().splitlines()]
-    schema = TableSchema(tuple(Column(column, parse_type(type_)) for column, type_ in pairs))
+    schema = TableSchema(tuple(_column(line.strip()) for line in columns.strip().splitlines()))
     return SystemTable(name, schema, rows)
+
+
+def _column(line: str) -> Column:
+    name, definition = line.split(" ", 1)
+    type_, _, other = definition.partition(" ALIAS ")
+    return Column(name, parse_type(type_), default_kind="ALIAS" if other else "", default_expression=other)
 
 
 @dataclass(frozen=True)

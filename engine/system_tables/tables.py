@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from engine.context import Context, Server
 from engine.system_names import TEMPORARY
+from engine.system_tables.storage import counted_marks
 from engine.system_tables.system_table import Row, session_table, system_table
 from engine.tables.table import Table
+from parts.schema import Key
 from parts.types import (
     BoolType,
     DataType,
@@ -20,7 +22,7 @@ from parts.types import (
     IntegerType,
     strip_nullable,
 )
-from sql.definitions.render import render_create, render_engine_full
+from sql.definitions.render import render_engine_full, shown_create, shown_expression
 from sql.definitions.views import shown_query
 from sql.grammar.statements import TableRef
 
@@ -66,6 +68,8 @@ def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *
     active, has_parts = table.store.active(), description.has_parts
     keeps_rows = definition.create.view is None and not definition.is_proxy
     rows = sum(part.rows for part in active) if keeps_rows else None
+    query = shown_query(definition.create)
+    shown = replace(definition.create, table=TableRef(database or None, name), as_select=query)
     return (
         database,
         name,
@@ -75,23 +79,27 @@ def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *
         [str(definition.data_path)] if definition.is_durable else [],
         [view.definition.database for view in views],
         [view.definition.name for view in views],
-        render_create(replace(definition.create, table=TableRef(database or None, name))),
+        shown_create(shown, in_one_line=True),
         render_engine_full(definition.create) if definition.create.view is None else "",
-        shown_query(definition.create),
-        ", ".join(description.partition_key.expressions),
-        ", ".join(description.sorting_key.expressions),
-        ", ".join(description.primary_key.expressions),
-        ", ".join(description.sampling_key.expressions),
+        query,
+        _key(description.partition_key),
+        _key(description.sorting_key),
+        _key(description.primary_key),
+        _key(description.sampling_key),
         "default",
         rows,
         _bytes_on_disk(table),
         sum(part.data_uncompressed_bytes for part in active) if rows is not None else None,
         len(table.store.all_parts()) if has_parts else None,
         len(active) if has_parts else None,
-        sum(part.marks for part in active) if has_parts else None,
+        sum(counted_marks(definition.description.settings, part) for part in active) if has_parts else None,
         definition.create.comment,
         int(rows is not None),
     )
+
+
+def _key(key: Key) -> str:
+    return ", ".join(map(shown_expression, key.expressions))
 
 
 def _bytes_on_disk(table: Table) -> int | None:
@@ -116,7 +124,7 @@ def _columns(server: Server) -> Iterator[Row]:
                 column.type_text,
                 position,
                 column.default_kind,
-                column.default_expression,
+                shown_expression(column.default_expression),
                 compressed,
                 uncompressed,
                 column.comment,
@@ -132,8 +140,8 @@ def _columns(server: Server) -> Iterator[Row]:
             for position, column in enumerate(schema.columns, 1):
                 keys_and_codec = (0, 0, 0, 0, "")
                 yield (
-                    database, name, column.name, column.type_text, position, "", "", 0, 0, "", *keys_and_codec,
-                    *_precision(column.type),
+                    database, name, column.name, column.type_text, position, column.default_kind,
+                    column.default_expression, 0, 0, "", *keys_and_codec, *_precision(column.type),
                 )  # fmt: skip
 
 
@@ -174,6 +182,7 @@ TABLES = (
         engine_full String
         comment String
         is_external UInt8
+        database String ALIAS name
         """,
         _databases,
     ),
@@ -204,6 +213,7 @@ TABLES = (
         total_marks Nullable(UInt64)
         comment String
         has_own_data UInt8
+        table String ALIAS name
         """,
         _tables_of_session,
     ),
@@ -230,6 +240,7 @@ TABLES = (
         numeric_precision_radix Nullable(UInt64)
         numeric_scale Nullable(UInt64)
         datetime_precision Nullable(UInt64)
+        column String ALIAS name
         """,
         _columns,
     ),
@@ -238,11 +249,11 @@ TABLES = (
 
 def table_rows(server: Server) -> Iterator[dict[str, object]]:
     """The rows of ``system.tables`` by column."""
-    names = TABLES[1].schema.names
+    names = TABLES[1].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _tables(server))
 
 
 def column_rows(server: Server) -> Iterator[dict[str, object]]:
     """The rows of ``system.columns`` by column."""
-    names = TABLES[2].schema.names
+    names = TABLES[2].schema.stored.names
     return (dict(zip(names, row, strict=True)) for row in _columns(server))

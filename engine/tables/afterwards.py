@@ -11,8 +11,8 @@ from parts.errors import ConflictError, UnavailableError, UnknownOutcomeError
 @contextmanager
 def afterwards(what: str) -> Iterator[None]:
     """``what`` is true already, so nobody may be told that it can be repeated: raises 341 (UNFINISHED) where the block
-    finds ZooKeeper, or the time, gone."""
+    finds ZooKeeper, or the time, gone, or a disk that fails."""
     try:
         yield
-    except (UnavailableError, ConflictError) as error:
+    except (UnavailableError, ConflictError, OSError) as error:
         raise UnknownOutcomeError("UNFINISHED", f"{what}, but what follows was not waited for: {error}") from error

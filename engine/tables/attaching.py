@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from coordination.keeper import Op
 from coordination.transaction_commit import CommitRequest, Overwrite
 from coordination.transactions import name_of
+from engine.tables.afterwards import afterwards
 from engine.tables.insert_sink import TemporaryPart
 from engine.tables.options import CommitOptions, InsertOptions
 from engine.tables.table_data import TableData
@@ -55,12 +57,18 @@ class Attaching:
             self._end(transaction)
 
     def attach_from(
-        self, parts: Sequence[Part], schema: TableSchema, overwrite: Overwrite, status: QueryStatus
+        self,
+        parts: Sequence[Part],
+        schema: TableSchema,
+        overwrite: Overwrite,
+        status: QueryStatus,
+        along: Sequence[Op] = (),
     ) -> None:
-        """Of another table of this schema, which holds the parts meanwhile."""
+        """Of another table of this schema, which holds the parts meanwhile. ``along``: its share in the commit, where
+        both are replicated; raises ``Overtaken`` when that is not possible any more."""
         transaction = f"attach {self._table.services.new_uuid().hex}"
         try:
-            self._commit(transaction, [part.path for part in parts], schema, overwrite, status)
+            self._commit(transaction, [part.path for part in parts], schema, overwrite, status, along=along)
         except PandoError:
             with contextlib.suppress(PandoError):
                 self._transactions.rollback(transaction)
@@ -73,7 +81,9 @@ class Attaching:
         except PandoError as error:
             logger.warning("%s of %s is not ended yet: %s", transaction, self._table.definition.full_name, error)
             return
-        if is_attached is not None:
+        if is_attached is None:
+            return
+        with afterwards("The parts are attached") if is_attached else contextlib.nullcontext():
             self._table.store.attaching.end(name_of(transaction), is_attached=is_attached)
 
     def _commit(
@@ -85,6 +95,7 @@ class Attaching:
         status: QueryStatus,
         *,
         was_detached: bool = False,
+        along: Sequence[Op] = (),
     ) -> None:
         prepared: list[TemporaryPart] = []
         try:
@@ -98,7 +109,8 @@ class Attaching:
                 self._table.store.drop_temporary(part.directory)
         self._table.services.failpoint("attach.after_stage")
         timeout_seconds = self._table.services.queue_wait_seconds
-        request = CommitRequest(transaction, overwrite, rows=sum(part.rows for part in prepared))
+        rows = sum(part.rows for part in prepared)
+        request = CommitRequest(transaction, overwrite, rows=rows, along=tuple(along))
         self._transactions.commit(request, CommitOptions(timeout_seconds=timeout_seconds, status=status))
 
     def _prepare(self, place: Path, schema: TableSchema, status: QueryStatus) -> TemporaryPart:

@@ -336,6 +336,7 @@ class MergeTreeTable(Table):
                     result,
                     deduplicate=options.deduplicate,
                     deduplicate_by=options.deduplicate_by,
+                    cleanup=options.cleanup,
                     is_cancelled=lambda: (
                         self.is_cancelled() or options.status.is_stopped or Stoppable.MERGES in self.stopped
                     ),

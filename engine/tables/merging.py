@@ -22,6 +22,7 @@ def merge_to_temporary(
     *,
     deduplicate: bool = False,
     deduplicate_by: tuple[str, ...] = (),
+    cleanup: bool = False,
     is_cancelled: Callable[[], bool] | None = None,
     expire_at: int = 0,
     merge_type: str = "Regular",
@@ -38,7 +39,7 @@ def merge_to_temporary(
             shown.progress = progress.rows_read / max(1, shown.total_rows)
 
         where = (definition.database, definition.create, definition.data_path)
-        order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, expire_at)
+        order = MergeOrder(*where, names, directory, deduplicate, deduplicate_by, cleanup, expire_at)
         stop = is_cancelled or table.is_cancelled
         if table.services.merge_elsewhere is not None:
             table.services.merge_elsewhere(order, stop, on_progress)
@@ -55,7 +56,7 @@ def carry_out(
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
     """The merge itself. On any error the directory is removed."""
-    mode = description.merge_mode
+    mode = description.merge_mode.for_reading() if order.cleanup else description.merge_mode
     merge_parts(
         sources,
         order.directory,

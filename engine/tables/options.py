@@ -75,6 +75,8 @@ class OptimizeOptions:
     final: bool = False
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
+    cleanup: bool = False
+    """``final`` takes rows away that say that they are deleted, too."""
     throw_if_noop: bool = False
     skip_merged: bool = False
     """``final`` leaves a partition as it is that is one merged part already."""

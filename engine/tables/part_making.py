@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.tables.part_log import PartEventType
+from engine.tables.part_log import PartEventType, partition_text
 from engine.tables.services import RunningMerge
 from engine.tables.table_data import TableData
 from parts.part_name import PartName
@@ -39,6 +39,7 @@ def making_part(
         total_rows=sum(source.rows for source in sources),
         is_mutation=is_mutation,
         merge_type=merge_type or "Regular",
+        partition=partition_text(sources[0]),
         path=str(definition.data_path),
         total_bytes=sum(source.bytes_on_disk for source in sources),
         total_uncompressed_bytes=sum(source.data_uncompressed_bytes for source in sources),

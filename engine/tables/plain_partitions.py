@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
+from engine.tables.afterwards import afterwards
 from engine.tables.attaching import Attaching
+from engine.tables.partitions import Attach
 from engine.tables.table_data import TableData
 from engine.tables.transactions import TableTransactions
 from parts.errors import ConflictError, UserError
@@ -68,18 +70,23 @@ class PlainPartitions:
                 self._drop([name], detach)
             self._table.forget_blocks(name.covers)
 
-    def move(self, partition_id: str, attach: Callable[[Sequence[Part]], None], status: QueryStatus) -> None:
+    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
         self._table.wait_for_pending(status)
         with self._table_at_rest(partition_id, status) as parts:
-            attach(parts)
+            attach(parts, ())
             names = [part.name for part in parts]
-            with self._table.deduplicating():
+            with afterwards("The rows are in the other table"), self._table.deduplicating():
                 with self._store.lock:
                     self._drop(names, detach=False)
                 self._table.forget_blocks(lambda gone: any(name.covers(gone) for name in names))
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         raise UserError("NOT_IMPLEMENTED", "FETCH is not supported by a table of one server: it has no replicas")
+
+    def forget(self, partition_id: str, status: QueryStatus) -> None:
+        if any(part.name.partition_id == partition_id for part in self._store.active()):
+            raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
+        raise UserError("NOT_IMPLEMENTED", "FORGET PARTITION is for replicated tables: others keep nothing of one")
 
     @contextmanager
     def _table_at_rest(self, partition_id: str, status: QueryStatus) -> Iterator[Sequence[Part]]:

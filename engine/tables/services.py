@@ -35,6 +35,7 @@ class RunningMerge:
     rows_written: int = 0
     is_mutation: bool = False
     merge_type: str = "Regular"
+    partition: str = ""
     path: str = ""
     """Of the table's data."""
     total_bytes: int = 0
@@ -78,6 +79,8 @@ class MergeOrder:
     """Where the merged part is to be."""
     deduplicate: bool = False
     deduplicate_by: tuple[str, ...] = ()
+    cleanup: bool = False
+    """Rows that say that they are deleted go: the sources are all parts of their partition."""
     expire_at: int = 0
     """The time at which what has expired goes; 0: nothing does."""
 

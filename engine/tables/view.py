@@ -35,8 +35,8 @@ class DatabaseTables(dict[str, Table]):
 
 
 def views_of(databases: Iterable[DatabaseTables], table: Table) -> list[Table]:
-    """In the order of their names: that of their commits."""
+    """In the order of their names: that of their commits. Without those that are still to replace others."""
     place = (table.definition.database, table.definition.name)
     views = [view for tables in databases for view in list(tables.materialized.values())]
-    found = [view for view in views if view.definition.view_source == place]
+    found = [view for view in views if view.definition.view_source == place and not view.definition.create.is_scratch]
     return sorted(found, key=lambda view: view.definition.full_name)

@@ -28,6 +28,7 @@ from parts.errors import CancelledError, UnavailableError
 from parts.merge.expiry import expired_out
 from parts.merge.slices import Slice, plan_slices
 from parts.merge.source_rows import SourceRows
+from parts.merge.written import written_description
 from parts.merge_mode import MergeMode, SortedRows
 from parts.reader import Part
 from parts.repeated_texts import joined, plain_columns, repeated_columns
@@ -84,13 +85,15 @@ def merge_parts(
     whole = ttl.together(facts)
     codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
+    mode = mode or description.merge_mode
+    written = written_description(sources, facts, description, mode, expire_at if expires else 0)
     if expires:  # what is known to be gone is not read
         sources = [source for source, known in zip(sources, facts, strict=True) if not ttl.is_gone(known, expire_at)]
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
     writer = PartWriter(
         directory,
-        description,
+        written,
         partition,
         expected_bytes=total_bytes,
         expected_rows=total_rows,
@@ -100,13 +103,13 @@ def merge_parts(
     )
     columns = description.schema.stored.names
     rows = [SourceRows(source, columns, len(sources), with_dictionaries=True) for source in sources]
-    run = ReducedSlices(rows, description, mode or description.merge_mode, is_cancelled, with_dictionaries=True)
+    run = ReducedSlices(rows, description, mode, is_cancelled, with_dictionaries=True)
     target = target_slice_rows or target_rows(sources)
     try:
         blocks = run.blocks(plan_slices(sources, description.sorting_key, target), target)
         for block in expired_out(blocks, description, expire_at) if expires else blocks:
             _stop_if(is_cancelled)
-            writer.append_conformed(block)
+            writer.append_conformed(block.select(written.schema.stored.names))
             if on_progress is not None:
                 on_progress(MergeProgress(run.rows_read, writer.rows, total_rows))
         _stop_if(is_cancelled)

@@ -1,8 +1,8 @@
 """Makes the skip indexes of a part of its rows, window by window.
 
 A run of granules may begin in one window and end in another: what is known of it is kept until it ends. Indexes are in
-memory until the part is finished: of a bloom_filter about a byte a row. They depend on the rows and the definition
-alone, so replicas write the same.
+memory until the part is finished: of a bloom_filter about a byte a row, of a text index its size. They depend on the
+rows and the definition alone, so replicas write the same.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from parts.schema import SkipIndex, TableSchema
 from parts.skip_indexes.extremes import Extremes, Values
 from parts.skip_indexes.filters import FixedFilters, GrowingFilters
 from parts.skip_indexes.index_file import EncodedIndex, encode_index, encode_index_file
+from parts.skip_indexes.text_index import TextBuilder
 from parts.skip_indexes.value_sets import ValueSets
 
 
@@ -37,6 +38,18 @@ class Kind(Protocol):
         """What is written of all runs together, after :meth:`finished`."""
 
 
+class Builder(Protocol):
+    """Makes one index."""
+
+    index: SkipIndex
+
+    def add(self, block: pa.Table) -> None:
+        """The next rows."""
+
+    def entries(self) -> Values | None:
+        """What is written of all rows; nothing of what would be too large."""
+
+
 _KINDS: dict[str, Callable[[SkipIndex], Kind]] = {
     "minmax": Extremes,
     "set": ValueSets,
@@ -51,7 +64,9 @@ class IndexBuilder:
 
     def __init__(self, indexes: Sequence[SkipIndex], schema: TableSchema, granularity: int) -> None:
         there = [index for index in indexes if set(index.key.columns) <= set(schema.names)]
-        self._indexes = [_Runs(index, granularity) for index in there]
+        self._indexes: list[Builder] = [
+            TextBuilder(index, granularity) if index.kind == "text" else _Runs(index, granularity) for index in there
+        ]
         names = dict.fromkeys(name for index in there for name in index.key.columns)
         self._schema = pa.schema([schema.arrow.field(name) for name in names])
 
@@ -59,12 +74,13 @@ class IndexBuilder:
         """The next rows; strings may come as ``parts.repeated_texts``."""
         if self._indexes and block.num_rows:
             used = block.select(self._schema.names).cast(self._schema)
-            for runs in self._indexes:
-                runs.add(used)
+            for builder in self._indexes:
+                builder.add(used)
 
     def files(self, kept: Sequence[EncodedIndex] = ()) -> dict[str, bytes]:
         """The file of these indexes and of those ``kept`` from another part of the rows, by its name; none for none."""
-        indexes = [*kept, *(encode_index(runs.index, runs.entries()) for runs in self._indexes)]
+        made = [(builder.index, builder.entries()) for builder in self._indexes]
+        indexes = [*kept, *(encode_index(index, entries) for index, entries in made if entries is not None)]
         return {SKIP_INDEXES: encode_index_file(indexes)} if indexes else {}
 
 

@@ -5,6 +5,8 @@ NULL is left out (a run of nothing else has no extremes); where a value is NaN b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +16,7 @@ from parts.schema import SkipIndex
 from parts.types import DataType
 from parts.value_file import plain_array, plain_type
 
-Values = list[tuple[str, DataType, pa.Array]]
+Values = Sequence[tuple[str, DataType, pa.Array]]
 
 
 class Extremes:

@@ -52,7 +52,7 @@ class Shape:
     @classmethod
     def of(cls, index: SkipIndex) -> Shape:
         if index.kind == "bloom_filter":
-            bits = -math.log(index.arguments[0]) / math.log(2) ** 2
+            bits = -math.log(float(index.arguments[0])) / math.log(2) ** 2
             return cls(max(1, round(bits * math.log(2))), bits_per_value=bits)
         size, hashes, seed = map(int, index.arguments[-3:])
         return cls(hashes, seed, -(-8 * size // _WORD_BITS) * _WORD_BITS)

@@ -22,7 +22,7 @@ from parts.errors import CorruptionError
 from parts.layout import SKIP_INDEXES
 from parts.schema import SkipIndex
 from parts.skip_indexes.extremes import Values
-from parts.value_file import decode_values, encode_values
+from parts.value_file import StoredValues, encode_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,12 @@ class IndexFile:
         return self._stored.get(json.dumps(_described(index)))
 
     def values(self, index: SkipIndex) -> Values | None:
-        """The same, decoded. Raises ``CorruptionError``."""
+        """The same, decoded, or of a text index to be decoded where it is looked into. Raises ``CorruptionError``."""
         found = self.find(index)
-        return None if found is None else decode_values(found.data, self._part, SKIP_INDEXES)
+        if found is None:
+            return None
+        stored = StoredValues(found.data, self._part, SKIP_INDEXES)
+        return stored if index.kind == "text" else list(stored)
 
 
 def encode_index(index: SkipIndex, values: Values) -> EncodedIndex:

@@ -15,8 +15,14 @@ _IN_WORDS = np.array([chr(byte).isalnum() or byte >= 128 for byte in range(256)]
 
 def word_hashes(texts: Texts) -> Hashes:
     """The words of every text."""
+    begins, stops, ends = words(texts)
+    return Hashes(hash_pieces(texts.data, begins, stops), ends)
+
+
+def words(texts: Texts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the words of every text begin and stop; those of row ``i`` end before ``ends[i + 1]``."""
     if not len(texts.begins):
-        return Hashes(np.zeros(0, np.uint64), np.zeros(len(texts.ends), np.int64))
+        return texts.begins, texts.stops, np.zeros(len(texts.ends), np.int64)
     origin, end = int(texts.begins[0]), int(texts.stops[-1])
     inside = _IN_WORDS[texts.data[origin:end]]
     before = np.concatenate(([False], inside[:-1])) if len(inside) else inside
@@ -25,8 +31,7 @@ def word_hashes(texts: Texts) -> Hashes:
     after = np.concatenate((inside[1:], [False])) if len(inside) else inside
     after[filled[1:] - 1] = False
     begins, stops = np.flatnonzero(inside & ~before) + origin, np.flatnonzero(inside & ~after) + origin + 1
-    counted = np.searchsorted(begins, np.append(texts.begins, end))
-    return Hashes(hash_pieces(texts.data, begins, stops), counted[texts.ends])
+    return begins, stops, np.searchsorted(begins, np.append(texts.begins, end))[texts.ends]
 
 
 def run_hashes(texts: Texts, length: int) -> Hashes:

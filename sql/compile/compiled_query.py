@@ -10,7 +10,7 @@ import pyarrow as pa
 from parts.schema import Column
 from parts.types import DataType
 from sql.compile.final_reading import FinalReading
-from sql.compile.scope import Source, Surroundings
+from sql.compile.scope import Origin, Source, Surroundings
 from sql.grammar.syntax_tree import Node, OrderItem
 from sql.typing.casts import convert
 from sql.typing.fragments import Fragment, Table, fragment, joined
@@ -28,6 +28,11 @@ class CompiledQuery:
     """The columns of its first source that ``columns`` are, where none of them is anything else."""
     plain_order: tuple[tuple[str, OrderItem], ...] = ()
     """Those that it is ordered by, where it is ordered by nothing else."""
+    origins: tuple[Origin, ...] = ()
+    """Where its rows come from, as far as conditions on them can be looked at there."""
+
+    def origins_showing(self, types: Sequence[DataType]) -> tuple[Origin, ...]:
+        return tuple(origin.showing(types) for origin in self.origins)
 
 
 def as_types(branch: CompiledQuery, types: Sequence[DataType], zone: str) -> Fragment:

@@ -15,7 +15,7 @@ from sql.compile.compiled_nodes import CompiledNodes, Names
 from sql.compile.compiling import Statement
 from sql.compile.layers import Layers, is_heavy
 from sql.compile.literal_lists import compile_list
-from sql.compile.scope import EXPRESSIONS, Scope, SourceColumn
+from sql.compile.scope import EXPRESSIONS, Scope, SourceColumn, collect_aliases
 from sql.compile.special_forms import SPECIAL_FORMS
 from sql.compile.windows import compile_window
 from sql.functions import library as _library  # noqa: F401  (fills the function table)
@@ -71,6 +71,10 @@ _BRANCHES = frozenset(
 
 _RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
 """Another value in every row, but equal calls have one value in a row."""
+
+
+def is_window_call(node: Function) -> bool:
+    return node.window is not None or node.name in _WINDOW_ONLY
 
 
 def is_random(name: str) -> bool:
@@ -176,8 +180,9 @@ class ExpressionCompiler:
         """A reference to a column; an ALIAS column is its expression."""
         definition = column.definition
         if definition is not None and definition.default_kind in EXPRESSIONS:
-            inner = ExpressionCompiler(Scope([source]), self.environment, self.query)  # type: ignore[list-item]
-            value = inner.compile(parse_expression(definition.default_expression))
+            tree = parse_expression(definition.default_expression)
+            scope = Scope([source], aliases=collect_aliases([tree]))  # type: ignore[list-item]
+            value = ExpressionCompiler(scope, self.environment, self.query).compile(tree)
             return apply_cast(value, definition.type, self.environment)
         source.used[column.name] = None  # type: ignore[attr-defined]
         return column.typed
@@ -216,7 +221,7 @@ class ExpressionCompiler:
 
     def function(self, node: Function) -> Typed:
         name = node.name
-        if node.window is not None or name in _WINDOW_ONLY:
+        if is_window_call(node):
             return self.window_function(node)
         special = SPECIAL_FORMS.get(name)
         if special is not None:
@@ -232,14 +237,15 @@ class ExpressionCompiler:
             raise UserError(
                 "BAD_ARGUMENTS", f"Function {name} is not an aggregate function: DISTINCT and FILTER do not apply"
             )
-        if rule.name == "if" and len(node.args) == 3 and isinstance(node.args[0], Literal):
-            dead = self._without_dead_branch(node)
-            if dead is not None:
-                return dead
         is_branch = rule.name in _BRANCHES
         self.names.branches += is_branch
         try:
             args = tuple([self.compile(arg) for arg in node.args])
+        except UserError as error:
+            taken = self._taken_branch(rule, node) if error.name == "UNKNOWN_IDENTIFIER" else None
+            if taken is None:
+                raise
+            return self.compile(taken)
         finally:
             self.names.branches -= is_branch
         value = self.apply(rule, args, node)
@@ -252,18 +258,16 @@ class ExpressionCompiler:
             return value
         return self.apply(rule, tuple([self.layers.column(arg, may_add=may_add) for arg in args]), node)
 
-    def _without_dead_branch(self, node: Function) -> Typed | None:
-        """``if`` whose condition is a literal, where the branch that is not taken has unknown names."""
+    def _taken_branch(self, rule: Rule, node: Function) -> Node | None:
+        """Of an ``if`` with a constant condition: the other branch may have unknown names."""
+        if rule.name != "if" or len(node.args) != 3:
+            return None
         condition, then, otherwise = node.args
-        assert isinstance(condition, Literal)
-        taken, other = (then, otherwise) if condition.value else (otherwise, then)
-        try:
-            self.compile(other)
-        except UserError as error:
-            if error.name != "UNKNOWN_IDENTIFIER":
-                raise
-            return self.compile(taken)
-        return None
+        value = self.compile(condition)
+        if not value.is_constant:
+            return None
+        known = value.value if value.is_literal else self.need_query().constant(value)
+        return then if known else otherwise
 
     def apply(self, rule: Rule, args: tuple[Typed, ...], node: Function | None = None) -> Typed:
         return apply(rule, Call(rule.name, args, self.environment, node=node))

@@ -95,13 +95,15 @@ class FromClause:
         """A subquery as a table."""
         number = self.query.next_number()
         columns: dict[str, SourceColumn] = {}
+        positions: dict[str, int] = {}
         labels = []
         for position, (own, type_) in enumerate(compiled.columns):
             name = names[position] if position < len(names) else own
             label = column_sql(number, name if name not in columns else f"{name}#{position}")
             labels.append(label)
             columns.setdefault(name, SourceColumn(name, type_, label))
-        self.scope.sources.append(Source(number, alias, columns))
+            positions.setdefault(name, position)
+        self.scope.sources.append(Source(number, alias, columns, origins=compiled.origins, positions=positions))
         return fragment("({}) AS t{}({})", compiled.sql, number, joined(", ", labels))
 
     def relation(self, relation: StreamedRelation, alias: str) -> Fragment:
@@ -185,8 +187,9 @@ class FromClause:
         """It knows nothing of the query around it but what it shows."""
         compiled = self.query.compile(node.query)
         if node.columns:
-            given = as_types(compiled, [type_ for _, type_ in node.columns], self.query.environment.zone)
-            compiled = CompiledQuery(given, node.columns)
+            types = [type_ for _, type_ in node.columns]
+            given = as_types(compiled, types, self.query.environment.zone)
+            compiled = CompiledQuery(given, node.columns, origins=compiled.origins_showing(types))
         sql = self.derived(compiled, node.alias)
         source = self.scope.sources[-1]
         source.database, source.table = node.database, node.table

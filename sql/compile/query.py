@@ -96,7 +96,9 @@ class QueryCompiler:
         for operator, other in zip(union.operators, others, strict=True):
             sql = fragment("({}) {} ({})", sql, _SET_OPERATORS[operator], other)
         names = [name for name, _ in branches[0].columns]
-        return CompiledQuery(sql, tuple(zip(names, types, strict=True)))
+        origins = [origin for branch in branches for origin in branch.origins_showing(types)]
+        adds = all(operator.startswith("UNION") for operator in union.operators)
+        return CompiledQuery(sql, tuple(zip(names, types, strict=True)), origins=tuple(origins) if adds else ())
 
 
 _SET_OPERATORS = {

@@ -6,7 +6,7 @@ survives being wrapped into further subqueries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
@@ -78,6 +78,10 @@ class Source:
     prunable: bool = True
     """Whether WHERE may drop rows of this source before the joins."""
     sample: tuple[str, str] = ("", "")
+    origins: Sequence[Origin] = ()
+    """Of a subquery: where its rows come from."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """Of a subquery: which of its columns has a name."""
 
     def answers_to(self, qualifier: Sequence[str]) -> bool:
         if len(qualifier) == 1:
@@ -98,6 +102,16 @@ def table_source(schema: TableSchema) -> Source:
         for column in schema.columns
     }
     return Source(0, "", columns)
+
+
+class Origin(Protocol):
+    """A SELECT in FROM, as conditions of the query around it reach it (``sql.compile.origins``)."""
+
+    def showing(self, types: Sequence[DataType]) -> Origin:
+        """With its columns converted to these types."""
+
+    def take(self, terms: Sequence[Node], positions: Mapping[str, int]) -> None:
+        """Conditions over bare names, which are those of the columns at these positions."""
 
 
 class Surroundings(Protocol):

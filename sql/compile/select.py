@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from parts.errors import UserError
 from sql.compile.aggregation import AfterAggregation, has_aggregates
-from sql.compile.compiled_query import CompiledQuery
+from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.compiling import Statement
 from sql.compile.constant_number import constant_number
 from sql.compile.expressions import ExpressionCompiler, contains
@@ -16,9 +16,11 @@ from sql.compile.from_clause import FromClause
 from sql.compile.layers import Layers
 from sql.compile.naming import column_name
 from sql.compile.ordering import order_terms
+from sql.compile.origins import SelectOrigin, send
 from sql.compile.scan_groups import group_in_scan
 from sql.compile.scope import Scope, Surroundings, collect_aliases, inner_scope
 from sql.compile.stars import expand_stars, without_stars
+from sql.compile.text_indexes import with_tokenizers
 from sql.compile.two_steps import two_steps
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
@@ -51,7 +53,7 @@ class SelectCompiler:
         self.scope.aliases = self._aliases(())
         source = FromClause(self.query, self.scope, self.rows)
         from_sql = source.compile(select.source)
-        select = self.select = without_stars(select, self.scope)
+        select = self.select = with_tokenizers(without_stars(select, self.scope), self.scope)
         outputs = expand_stars(select.expressions, self.scope)
         if not outputs:
             raise UserError(
@@ -77,7 +79,15 @@ class SelectCompiler:
         columns = tuple((name, value.type) for name, value in zip(names, values, strict=True))
         order = self._plain_columns([value for value, _ in tail.ordered_by])
         items = (item for _, item in tail.ordered_by)
-        return CompiledQuery(sql, columns, self._plain_columns(values), tuple(zip(order, items, strict=False)))
+        plain_order = tuple(zip(order, items, strict=False))
+        types = [value.type for value in values]
+        origin = SelectOrigin(
+            select, outputs, types, types, self.scope, self._own_scans(), self.query, current is not self.rows
+        )
+        return CompiledQuery(sql, columns, self._plain_columns(values), plain_order, (origin,))
+
+    def _own_scans(self) -> list[Scan]:
+        return [scan for scan in self.query.scans[self.first_scan :] if scan.source in self.scope.sources]
 
     def _plain_columns(self, values: list[Typed]) -> tuple[str, ...]:
         if len(self.scope.sources) != 1 or any(value.sql.parts for value in values):
@@ -115,9 +125,10 @@ class SelectCompiler:
         filters = [term for node in (self.select.prewhere, self.select.where) for term in conjuncts(node)]
         if self.select.prewhere is not None:
             source.check_prewhere()
-        for scan in self.query.scans[self.first_scan :]:
-            if scan.source in self.scope.sources and scan.source.prunable:
+        for scan in self._own_scans():
+            if scan.source.prunable:
                 scan.conditions.extend((term, self.rows) for term in filters)
+        send(filters, self.scope, (), self.query)
         return [*source.filters, *(self.rows.condition(term) for term in filters)]
 
     def _output(self, node: Node, current: ExpressionCompiler) -> Typed:

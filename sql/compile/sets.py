@@ -13,7 +13,11 @@ from parts.errors import UserError
 from parts.types import (
     ArrayType,
     DataType,
+    DateTimeType,
+    DateType,
+    EnumType,
     IntegerType,
+    IPv4Type,
     LowCardinalityType,
     NothingType,
     StringType,
@@ -173,6 +177,10 @@ def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | N
     if is_string(source):
         return constant_text_as(member, goal, zone)
     if is_date_or_time(goal) and is_date_or_time(source):
+        return _cast(member, goal, zone)
+    if isinstance(goal, EnumType) and is_number(source):
+        return member.number
+    if isinstance(goal, (DateType, DateTimeType, IPv4Type)) and is_number(source):
         return _cast(member, goal, zone)
     raise UserError("TYPE_MISMATCH", f"Cannot look for {left.type} in a set with {member.type}")
 

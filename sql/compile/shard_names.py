@@ -10,11 +10,21 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from sql.compile.scope import Scope, Source
+from sql.compile.scope import Scope, Source, SourceColumn
 from sql.functions.combinators import is_aggregate_call
 from sql.functions.registry import Environment, find_rule, written_name
 from sql.grammar.queries import parse_expression
-from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, LiteralList, Node, OrderItem
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Lambda,
+    Literal,
+    LiteralList,
+    Node,
+    OrderItem,
+    StarColumn,
+)
 
 _OF_THE_SERVER = frozenset(
     {
@@ -27,6 +37,9 @@ _OF_THE_SERVER = frozenset(
     }
 )  # fmt: skip
 """Not the same everywhere, not one value a row, or more than expressions."""
+
+_MOST_NODES = 100_000
+"""That are looked at for one SELECT."""
 
 
 class NotOfShardsError(Exception):
@@ -41,6 +54,7 @@ class ShardNames:
         self._source = source
         self._environment = environment
         self._expanding: list[str] = []
+        self._left = _MOST_NODES
         self.parameters: list[Sequence[str]] = []
         """Of the lambdas around."""
 
@@ -52,14 +66,23 @@ class ShardNames:
             return None
 
     def local(self, node: Node) -> Node:
-        """Raises :class:`NotOfShardsError`."""
+        """Raises :class:`NotOfShardsError`, also where aliases made of each other grow too large."""
+        self._left -= 1
+        if self._left < 0:
+            raise NotOfShardsError
         match node:
             case Literal() | LiteralList():
                 return node
-            case Alias(expression):
-                return self.local(expression)
+            case Alias(expression, name):
+                self.enter(name)
+                try:
+                    return self.local(expression)
+                finally:
+                    self.leave()
             case Identifier(parts):
                 return self._identifier(parts)
+            case StarColumn(number, name, _, False) if number == self._source.number:
+                return self._column(self._source.columns[name], ())
             case Lambda(parameters, body):
                 self.parameters.append(parameters)
                 try:
@@ -103,7 +126,9 @@ class ShardNames:
         found = self._scope.find_column(parts)
         if found is None or found[0] is not self._source:
             raise NotOfShardsError
-        _, column, rest = found
+        return self._column(found[1], found[2])
+
+    def _column(self, column: SourceColumn, rest: Sequence[str]) -> Node:
         definition = column.definition
         if definition is not None and definition.default_kind == "ALIAS":
             own = ShardNames(Scope([self._source]), self._source, self._environment)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import UserError
+from sql.compile.naming import column_name
 from sql.compile.scope import Scope, Source
 from sql.grammar.syntax_tree import (
     Alias,
@@ -73,6 +74,8 @@ def _columns(star: Star, scope: Scope) -> list[Node]:
     columns = [(_name_of(node), node) for node in star.columns] or _columns_of_tables(star, scope)
     for kind, argument in star.modifiers:
         columns = _modified(columns, kind, argument)
+        if kind == "apply":  # from here on they are called otherwise
+            columns = [(column_name(node), node) for _, node in columns]
     return [node for _, node in columns]
 
 

@@ -1,4 +1,4 @@
-"""Table functions of FROM: numbers, zeros, generateSeries, values, file, view."""
+"""Table functions of FROM: numbers, zeros, generateSeries, values, file, view, generateRandom."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from parts.types import TupleType, parse_type
 from sql.compile.compiled_query import CompiledQuery
 from sql.compile.compiling import FromCompiling
 from sql.compile.constant_number import constant_number
+from sql.compile.random_rows import generate_random
 from sql.compile.scope import column_sql
 from sql.compile.shard_functions import SHARD_FUNCTIONS
 from sql.grammar.syntax_tree import Identifier, Node, Subquery, TableFunction
@@ -136,5 +137,6 @@ _FUNCTIONS = {
     "generate_series": _series,
     "values": _values,
     "file": _file,
+    "generateRandom": generate_random,
     "view": _view,
 }

@@ -45,7 +45,9 @@ from sql.grammar.statements import CreateTable
 from sql.grammar.tokens import not_implemented
 from sql.settings.table import settings_table
 
-_FIXED_SETTINGS = frozenset({"index_granularity", "enable_block_number_column"})
+_FIXED_SETTINGS = frozenset(
+    {"index_granularity", "index_granularity_bytes", "enable_mixed_granularity_parts", "enable_block_number_column"}
+)
 """What the parts of a table, and of its replicas, must have in common."""
 LOCAL_CHANGES = (ModifyComment, ModifySettings, ResetSettings)
 """What each replica of a table has for itself."""
@@ -113,12 +115,15 @@ class _Draft:
                 self.create = keys_changed(self.create, change)
             case ModifySettings(settings):
                 if self.description.has_parts:  # else they are checked when the result is compiled
-                    _check_settings(settings)
+                    _check_settings([name for name, value in settings.items() if self._is_other(name, value)])
                 kept = {name: value for name, value in settings.items() if value is not None}
                 self._set_settings({**self.create.settings, **kept}, [name for name in settings if name not in kept])
             case ResetSettings(names):
                 _check_settings(names, is_reset=True)
                 self._set_settings(self.create.settings, names)
+
+    def _is_other(self, name: str, value: object) -> bool:
+        return name not in self.create.settings or self.create.settings[name] != value
 
     # Columns
 

@@ -28,11 +28,15 @@ from sql.settings.session import DEFAULT_SETTINGS, Settings
 
 
 def insertable_columns(
-    schema: TableSchema, columns: Sequence[str] = (), except_columns: Sequence[str] = ()
+    schema: TableSchema,
+    columns: Sequence[str] = (),
+    except_columns: Sequence[str] = (),
+    settings: Settings = DEFAULT_SETTINGS,
 ) -> tuple[Column, ...]:
     """The columns that the data of an INSERT has, in the data's order: those named, or all ordinary ones.
 
-    Raises ``UserError`` 16 for an unknown name, 15 for a repeated one, 44 for a MATERIALIZED or ALIAS column.
+    Raises ``UserError`` 16 for an unknown name, 15 for a repeated one, 44 for a MATERIALIZED (unless settings allow
+    it) or ALIAS column.
     """
     for name in except_columns:
         schema.column(name)
@@ -41,11 +45,12 @@ def insertable_columns(
         return tuple(column for column in chosen if column.name not in except_columns)
     if len(set(columns)) < len(columns):
         raise UserError("DUPLICATE_COLUMN", f"A column is given twice in the column list: {', '.join(columns)}")
-    return tuple(_writable(schema.column(name)) for name in columns)
+    return tuple(_writable(schema.column(name), settings) for name in columns)
 
 
-def _writable(column: Column) -> Column:
-    if column.default_kind in ("MATERIALIZED", "ALIAS"):
+def _writable(column: Column, settings: Settings) -> Column:
+    may_be_given = settings.insert_allow_materialized_columns and column.default_kind == "MATERIALIZED"
+    if column.default_kind in ("MATERIALIZED", "ALIAS") and not may_be_given:
         raise UserError(
             "ILLEGAL_COLUMN",
             f"Cannot insert column {column.name}: it is {column.default_kind} and computed by the table; leave it out",
@@ -67,7 +72,7 @@ def complete_block(
     for name in block.column_names:
         if name.startswith(MISSING):
             continue
-        column = _writable(schema.column(name))
+        column = _writable(schema.column(name), settings)
         values = block.column(name)
         _check_text(values, column, first_row)
         if values.null_count and not column.type.is_nullable:

@@ -316,6 +316,12 @@ def merge_tree_settings(given: Mapping[str, object], defaults: MergeTreeSettings
     settings: MergeTreeSettings = replace(defaults, **honoured)  # type: ignore[arg-type]
     if settings.index_granularity < 1:
         raise UserError("BAD_ARGUMENTS", f"index_granularity must be at least 1, not {settings.index_granularity}")
+    if 0 < settings.index_granularity_bytes < settings.min_index_granularity_bytes:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"index_granularity_bytes: {settings.index_granularity_bytes} is lower than specified "
+            f"min_index_granularity_bytes: {settings.min_index_granularity_bytes}",
+        )
     return settings
 
 

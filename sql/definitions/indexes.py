@@ -1,7 +1,7 @@
 """From the INDEX clauses of a definition to its skip indexes, with ClickHouse's rules for each type.
 
 minmax and set keep values, so they are of types that have an order and can be grouped; bloom_filter keeps hashes of
-values or of elements of arrays; ngrambf_v1 and tokenbf_v1 of pieces of texts.
+values or of elements of arrays; ngrambf_v1 and tokenbf_v1 of pieces of texts; text keeps these themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from parts.errors import UserError
 from parts.schema import Key, SkipIndex, TableSchema
 from parts.types import (
     ArrayType,
-    DataType,
     DecimalType,
     FixedStringType,
     MapType,
@@ -22,6 +21,7 @@ from parts.types import (
 )
 from parts.value_file import plain_type
 from sql.definitions.render import render_index_type
+from sql.definitions.text_index import element_type, text_arguments
 from sql.grammar.plain_clauses import IndexClause
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Subquery, walk
@@ -32,7 +32,7 @@ LARGEST_FILTER_BYTES = 1 << 24
 """ClickHouse takes 64 times as much, for one filter."""
 _MOST_HASHES = 64
 _DEFAULT_FALSE_POSITIVES = 0.025
-_OTHER_KINDS = ("text", "vector_similarity", "sparse_grams")
+_OTHER_KINDS = ("vector_similarity", "sparse_grams")
 _CHANGING = frozenset(
     {
         "now", "now64", "today", "yesterday", "nowinblock", "currentdatabase", "currentuser", "hostname", "uptime",
@@ -47,7 +47,12 @@ def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[
     for name in names:
         if names.count(name) > 1:
             raise UserError("ILLEGAL_INDEX", f"Duplicated index name {name} is not allowed; use a different index name")
-    return tuple(_index(clause, schema) for clause in clauses)
+    indexes = tuple(_index(clause, schema) for clause in clauses)
+    texts = [index.key.expressions[0] for index in indexes if index.kind == "text"]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise UserError("BAD_ARGUMENTS", f"Column `{text}` must not have more than one text index")
+    return indexes
 
 
 def _index(clause: IndexClause, schema: TableSchema) -> SkipIndex:
@@ -122,7 +127,7 @@ def _bloom_filter(arguments: Arguments, key: Key) -> tuple[float, ...]:
     for type_ in key.types:
         bare = strip_nullable(plain_type(type_))
         has_null = isinstance(bare, ArrayType) and plain_type(bare.inner).is_nullable
-        if has_null or isinstance(_element(type_), (MapType, TupleType, ArrayType, DecimalType)):
+        if has_null or isinstance(element_type(type_), (MapType, TupleType, ArrayType, DecimalType)):
             raise UserError("ILLEGAL_COLUMN", f"Unexpected type {type_} of bloom filter index")
     if len(arguments) > 1:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "BloomFilter index cannot have more than one parameter")
@@ -147,7 +152,7 @@ def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[floa
     """(length of a piece, of ngrambf), bytes of a filter, number of hashes, seed."""
     if len(arguments) != count:
         raise UserError("BAD_ARGUMENTS", f"`{kind}` index must have exactly {count} arguments")
-    if not all(isinstance(_element(type_), (StringType, FixedStringType)) for type_ in key.types):
+    if not all(isinstance(element_type(type_), (StringType, FixedStringType)) for type_ in key.types):
         raise UserError(
             "BAD_ARGUMENTS",
             "Ngram and token bloom filter indexes can only be used with column types `String`, `FixedString`, "
@@ -171,21 +176,17 @@ def _pieces(kind: str, count: int, arguments: Arguments, key: Key) -> tuple[floa
     return numbers
 
 
-def _element(type_: DataType) -> DataType:
-    bare = strip_nullable(plain_type(type_))
-    return strip_nullable(plain_type(bare.inner)) if isinstance(bare, ArrayType) else bare
-
-
 def _refuse_nested(kind: str, key: Key) -> None:
     for type_ in key.types:
         if isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType)):
             raise not_implemented(f"A {kind} index over values of type {type_}")
 
 
-_KINDS: dict[str, Callable[[Arguments, Key], tuple[float, ...]]] = {
+_KINDS: dict[str, Callable[[Arguments, Key], tuple[float | str, ...]]] = {
     "minmax": _minmax,
     "set": _set,
     "bloom_filter": _bloom_filter,
     "ngrambf_v1": _ngrams,
     "tokenbf_v1": _tokens,
+    "text": text_arguments,
 }

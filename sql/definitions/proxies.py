@@ -22,10 +22,10 @@ from parts.schema import Column, TableSchema
 from parts.types import IntegerType
 from sql.compile.expressions import is_random
 from sql.grammar.queries import parse_expression
-from sql.grammar.query_text import expression_text
 from sql.grammar.statements import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, transform, walk
 from sql.grammar.tokens import quote_string, unquote_string
+from sql.grammar.written import expression_text
 from sql.run.block_expressions import CompiledExpression, compile_expressions
 
 PROXY_ENGINES = ("Distributed", "Merge")

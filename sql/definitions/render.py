@@ -5,15 +5,22 @@ Parsing the text again gives the same statement, and rendering that gives the sa
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+
 from parts.errors import UserError
 from parts.types import aggregate_of, parse_type, type_text
+from sql.compile.naming import canonical
 from sql.grammar.create import render_settings
 from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause
+from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable, EngineClause, TableRef
+from sql.grammar.syntax_tree import Function
 from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
+from sql.grammar.written import written
 
 
-def render_create(create: CreateTable) -> str:
+def render_create(create: CreateTable, *, in_one_line: bool = False) -> str:
     """CREATE TABLE (or ATTACH TABLE) as ClickHouse lays it out, one clause a line."""
     exists = "IF NOT EXISTS " if create.if_not_exists else ""
     kind = "TEMPORARY TABLE" if create.is_temporary else "TABLE"
@@ -26,7 +33,10 @@ def render_create(create: CreateTable) -> str:
     if create.columns:
         elements = [*map(render_column, create.columns), *map(render_index, create.indexes)]
         elements += map(render_constraint, create.constraints)
-        lines += ["(", ",\n".join(f"    {element}" for element in elements), ")"]
+        if in_one_line:
+            lines.append(f"({', '.join(elements)})")
+        else:
+            lines += ["(", ",\n".join(f"    {element}" for element in elements), ")"]
     if create.as_table is not None:
         lines.append(f"AS {render_table(create.as_table)}")
     if create.engine is not None:
@@ -36,7 +46,40 @@ def render_create(create: CreateTable) -> str:
         lines.append(f"COMMENT {quote_string(create.comment)}")
     if create.as_select:
         lines.append(f"{'EMPTY ' if create.is_empty else ''}AS {create.as_select}")
-    return "\n".join(lines)
+    return (" " if in_one_line else "\n").join(lines)
+
+
+def shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
+    """As people see it: with all expressions as ClickHouse writes them, where they are kept as they were given."""
+    columns = tuple(replace(c, default_expression=shown_expression(c.default_expression)) for c in create.columns)
+    indexes = tuple(replace(i, expression=shown_expression(i.expression)) for i in create.indexes)
+    constraints = tuple(replace(c, expression=shown_expression(c.expression)) for c in create.constraints)
+    return render_create(
+        replace(
+            create,
+            columns=columns,
+            indexes=indexes,
+            constraints=constraints,
+            partition_by=shown_expression(create.partition_by),
+            primary_key=shown_expression(create.primary_key),
+            order_by=shown_expression(create.order_by),
+            sample_by=shown_expression(create.sample_by),
+        ),
+        in_one_line=in_one_line,
+    )
+
+
+def shown_expression(text: str) -> str:
+    """In brackets if it was given so, which :func:`written` leaves out."""
+    if not text:
+        return ""
+    text = text.strip()
+    if text.startswith("(") and text.endswith(")"):
+        inner = text[1:-1]
+        with suppress(UserError):  # ``(a) + (b)``, ``(a, b)``
+            if parse_expression(inner) == parse_expression(text):
+                return f"({written(inner)})"
+    return written(text)
 
 
 def render_engine_full(create: CreateTable) -> str:
@@ -95,7 +138,15 @@ def render_constraint(constraint: ConstraintClause) -> str:
 
 
 def render_index_type(index: IndexClause) -> str:
-    return f"{index.type}({', '.join(index.arguments)})" if index.arguments else index.type
+    arguments = map(_named_argument, index.arguments) if index.type.lower() == "text" else index.arguments
+    return f"{index.type}({', '.join(arguments)})" if index.arguments else index.type
+
+
+def _named_argument(text: str) -> str:
+    match parse_expression(text):
+        case Function("equals", (name, value)):
+            return f"{canonical(name)} = {canonical(value)}"
+    return text
 
 
 def _canonical_type(text: str) -> str:

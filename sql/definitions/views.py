@@ -11,7 +11,7 @@ from sql.grammar.queries import parse_query
 from sql.grammar.statements import CreateTable
 from sql.grammar.syntax_tree import Alias, Query, Select, Star
 from sql.grammar.table_names import in_database
-from sql.grammar.written_query import written_query
+from sql.grammar.written import written_query
 
 _SETTINGS = "\nSETTINGS "
 

@@ -1,8 +1,7 @@
 """Bit operations, hashes and random values.
 
 intHash32 and intHash64 are exact: tables are sampled by them. NumPy computes them, for queries and
-for keys. CityHash and SipHash are not computed: code 46 instead of a value that other servers would not
-give.
+for keys. Hashes of any values are in ``hashes``.
 
 Source of the integer hashes: the 64-bit finaliser of MurmurHash3, and Thomas Wang's 64 to 32 bit mix, as documented
 for ClickHouse's functions."""

@@ -1,5 +1,5 @@
-"""Aggregate functions with their combinators: ``sumIf``, ``uniqDistinct``, ``avgOrNull``, ``count(DISTINCT x)``,
-FILTER, OVER.
+"""Aggregate functions with their combinators: ``sumIf``, ``uniqDistinct``, ``avgOrNull``, ``sumArray``,
+``count(DISTINCT x)``, FILTER, OVER.
 
 An aggregate's ``build`` writes ``call.distinct`` behind the opening bracket of DuckDB's aggregate and ``call.filter``
 (FILTER and OVER) behind the closing one. Nothing aggregated gives the type's default (0, ``''``) or NaN, never NULL,
@@ -13,6 +13,7 @@ from math import nan
 
 from parts.errors import UserError
 from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
+from sql.functions.array_combinator import over_arrays
 from sql.functions.registry import Call, Environment, Rule, find_aggregate, find_rule
 from sql.grammar.syntax_tree import Function, Node
 from sql.typing.defaults import default_sql
@@ -20,7 +21,7 @@ from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.typed import FLOAT64, NOTHING, UINT64, Typed, float_text, literal
 
 _SUFFIXES = ("If", "Distinct", "OrNull", "OrDefault")
-_UNSUPPORTED = ("State", "Merge", "Array", "ForEach", "Map", "Resample", "SimpleState", "ArgMin", "ArgMax")
+_UNSUPPORTED = ("State", "Merge", "ForEach", "Map", "Resample", "SimpleState", "ArgMin", "ArgMax")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,24 @@ def find_combined(name: str) -> Combined | None:
                     inner.or_null or suffix == "OrNull",
                     inner.or_default or suffix == "OrDefault",
                 )
+    if name.endswith("Array"):
+        rule = _plain(name.removesuffix("Array"))
+        if rule is not None:
+            return Combined(over_arrays(rule))
     for suffix in _UNSUPPORTED:
         if name.endswith(suffix) and find_combined(name[: -len(suffix)]) is not None:
             raise UserError("NOT_IMPLEMENTED", f"Aggregate function combinator -{suffix} ({name}) is not supported")
     return None
+
+
+def _plain(name: str) -> Rule | None:
+    """The aggregate of that name. Raises ``UserError`` 48 if it has combinators already."""
+    combined = find_combined(name) if name else None
+    if combined is not None and find_aggregate(name) is None:
+        raise UserError(
+            "NOT_IMPLEMENTED", f"Aggregate function combinator -Array behind others ({name}Array) is not supported"
+        )
+    return combined.rule if combined is not None else None
 
 
 def is_aggregate_call(node: Node) -> bool:

@@ -13,9 +13,13 @@ from parts.errors import UserError
 from parts.types import (
     BoolType,
     DataType,
+    DateTimeType,
     DecimalType,
+    EnumType,
     FixedStringType,
     FloatType,
+    IntegerType,
+    IPv4Type,
     NothingType,
     make_nullable,
     strip_nullable,
@@ -25,9 +29,10 @@ from sql.functions.tuple_comparison import compare_tuples, is_by_element
 from sql.typing.casts import convert
 from sql.typing.constant_text import constant_text_as
 from sql.typing.fragments import Fragment, called, fragment
-from sql.typing.inference import decimal_width, is_number, is_string, supertype
+from sql.typing.inference import decimal_width, is_integer, is_number, is_string, supertype
+from sql.typing.integers import to_integer
 from sql.typing.texts import to_text
-from sql.typing.typed import FLOAT64, UINT8, Typed, text
+from sql.typing.typed import FLOAT64, UINT8, UINT32, Typed, text
 
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
@@ -47,8 +52,28 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment
         return left.number, constant_text_as(right, a, zone)
     if is_string(a) and left.is_constant:
         return constant_text_as(left, b, zone), right.number
+    if (number := _counted(left, b)) is not None:
+        return _as_number(number), _as_number(right)
+    if (number := _counted(right, a)) is not None:
+        return _as_number(left), _as_number(number)
     common = _common(a, b)
     return convert(left, common, zone), convert(right, common, zone)
+
+
+def _counted(value: Typed, beside: DataType) -> Typed | None:
+    """The number that stands for a value of an Enum, a DateTime or an IPv4: beside numbers they are compared by it."""
+    if not isinstance(beside, (IntegerType, BoolType, FloatType)):
+        return None
+    match strip_nullable(value.type):
+        case EnumType(bits) as type_:
+            goal = IntegerType(bits, True)
+        case (DateTimeType() | IPv4Type()) as type_ if isinstance(type_, DateTimeType) or is_integer(beside):
+            goal = UINT32
+        case _:
+            return None
+    number = to_integer(value, type_, goal)
+    assert number is not None
+    return Typed(number, goal)
 
 
 def _as_number(value: Typed) -> Fragment:

@@ -7,30 +7,41 @@ from collections.abc import Callable
 from sql.functions.registry import Call, function
 from sql.functions.strings import string
 from sql.typing.fragments import Fragment, fragment
+from sql.typing.inference import is_integer, is_string
 from sql.typing.macros import macros
 from sql.typing.typed import FLOAT64, INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 
 def _json_element(call: Call, document: Fragment) -> Fragment:
-    """The element that constant keys and indices lead to. An index counts from 1 (from the end if negative) the
+    """The element that keys and indices lead to. An index counts from 1 (from the end if negative) the
     elements of an array and the members of an object."""
     path = "$"
     for position in range(1, len(call.args)):
         value = call.args[position].value
         if isinstance(value, str):
             path += '."' + value.replace('"', '\\"') + '"'
-        elif isinstance(value, int):
-            holder = document if path == "$" else fragment("json_extract({}, {})", document, text(path))
-            document, path = fragment("pando_json_member({}, {})", holder, int(value)), "$"
+            continue
+        holder = document if path == "$" else fragment("json_extract({}, {})", document, text(path))
+        path = "$"
+        if isinstance(value, int):
+            document = fragment("pando_json_member({}, {})", holder, int(value))
+        elif is_integer(call.types[position]):
+            document = fragment("pando_json_member({}, CAST({} AS BIGINT))", holder, call.args[position].sql)
+        elif is_string(call.types[position]):
+            document = fragment("pando_json_key({}, {})", holder, string(call, position))
         else:
-            raise call.wrong_type(position, "a constant key or index")
+            raise call.wrong_type(position, "a key or an index")
     return fragment("json_extract({}, {})", document, text(path))
 
 
-def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> Typed:
+def json_element(call: Call) -> Fragment:
+    """The same of the first argument; NULL where that is no JSON."""
     document = string(call, 0)
-    checked = fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document)
-    element = _json_element(call, checked)
+    return _json_element(call, fragment("(CASE WHEN json_valid({document}) THEN {document} END)", document=document))
+
+
+def _json_value(call: Call, convert: Callable[[Fragment, Fragment], Typed]) -> Typed:
+    element = json_element(call)
     return convert(element, fragment("json_extract_string({}, '$')", element))
 
 
@@ -104,6 +115,8 @@ def is_valid_json(call: Call) -> Typed:
 MACROS = macros(
     r"""pando_json_member(j, n) AS CASE json_type(j)
         WHEN 'ARRAY' THEN json_extract(j, '$[*]')[n] WHEN 'OBJECT' THEN json_extract(j, '$.*')[n] END""",
+    r"""pando_json_key(j, k) AS CASE json_type(j)
+        WHEN 'OBJECT' THEN json_extract(j, '/' || replace(replace(k, '~', '~0'), '/', '~1')) END""",
     r"""pando_json_integer(t) AS CASE WHEN regexp_full_match(t, '-?[0-9]+') THEN TRY_CAST(t AS BIGINT)
         ELSE TRY_CAST(trunc(TRY_CAST(t AS DOUBLE)) AS BIGINT) END""",
     r"""pando_json_unsigned(t) AS CASE WHEN regexp_full_match(t, '[0-9]+') THEN TRY_CAST(t AS UBIGINT)

@@ -17,13 +17,16 @@ from sql.functions import (
     date_truncation,
     dates,
     division,
+    hashes,
     json_texts,
+    json_typed,
     lambdas,
     maps_and_tuples,
     mathematics,
     pauses,
     readable,
     regular_expressions,
+    reinterpretations,
     rows_of_blocks,
     session,
     strings,
@@ -31,6 +34,7 @@ from sql.functions import (
     strings_made,
     strings_search,
     strings_split,
+    token_search,
 )
 from sql.functions.registry import function_names, function_traits
 
@@ -49,13 +53,16 @@ FAMILIES = (
     date_truncation,
     dates,
     division,
+    hashes,
     json_texts,
+    json_typed,
     lambdas,
     maps_and_tuples,
     mathematics,
     pauses,
     readable,
     regular_expressions,
+    reinterpretations,
     rows_of_blocks,
     session,
     strings,
@@ -63,6 +70,7 @@ FAMILIES = (
     strings_made,
     strings_search,
     strings_split,
+    token_search,
 )
 
 __all__ = ["FAMILIES", "function_names", "function_traits"]

@@ -19,6 +19,7 @@ from sql.grammar.alterations import (
     DropIndex,
     DropPartition,
     FetchPartition,
+    ForgetPartition,
     Freeze,
     ModifyColumn,
     ModifyComment,
@@ -311,6 +312,7 @@ _COMMANDS: dict[str, Callable[[TokenStream], AlterCommand]] = {
     "FETCH PARTITION": _fetch_partition,
     "FETCH PART": _fetch_part,
     "MOVE PARTITION": _move_partition,
+    "FORGET PARTITION": lambda stream: ForgetPartition(_partition(stream)),
     "FREEZE": _freeze,
     "UNFREEZE": _unfreeze,
 }

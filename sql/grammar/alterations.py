@@ -168,6 +168,13 @@ class MovePartition:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetPartition:
+    """What ZooKeeper knows of an empty one."""
+
+    partition: PartitionRef
+
+
+@dataclass(frozen=True, slots=True)
 class Freeze:
     """``partition`` is ``None`` for all of them, ``name`` for the next number."""
 
@@ -260,7 +267,10 @@ DefinitionChange = (
     ColumnChange | IndexChange | ConstraintChange | KeyChange | ModifyComment | ModifySettings | ResetSettings
     | ModifyTtl | ModifyQuery
 )  # fmt: skip
-PartitionCommand = DropPartition | DropDetached | AttachPartition | FetchPartition | MovePartition | Freeze | Unfreeze
+PartitionCommand = (
+    DropPartition | DropDetached | AttachPartition | FetchPartition | MovePartition | ForgetPartition
+    | Freeze | Unfreeze
+)  # fmt: skip
 IndexCommand = MaterializeIndex | ClearIndex
 MutationCommand = (
     UpdateRows | DeleteRows | MaterializeColumn | ClearColumnData | ApplyDeletedMask | MaterializeTtl | IndexCommand

@@ -12,8 +12,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from parts.errors import UserError
 from sql.grammar.limits import CALL_LEVELS
-from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, OrderItem, Query, Star, Subquery, WindowSpec
+from sql.grammar.syntax_tree import (
+    Alias,
+    Function,
+    Identifier,
+    Literal,
+    Node,
+    OrderItem,
+    Query,
+    Star,
+    Subquery,
+    WindowSpec,
+)
 from sql.grammar.tokens import TokenStream
 from sql.grammar.units import unit_name
 
@@ -153,7 +165,11 @@ class CallParser:
                 modifiers.append(self._except())
             elif stream.accept("REPLACE"):
                 kind = "replace strict" if stream.accept("STRICT") else "replace"
-                modifiers.append((kind, self._in_brackets(self.aliased_list) or (self.aliased(),)))
+                changes = tuple(self._in_brackets(self.aliased_list) or (self.aliased(),))
+                names = [change.name for change in changes if isinstance(change, Alias)]
+                if len(set(names)) < len(names):
+                    raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "REPLACE changes a column of the asterisk twice")
+                modifiers.append((kind, changes))
             elif stream.accept("APPLY"):
                 modifiers.append(("apply", self._in_brackets(self._change) or self.expression()))
             else:

@@ -173,8 +173,8 @@ def _with_clauses(statement: CreateTable, clauses: _Clauses) -> CreateTable:
 def _view(stream: TokenStream, *, attach: bool, replaces: bool = False) -> CreateTable | AttachTable:
     is_materialized = stream.accept("MATERIALIZED")
     stream.expect("VIEW")
-    if replaces and (is_materialized or stream.at("IF", "NOT", "EXISTS")):
-        stream.fail("VIEW of another form: what is replaced is neither MATERIALIZED nor IF NOT EXISTS")
+    if replaces and stream.at("IF", "NOT", "EXISTS"):
+        stream.fail("the name of the view: IF NOT EXISTS and OR REPLACE exclude each other")
     exists = if_not_exists(stream)
     table = table_ref(stream)
     uuid = stream.string("UUID of the view") if stream.accept("UUID") else ""

@@ -8,6 +8,8 @@ from sql.grammar.tokens import TokenStream
 
 _ELEMENTS = 3
 """The index, its expression and its type, in ClickHouse's tree."""
+_WHOLE_PART = 100_000_000
+"""The granularity that ClickHouse shows of a text index, whatever was written."""
 
 
 def index_clause(stream: TokenStream) -> IndexClause:
@@ -37,4 +39,4 @@ def index_type(stream: TokenStream, name: str) -> tuple[str, tuple[str, ...], in
         granularity = int(stream.next().text)
         if not granularity:
             raise UserError("BAD_ARGUMENTS", f"Index GRANULARITY must be a positive integer (index {name})")
-    return type_, tuple(arguments), granularity
+    return type_, tuple(arguments), _WHOLE_PART if type_.lower() == "text" else granularity

@@ -111,7 +111,7 @@ def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]
     stream.next()
     columns: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
-    if stream.accept("*"):
+    if _star(stream):
         if stream.accept("EXCEPT"):
             if stream.accept("("):
                 excluded = identifier_list(stream)
@@ -122,6 +122,18 @@ def _column_list(stream: TokenStream) -> tuple[tuple[str, ...], tuple[str, ...]]
         columns = identifier_list(stream)
     stream.expect(")")
     return columns, excluded
+
+
+def _star(stream: TokenStream) -> bool:
+    """``*`` or ``t.*``, whatever ``t``: there is one table."""
+    place = 0
+    while stream.peek(place).is_identifier and stream.peek(place + 1).text == ".":
+        place += 2
+    if stream.peek(place).text != "*":
+        return False
+    for _ in range(place + 1):
+        stream.next()
+    return True
 
 
 def _format(stream: TokenStream, head: _Head) -> tuple[Insert, int]:
@@ -169,7 +181,7 @@ def _parse_head(prefix: bytes, *, complete: bool) -> tuple[Insert | None, int] |
     space = _PARTIAL_SPACE.match(text)
     begin = space.end() if space else 0
     word = text[begin : begin + 6].upper()
-    maybe_comment = text.startswith(("--", "/*", "#"), begin) or text[begin:] in ("-", "/")
+    maybe_comment = text.startswith(("--", "//", "/*", "#"), begin) or text[begin:] in ("-", "/")
     if not complete and (maybe_comment or (word != "INSERT" and "INSERT".startswith(word))):
         return undecided
     if word != "INSERT":

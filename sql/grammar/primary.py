@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -110,7 +111,7 @@ class PrimaryParser(CallParser):
             return Literal({"NULL": None, "TRUE": True, "FALSE": False}[word])
         if word in ("INF", "NAN", "INFINITY") and following.text not in ("(", "."):
             stream.next()
-            return Literal(float(word.lower()))
+            return Literal(math.nan if word.lower() == "nan" else math.inf)  # the one nan: trees are compared
         if word == "CASE":
             return self._case()
         if word == "INTERVAL" and following.text not in (",", ")", "."):

@@ -234,7 +234,7 @@ class CheckTable:
 @dataclass(frozen=True, slots=True)
 class SystemCommand:
     """``SYSTEM <command> [table]``: ``command`` is upper case with single spaces (``SYNC REPLICA``). ``argument``: its
-    mode, or the names of FLUSH LOGS."""
+    mode, the names of FLUSH LOGS, or that of UNFREEZE."""
 
     command: str
     table: TableRef | None = None

@@ -25,6 +25,9 @@ def system(stream: TokenStream) -> Statement:
         refuse_on_cluster(stream)
         names = () if stream.at_end() or stream.at(";") else identifier_list(stream)
         return SystemCommand("FLUSH LOGS", argument=",".join(names))
+    if stream.accept("UNFREEZE"):
+        stream.expect("WITH", "NAME")
+        return SystemCommand("UNFREEZE", argument=stream.string("backup name"))
     for verb in ("STOP", "START"):
         for action in STOPPABLE:
             if stream.accept(verb, *action.split()):

@@ -6,7 +6,7 @@ whole text first, as sqlglot's does, cannot be used for that.)
 
 Kinds of tokens: ``word`` (bare identifier or keyword), ``quoted`` (identifier in backquotes or double quotes),
 ``string``, ``number``, ``mark`` (operators, brackets), ``end``. A word may begin with digits (``2nd``) if it is no
-number. Comments are ``-- …``, ``# …``, ``#! …`` and ``/* … */``.
+number. Comments are ``-- …``, ``// …``, ``# …``, ``#! …`` and ``/* … */``.
 
 Source: ClickHouse documentation, "SQL syntax".
 """
@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from parts.errors import UserError
 from sql.grammar.limits import MOST_LEVELS, Guard, too_deep_recursion
 
-_SPACE = re.compile(r"(?:\s{1,1000}+|--[^\n]*+|#(?=[ !])[^\n]*+){0,1000}+((?=\s|--|#[ !]|/\*))?")
+_SPACE = re.compile(r"(?:\s{1,1000}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){0,1000}+((?=\s|--|//|#[ !]|/\*))?")
 """Its group is there when more of it follows."""
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d][\w$]*+)"

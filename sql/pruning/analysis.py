@@ -250,7 +250,7 @@ def analysis_of(
         if not expressions:
             return Constant(True)
         keys = key_expressions(expressions, types)  # type: ignore[arg-type]
-        builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation)
+        builder = ConditionBuilder(scan.source, schema, keys, environment, evaluation, are_values=kind == "Partition")
         condition, is_whole = builder.build(scan.conditions)
         if is_whole:
             whole.add(kind)

@@ -20,7 +20,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.compile.literal_lists import MOST_WRITTEN, bounds, members
-from sql.compile.scope import EXPRESSIONS, NAME_COLUMNS, Scope, Source, Surroundings
+from sql.compile.scope import EXPRESSIONS, NAME_COLUMNS, Scope, Source, Surroundings, collect_aliases
 from sql.functions.registry import Environment
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import (
@@ -35,6 +35,7 @@ from sql.grammar.syntax_tree import (
     transform,
     walk,
 )
+from sql.pruning.computed import computed
 from sql.pruning.condition import Both, Change, Condition, Constant, Contains, Hint, InRange, InSet, Negated, Unknown
 from sql.pruning.constants import Constants, NotUnderstood
 from sql.pruning.evaluation import Evaluation
@@ -71,13 +72,17 @@ class ConditionBuilder:
         keys: Sequence[KeyExpression],
         environment: Environment,
         evaluation: Evaluation,
+        *,
+        are_values: bool = False,
     ) -> None:
+        """``are_values``: of each part the keys are known by value, not only by range."""
         self._source = source
         self._schema = schema
         self._keys = keys
         self._environment = environment
         self._evaluation = evaluation
         self._constants = Constants(environment, evaluation)
+        self._are_values = are_values
 
     def build(self, filters: Sequence[tuple[Node, Surroundings]]) -> tuple[Condition, bool]:
         """The conjunction of the filters that are understood, and whether it says of every row what they say.
@@ -145,8 +150,9 @@ class ConditionBuilder:
         if definition is None:
             return _OTHER
         if definition.default_kind in EXPRESSIONS:
-            own = Scope([self._source])
-            return self._normalized(parse_expression(definition.default_expression), own, seen | {name})
+            tree = parse_expression(definition.default_expression)
+            own = Scope([self._source], aliases=collect_aliases([tree]))
+            return self._normalized(tree, own, seen | {name})
         return Identifier((found[1].name,))
 
     # Terms ------------------------------------------------------------------------------------------------------------
@@ -155,7 +161,11 @@ class ConditionBuilder:
         if isinstance(node, Function) and node.name == "indexHint":
             known = [term for arg in node.args if not isinstance(term := self._safe(arg), Unknown)]
             return Hint(Both(tuple(known))) if known else Unknown()
-        return self._term(node)
+        term = self._safe(node)
+        if self._are_values and isinstance(term, Unknown):
+            keys = [(key.node, key.type) for key in self._keys]
+            return computed(node, keys, self._schema.names, self._environment.zone, self._evaluation)
+        return term
 
     def _term(self, node: Node) -> Condition:
         if isinstance(node, Literal) and isinstance(node.value, (bool, int)):
@@ -257,7 +267,7 @@ class ConditionBuilder:
             right = Function("tuple", members(right))
         if not isinstance(right, Function) or right.name not in ("tuple", "array"):
             right = Function("tuple", (right,))
-        listed = right.args
+        listed = tuple([member for member in right.args if not isinstance(member, Literal) or member.value is not None])
         if isinstance(left, Function) and left.name == "tuple":
             return self._tuple_set(left, listed)
         if not listed or not all(_is_constant(member) for member in listed):

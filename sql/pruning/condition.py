@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from parts.part_metadata import python_value
 from parts.skip_indexes.filters import Filters
+from parts.skip_indexes.text_index import Postings
 from sql.pruning.ranges import Bounds, Mask, Wanted
 
 Change = Callable[[pa.Array], pa.Array]
-Facts = Bounds | Filters
+Facts = Bounds | Filters | Postings
 """What is known of a key in many places: its ranges, or which values are not there."""
 
 

@@ -30,7 +30,8 @@ from sql.grammar.syntax_tree import Node
 from sql.pruning.evaluation import Evaluation
 from sql.typing.casts import cast_to
 from sql.typing.fragments import RANDOM, fragment
-from sql.typing.typed import Typed
+from sql.typing.integers import to_integer
+from sql.typing.typed import UINT32, Typed
 
 _COMPARABLE = (
     IntegerType, FloatType, BoolType, StringType, DateType, Date32Type, DateTimeType, DateTime64Type, DecimalType,
@@ -60,8 +61,16 @@ class Constants:
             raise NotUnderstood
         typed = self._compiler.compile(node).plain
         given = strip_nullable(typed.type)
+        if isinstance(given, DateTimeType) and isinstance(bare, IntegerType):
+            seconds = to_integer(typed, given, UINT32)
+            assert seconds is not None
+            typed, given = Typed(seconds, UINT32), UINT32
         if isinstance(bare, (IntegerType, BoolType)):
             return _integer(self._computed(typed), given, bare)
+        if isinstance(given, IntegerType) and isinstance(bare, DateTimeType):
+            return _integer(self._computed(typed), given, UINT32).cast(pa.int64()).cast(bare.arrow)
+        if isinstance(given, IntegerType) and isinstance(bare, EnumType):
+            return _integer(self._computed(typed), given, IntegerType(bare.bits, True))
         if isinstance(bare, FloatType):
             if not isinstance(given, (IntegerType, FloatType)) or bare.bits == 32:
                 raise NotUnderstood

@@ -10,13 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from parts.schema import SkipIndex, TableSchema
 from parts.skip_indexes.filters import Filters, hashes_of
-from parts.types import ArrayType, DataType, IPv4Type, IPv6Type, MapType, StringType, UUIDType, strip_nullable
+from parts.skip_indexes.text_index import Postings
+from parts.skip_indexes.tokens import tokens_of_array
+from parts.types import (
+    ArrayType,
+    DataType,
+    FixedStringType,
+    IPv4Type,
+    IPv6Type,
+    MapType,
+    StringType,
+    UUIDType,
+    strip_nullable,
+)
 from parts.value_file import plain_type
 from sql.compile.literal_lists import members
 from sql.compile.scope import Source
@@ -28,6 +41,10 @@ from sql.pruning.constants import NotUnderstood
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.ranges import Mask
 
+Piece = tuple[str, bool, bool]
+"""A text, and whether what has it may go on left and right of it."""
+Group = tuple[Any, ...]
+"""Hashes; of a text index tokens."""
 _MOST_GROUPS = 1024
 _IN_WORD = re.compile(r"[A-Za-z0-9]|[^\x00-\x7f]")
 _WORDS = re.compile(r"(?:[A-Za-z0-9]|[^\x00-\x7f])+")
@@ -39,25 +56,25 @@ _MAP_SEARCHES = {"mapContains": "mapKeys", "mapContainsKey": "mapKeys", "mapCont
 
 @dataclass(frozen=True)
 class Present(Condition):
-    """Some group of hashes is there, all of it."""
+    """Some group of hashes, or of tokens, is there, all of it."""
 
     key: int
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[Group, ...]
 
     def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
         filters = keys.get(self.key)
-        if not isinstance(filters, Filters):
+        if not isinstance(filters, (Filters, Postings)):
             return np.ones(size, bool), np.ones(size, bool)
         found = np.zeros(size, bool)
         for group in self.groups:
             there = np.ones(size, bool)
-            for number in group:
-                there &= filters.may_have(number)
+            for one in group:
+                there &= filters.may_have(one)
             found |= there
         return found, np.ones(size, bool)
 
     def tells(self, *, negated: bool = False) -> bool:
-        return not negated
+        return not negated and all(self.groups)
 
     @property
     def used(self) -> frozenset[int]:
@@ -70,12 +87,14 @@ def present(index: SkipIndex, number: int, values: Sequence[pa.Scalar]) -> Condi
     return _present(number, groups)
 
 
-def _present(number: int, groups: Sequence[tuple[int, ...]]) -> Condition:
+def _present(number: int, groups: Sequence[Group]) -> Condition:
     """A group of nothing, such as a text too short for a piece, may be anywhere."""
-    return Present(number, tuple(groups)) if all(groups) and len(groups) <= _MOST_GROUPS else Unknown()
+    return Present(number, tuple(groups)) if len(groups) <= _MOST_GROUPS else Unknown()
 
 
-def _hashes(index: SkipIndex, array: pa.Array) -> tuple[int, ...]:
+def _hashes(index: SkipIndex, array: pa.Array) -> Group:
+    if index.kind == "text":
+        return tuple(dict.fromkeys(tokens_of_array(index.arguments, array)))
     return tuple(dict.fromkeys(hashes_of(index, array).numbers.tolist()))
 
 
@@ -94,6 +113,7 @@ class FilterTerms(ConditionBuilder):
         super().__init__(source, schema, keys, environment, evaluation)
         self._index = index
         self._has_texts = index.kind != "bloom_filter"
+        self._has_words = index.kind == "tokenbf_v1" or index.arguments == ("splitByNonAlpha",)
 
     def _atom(self, node: Function) -> Condition:
         if node.name in _MAP_SEARCHES and len(node.args) == 2:
@@ -121,7 +141,7 @@ class FilterTerms(ConditionBuilder):
         if len(values) > _MOST_GROUPS:
             return None
         if left == key.node:
-            if isinstance(_bare(key.type), ArrayType):
+            if isinstance(bare_type(key.type), ArrayType):
                 return _present(number, [self._of_array(key, value) for value in values])
             return _present(number, [self._of_value(key.type, value) for value in values])
         match left:
@@ -133,7 +153,7 @@ class FilterTerms(ConditionBuilder):
         self, number: int, key: KeyExpression, container: Node, place: Node, values: Sequence[Node]
     ) -> Condition | None:
         """``array[i]`` or ``map[k]``: the default where there is none."""
-        type_ = _bare(key.type)
+        type_ = bare_type(key.type)
         if not isinstance(type_, ArrayType):
             return None
         of_values = Function("mapValues", (container,))
@@ -146,7 +166,7 @@ class FilterTerms(ConditionBuilder):
                 groups.append(_hashes(self._index, pa.array([scalar], scalar.type)))
             return _present(number, groups)
         if key.node == Function("mapKeys", (container,)) and isinstance(container, Identifier):
-            of_map = _bare(self._schema.column(container.parts[0]).type)
+            of_map = bare_type(self._schema.column(container.parts[0]).type)
             if isinstance(of_map, MapType) and all(
                 self._value(value, of_map.value) != _default(of_map.value) for value in values
             ):
@@ -156,28 +176,30 @@ class FilterTerms(ConditionBuilder):
     # Searches in arrays and in texts
 
     def _search(self, number: int, key: KeyExpression, name: str, wanted: Node) -> Condition:
-        type_ = _bare(key.type)
+        type_ = bare_type(key.type)
         if name in _ARRAY_SEARCHES:
             if not isinstance(type_, ArrayType):
                 return Unknown()
             if name == "has":
                 return _present(number, [self._of_value(type_.inner, wanted)])
-            groups = [self._of_value(type_.inner, value) for value in _listed(wanted)]
+            groups = [self._of_value(type_.inner, value) for value in listed(wanted)]
             if name == "hasAny":
                 return _present(number, groups) if groups else Unknown()
             return _present(number, [tuple(dict.fromkeys(one for group in groups for one in group))])
-        if not isinstance(type_, StringType):
+        if not isinstance(type_, StringType) and not (
+            isinstance(type_, FixedStringType) and self._index.kind != "text"
+        ):
             return Unknown()
         if name == "multiSearchAny":
-            texts = [_text(value) for value in _listed(wanted)]
+            texts = [text_of(value) for value in listed(wanted)]
             return _present(number, [self._of_pieces([(text, True, True)]) for text in texts]) if texts else Unknown()
-        return _present(number, [self._of_pieces(_pieces(name, _text(wanted)))])
+        return _present(number, [self._of_pieces(pieces_of(name, text_of(wanted)))])
 
-    def _of_pieces(self, pieces: Sequence[tuple[str, bool, bool]]) -> tuple[int, ...]:
+    def _of_pieces(self, pieces: Sequence[Piece]) -> Group:
         """Of texts that stand in the key; a word at an end that is open there may be a part of a longer one."""
         texts = []
         for text, is_open_left, is_open_right in pieces:
-            if self._index.kind == "tokenbf_v1":
+            if self._has_words:
                 words = [
                     word.group()
                     for word in _WORDS.finditer(text)
@@ -190,35 +212,40 @@ class FilterTerms(ConditionBuilder):
 
     # Values
 
-    def _of_array(self, key: KeyExpression, node: Node) -> tuple[int, ...]:
-        type_ = _bare(key.type)
+    def _of_array(self, key: KeyExpression, node: Node) -> Group:
+        type_ = bare_type(key.type)
         assert isinstance(type_, ArrayType)
-        groups = [self._of_value(type_.inner, value) for value in _listed(node)]
+        groups = [self._of_value(type_.inner, value) for value in listed(node)]
         return tuple(dict.fromkeys(one for group in groups for one in group))
 
-    def _of_value(self, type_: DataType, node: Node) -> tuple[int, ...]:
+    def _of_value(self, type_: DataType, node: Node) -> Group:
         value = self._value(node, type_)
         return _hashes(self._index, pa.array([value], value.type))
 
     def _value(self, node: Node, type_: DataType) -> pa.Scalar:
-        bare = _bare(type_)
+        bare = bare_type(type_)
         if isinstance(bare, _CAST_TYPES) and isinstance(node, Literal) and isinstance(node.value, str):
             cast = Function("CAST", (node, Literal(bare.name)))
             compiled = self._evaluation.expression(cast, TableSchema(()), self._environment.zone)
             return compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())}))[0]
+        if isinstance(bare, FixedStringType) and self._index.kind != "text":
+            text = text_of(node).encode()
+            if len(text) > bare.length:
+                raise NotUnderstood
+            return pa.scalar(text.ljust(bare.length, b"\0"), bare.arrow)
         return self._constants.value(node, bare)
 
 
-def _bare(type_: DataType) -> DataType:
+def bare_type(type_: DataType) -> DataType:
     return strip_nullable(plain_type(type_))
 
 
 def _default(type_: DataType) -> pa.Scalar:
-    bare = _bare(type_)
+    bare = bare_type(type_)
     return pa.scalar(bare.default, bare.arrow)
 
 
-def _listed(node: Node) -> Sequence[Node]:
+def listed(node: Node) -> Sequence[Node]:
     if isinstance(node, LiteralList) and not node.is_of_tuples and len(node.values) <= _MOST_GROUPS:
         return members(node)
     if isinstance(node, Function) and node.name in ("array", "tuple"):
@@ -226,13 +253,13 @@ def _listed(node: Node) -> Sequence[Node]:
     raise NotUnderstood
 
 
-def _text(node: Node) -> str:
+def text_of(node: Node) -> str:
     if isinstance(node, Literal) and isinstance(node.value, str):
         return node.value
     raise NotUnderstood
 
 
-def _pieces(name: str, text: str) -> list[tuple[str, bool, bool]]:
+def pieces_of(name: str, text: str) -> list[Piece]:
     """The texts that stand in whatever the search finds, and whether it goes on left and right of them."""
     if name == "startsWith":
         return [(text, False, True)]

@@ -9,27 +9,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from parts.errors import PandoError, UserError
+from parts.errors import UserError
 from parts.reader import Part
-from parts.schema import Column, SkipIndex, TableDescription, TableSchema
+from parts.schema import SkipIndex, TableDescription
 from parts.skip_indexes.extremes import Values, extremes_of
 from parts.skip_indexes.filters import Filters
+from parts.skip_indexes.text_index import Postings
 from parts.skip_indexes.value_sets import KnownSets
-from parts.types import BoolType, FloatType, IntegerType, strip_nullable
-from parts.value_file import plain_type
 from sql.compile.compiled_query import Scan
 from sql.functions.registry import Environment
-from sql.grammar.syntax_tree import Function, Identifier, Node, transform, walk
+from sql.grammar.syntax_tree import Function
 from sql.grammar.tokens import TokenStream
 from sql.pruning.builder import ConditionBuilder, key_expressions
+from sql.pruning.computed import computed
 from sql.pruning.condition import Condition, Facts, Unknown
-from sql.pruning.evaluation import BlockExpression, Evaluation
+from sql.pruning.evaluation import Evaluation
 from sql.pruning.filter_terms import FilterTerms
 from sql.pruning.pruned_part import PrunedPart, within
-from sql.pruning.ranges import Bounds, Mask, closed, point
+from sql.pruning.ranges import Mask, closed, point
+from sql.pruning.text_terms import TextTerms
 from sql.settings.session import Settings
 
 
@@ -45,6 +44,8 @@ class SkipTest:
         values = part.skip_index(self.index)
         if values is None:
             return None
+        if self.index.kind == "text":
+            return self.condition.evaluate({0: Postings(values, part.marks)}, part.marks)[0]
         runs = -(-part.marks // self.index.granularity)
         mask = self._runs(values, runs)
         return np.repeat(mask, self.index.granularity)[: part.marks] if self.index.granularity > 1 else mask
@@ -74,13 +75,16 @@ def skip_tests(
     scan: Scan, description: TableDescription, environment: Environment, evaluation: Evaluation
 ) -> tuple[SkipTest, ...]:
     """Those that say something, the cheapest first. Raises 277 (INDEX_NOT_USED), 6 for a setting that is no list."""
-    tests = []
+    tests, used = [], []
     for index in usable_indexes(description, environment.settings):
         builder = _builder(index, scan, description, environment, evaluation)
         condition, _ = builder.build(scan.conditions)
         if condition.used and condition.tells():
             tests.append(SkipTest(index, condition))
-    _check_forced([test.index.name for test in tests], scan, environment.settings)
+        # ClickHouse takes pieces of texts for used even where they can rule nothing out.
+        if condition.used and (condition.tells() or index.kind in ("ngrambf_v1", "tokenbf_v1")):
+            used.append(index.name)
+    _check_forced(used, scan, environment.settings)
     return in_order(tests)
 
 
@@ -132,38 +136,11 @@ def _builder(
         keys = key_expressions(index.key.expressions, index.key.types)
         kind = SetTerms if index.kind == "set" else ConditionBuilder
         return kind(scan.source, description.schema, keys, environment, evaluation)
-    return FilterTerms(index, scan.source, description.schema, environment, evaluation)
+    kind_of_terms = TextTerms if index.kind == "text" else FilterTerms
+    return kind_of_terms(index, scan.source, description.schema, environment, evaluation)
 
 
 # Sets -----------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Computed(Condition):
-    """An expression over the keys, computed of every one that is there."""
-
-    keys: tuple[int, ...]
-    names: tuple[str, ...]
-    """What they are called in the expression."""
-    expression: BlockExpression
-
-    def evaluate(self, keys: Mapping[int, Facts], size: int) -> tuple[Mask, Mask]:
-        arrays = {number: keys.get(number) for number in self.keys}
-        if not all(isinstance(known, Bounds) and known.is_point for known in arrays.values()):
-            return np.ones(size, bool), np.ones(size, bool)
-        columns = [known.low for known in arrays.values() if isinstance(known, Bounds)]
-        block = pa.Table.from_arrays(columns, list(self.names))
-        try:
-            values = self.expression.evaluate(block).combine_chunks()
-        except PandoError:  # a row that is not read may be one that it fails for
-            return np.ones(size, bool), np.ones(size, bool)
-        is_true = values if pa.types.is_boolean(values.type) else pc.not_equal(values, pa.scalar(0, values.type))
-        true, false = (one.fill_null(False).to_numpy(zero_copy_only=False) for one in (is_true, pc.invert(is_true)))
-        return true, false
-
-    @property
-    def used(self) -> frozenset[int]:
-        return frozenset(self.keys)
 
 
 class SetTerms(ConditionBuilder):
@@ -173,28 +150,7 @@ class SetTerms(ConditionBuilder):
     def _atom(self, node: Function) -> Condition:
         found = super()._atom(node)
         if isinstance(found, Unknown) or any(key.type.is_nullable for key in self._keys):
-            computed = self._computed(node)
-            return found if isinstance(computed, Unknown) else computed
+            keys = [(key.node, key.type) for key in self._keys]
+            known = computed(node, keys, self._schema.names, self._environment.zone, self._evaluation)
+            return found if isinstance(known, Unknown) else known
         return found
-
-    def _computed(self, node: Node) -> Condition:
-        prefix = "k"
-        while any(name.startswith(prefix) for name in self._schema.names):
-            prefix += "k"
-        numbers = {key.node: number for number, key in enumerate(self._keys)}
-
-        def change(part: Node) -> Node:
-            number = numbers.get(part) if isinstance(part, (Function, Identifier)) else None
-            return part if number is None else Identifier((f"{prefix}{number}",))
-
-        tree = transform(node, change)
-        named = {part.parts[0] for part in walk(tree) if isinstance(part, Identifier)}
-        used = tuple(number for number in numbers.values() if f"{prefix}{number}" in named)
-        names = tuple(f"{prefix}{number}" for number in used)
-        if not used or named.difference(names):
-            return Unknown()
-        columns = [Column(name, plain_type(self._keys[number].type)) for number, name in zip(used, names, strict=True)]
-        expression = self._evaluation.expression(tree, TableSchema(tuple(columns)), self._environment.zone)
-        if not isinstance(strip_nullable(expression.type), (BoolType, IntegerType, FloatType)):
-            return Unknown()
-        return Computed(used, names, expression)

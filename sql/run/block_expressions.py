@@ -20,7 +20,7 @@ from parts.types import DataType, Date32Type, DateTimeType, DateType, IntegerTyp
 from sql.compile.compiled_query import Scan
 from sql.compile.expressions import ExpressionCompiler
 from sql.compile.naming import canonical
-from sql.compile.scope import Scope, Source, table_source
+from sql.compile.scope import Scope, Source, collect_aliases, table_source
 from sql.functions.bits_and_hashes import int_hash32_numpy, int_hash64_numpy
 from sql.functions.registry import Environment
 from sql.grammar.queries import parse_expression, parse_expression_list
@@ -84,7 +84,8 @@ def _compile(node: Node, schema: TableSchema, zone: str) -> CompiledExpression:
             name = column.name
             return CompiledExpression(canonical(node), column.type, (name,), lambda block: block.column(name))
     source = table_source(schema)
-    value = ExpressionCompiler(Scope([source]), Environment(zone, now=time.time())).compile(node).plain
+    scope = Scope([source], aliases=collect_aliases([node]))
+    value = ExpressionCompiler(scope, Environment(zone, now=time.time())).compile(node).plain
     if value.apply is not None:
         raise UserError("BAD_ARGUMENTS", f"{canonical(node)} is a lambda, not a value")
     if is_only_inside(value.type):

@@ -31,6 +31,7 @@ from sql.relation import ArrowRelation, PartsSnapshot, RelationCatalog, is_parts
 from sql.run import database
 from sql.run.constants import fold_constant
 from sql.run.explain import explain_lines
+from sql.run.lookups import Lookups
 from sql.run.plans import Plan, PlanCache, ScanPlan, make_plan, plan_key
 from sql.run.read_limits import ReadLimits
 from sql.run.row_count import with_more_rows, without_certain
@@ -96,12 +97,13 @@ class QueryEngine:
         key = plan_key(query, database, (constants or {}).get("timezone", "UTC"), settings, parameters)
 
         def new_plan(with_codes: bool, with_groups: bool) -> Plan:
+            lookups = Lookups(catalog)
             tree, compiler, compiled = self._compile(
-                query, catalog, settings, database, parameters, constants, status, with_codes, with_groups
+                query, lookups, settings, database, parameters, constants, status, with_codes, with_groups
             )
             tree = compiler.tree or tree
             plan = make_plan(tree, compiler.scans, compiled, settings)
-            self._plans.keep(key, tree, plan)
+            self._plans.keep(key, tree, plan, lookups)
             return plan
 
         plan = self._plans.find(key, catalog) or new_plan(True, True)
@@ -111,7 +113,8 @@ class QueryEngine:
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
         """Of a rewritten query that knows no session."""
         guard = Guard(QueryLimits.of(settings))
-        compiler, compiled = _compiled(tree, catalog, settings, database, {"timezone": settings.timezone}, guard)
+        constants = {"timezone": settings.timezone}
+        compiler, compiled = _compiled(tree, Lookups(catalog), settings, database, constants, guard)
         return make_plan(tree, compiler.scans, compiled, settings)
 
     def describe(
@@ -126,7 +129,7 @@ class QueryEngine:
         status: QueryStatus | None = None,
     ) -> tuple[tuple[str, DataType], ...]:
         """Names and types of the columns of the result."""
-        return self._compile(query, catalog, settings, database, parameters, constants, status)[2].columns
+        return self._compile(query, Lookups(catalog), settings, database, parameters, constants, status)[2].columns
 
     def columns_read(
         self,
@@ -141,7 +144,7 @@ class QueryEngine:
         status: QueryStatus | None = None,
     ) -> set[str]:
         """The columns that a query reads of a relation."""
-        scans = self._compile(query, catalog, settings, database, parameters, constants, status)[1].scans
+        scans = self._compile(query, Lookups(catalog), settings, database, parameters, constants, status)[1].scans
         return {name for scan in scans if scan.source.relation is relation for name in scan.source.used}
 
     def explain(
@@ -158,7 +161,9 @@ class QueryEngine:
         status: QueryStatus | None = None,
     ) -> SelectResult:
         """EXPLAIN: lines of text in a column ``explain``."""
-        _, compiler, compiled = self._compile(query, catalog, settings, database, parameters, constants, status)
+        _, compiler, compiled = self._compile(
+            query, Lookups(catalog), settings, database, parameters, constants, status
+        )
         lines = explain_lines(query, kind, options, compiler, compiled)
         columns: tuple[tuple[str, DataType], ...] = (("explain", StringType()),)
         batch = pa.RecordBatch.from_arrays(
@@ -169,7 +174,7 @@ class QueryEngine:
     def _compile(
         self,
         query: str,
-        catalog: RelationCatalog,
+        catalog: Lookups,
         settings: Settings,
         database: str,
         parameters: Mapping[str, str] | None,

@@ -1,7 +1,7 @@
 """What a SELECT's text becomes before anything is read, and the plans of simple texts kept for their next run.
 
 A plan is kept only when nothing but its text, the database, the settings, the time zone and the definitions of its
-tables went into it: no clock, no data. Its tables are looked up anew by every query.
+tables and views went into it: no clock, no data. These are looked up anew by every query (``sql.run.lookups``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from parts.schema import TableDescription
 from parts.types import ArrayType, DataType, LowCardinalityType, NullableType, StringType
@@ -40,8 +41,9 @@ from sql.grammar.syntax_tree import (
     walk,
 )
 from sql.pruning.analysis import Analysis, analyse_scan
-from sql.relation import PartsRelation, RelationCatalog, is_parts_relation
+from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, is_parts_relation
 from sql.run.block_expressions import EVALUATION
+from sql.run.lookups import Lookups, Name, definition_of
 from sql.run.read_limits import check_index_use
 from sql.run.row_count import is_row_count
 from sql.run.scans import scan_sql
@@ -82,7 +84,7 @@ class ScanPlan:
     description: TableDescription | None = None
     analysis: Analysis | None = None
 
-    def over(self, relation: PartsRelation | None) -> ScanPlan:
+    def over(self, relation: PartsRelation | ArrowRelation | None) -> ScanPlan:
         """The same for the table as another query has it; it needs no conditions any more."""
         scan = copy.copy(self.scan)
         scan.source = replace(scan.source, relation=relation)
@@ -106,10 +108,14 @@ class Plan:
     """What the result is made of, where nothing is to be computed."""
     totals: tuple[Total, ...] = ()
     """What the one row of the result is made of (``sql.run.totals``)."""
+    tables: tuple[tuple[Name, object], ...] = ()
+    """Of a plan that is kept: all tables and views that were looked up for it, with their definitions."""
 
-    def kept(self) -> Plan:
-        """For other queries: without its table, not to hold one that is dropped."""
-        return replace(self, scans=tuple(planned.over(None) for planned in self.scans))
+    def kept(self, tables: Mapping[Name, object] | None = None) -> Plan:
+        """For other queries: without the tables themselves, not to hold one that is dropped."""
+        return replace(
+            self, scans=tuple(planned.over(None) for planned in self.scans), tables=tuple((tables or {}).items())
+        )
 
 
 def make_plan(tree: Query, scans: list[Scan], compiled: CompiledQuery, settings: Settings = DEFAULT_SETTINGS) -> Plan:
@@ -192,7 +198,7 @@ def _size(value: Fragment, type_: DataType) -> Fragment | None:
 
 
 def depends_on_text_alone(tree: Query, plan: Plan) -> bool:
-    if not plan.scans or any(planned.analysis is None for planned in plan.scans):
+    if not plan.scans:
         return False
     # The expression of an ALIAS column may be anything.
     columns = (column for planned in plan.scans for column in planned.scan.definitions.values())
@@ -207,8 +213,6 @@ def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES) -> bool:
         if isinstance(node, Function) and written_name(node.name) not in _FUNCTIONS:
             return False
         if isinstance(node, NamedTable) and node.sample is not None:
-            return False
-        if isinstance(node, SubqueryTable) and node.table:  # a view may be replaced
             return False
         if isinstance(node, Function) and node.name in ("in", "notIn") and isinstance(node.args[-1], Identifier):
             return False  # perhaps a view
@@ -230,24 +234,29 @@ class PlanCache:
             if plan is None:
                 return None
             self._plans.move_to_end(key)
-        scans = []
-        for planned in plan.scans:
-            source = planned.scan.source
-            # Without the database of the session: a table that the request brings along comes first.
-            relation = catalog.relation(None if source.database == key[1] else source.database, source.table)
-            if not is_parts_relation(relation) or relation.description is not planned.description:
+        relations: dict[tuple[str, str], Any] = {}
+        for name, definition in plan.tables:
+            relation = catalog.relation(*name)
+            if definition_of(relation) != definition:
                 with self._lock:
                     self._plans.pop(key, None)
                 return None
-            scans.append(planned.over(relation))
+            relations[name[0] or key[1], name[1]] = relation
+        scans = [
+            planned.over(relations[planned.scan.source.database or key[1], planned.scan.source.table])
+            for planned in plan.scans
+        ]
         return replace(plan, scans=tuple(scans))
 
-    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan) -> None:
-        """Keeps the plan, if its text alone decides it."""
+    def keep(self, key: tuple[str, ...], tree: Query, plan: Plan, lookups: Lookups) -> None:
+        """Keeps the plan, if its text and the definitions of its tables alone decide it."""
         if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan):
             return
+        tables = lookups.definitions()
+        if tables is None or len({(name[0] or key[1], name[1]) for name in tables}) < len(tables):
+            return  # one of the session beside one of the same name
         with self._lock:
-            self._plans[key] = plan.kept()
+            self._plans[key] = plan.kept(tables)
             if len(self._plans) > self._most:
                 self._plans.popitem(last=False)
 

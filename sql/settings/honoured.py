@@ -63,6 +63,7 @@ class Settings:
     )
     min_insert_block_size_bytes: int = _setting("UInt64", 268_402_944, "A block of an INSERT ends at this size; 0: any")
 
+    insert_allow_materialized_columns: bool = _setting("Bool", False, "INSERT may give values to MATERIALIZED columns")
     optimize_on_insert: bool = _setting("Bool", True, "A block is written as the table's engine would merge it")
 
     deduplicate_blocks_in_dependent_materialized_views: bool = _setting(

@@ -22,6 +22,7 @@ class MergeTreeSettings(PartSettings):
     (``system.merge_tree_settings``); ``parts`` sees only its own of them."""
 
     allow_nullable_key: bool = False
+    allow_experimental_replacing_merge_with_cleanup: bool = False
     max_suspicious_broken_parts: int = 100
     max_suspicious_broken_parts_bytes: int = 1024 * 1024 * 1024
     replicated_max_ratio_of_wrong_parts: float = 0.5

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordination.block_numbers import partitions
 from coordination.memory_keeper import Fault
 from engine.simulator.disk import Disk, recording
 from engine.simulator.servers import Server, Servers
@@ -34,6 +35,10 @@ _OTHER = (
     "CREATE TABLE s (p UInt8, k UInt64, v String) ENGINE = MergeTree PARTITION BY p ORDER BY k",
     "INSERT INTO s VALUES (1, 7, 'of s')",
 )
+_SECOND = """
+CREATE TABLE u (p UInt8, k UInt64, v String)
+ENGINE = ReplicatedMergeTree('/tables/u', '{replica}') PARTITION BY p ORDER BY k
+"""
 _INDEXED = "ALTER TABLE t ADD INDEX i v TYPE set(10)"
 _SYNC = "SETTINGS alter_sync = 2, mutations_sync = 2"
 
@@ -50,8 +55,17 @@ def _detached(server: Server) -> object:
     return sorted({name.partition("_")[0] for name in names})
 
 
+def _second(server: Server) -> object:
+    return server.sql("SELECT * FROM u ORDER BY ALL")[1]
+
+
 def _unfinished(server: Server) -> object:
     return sum(not shown.is_done for shown in server.table.mutations.shown())
+
+
+def _partitions(server: Server) -> object:
+    """Those that ZooKeeper knows."""
+    return partitions(server.keeper, server.table.paths)
 
 
 def _ttl(server: Server) -> object:
@@ -66,6 +80,8 @@ class Operation:
     after: Rows
     columns: str = "p k v"
     prepare: tuple[str, ...] = ()
+    everywhere: str = ""
+    """What every replica does before that."""
     look: Callable[[Server], object] = lambda server: None
     other: object = None
     before: Rows | None = None
@@ -122,7 +138,15 @@ OPERATIONS = {
     "move partition": Operation(
         f"ALTER TABLE s MOVE PARTITION 1 TO TABLE t {_SYNC}", [*_ROWS[:3], (1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
     ),
+    "move partition to replicas": Operation(
+        f"ALTER TABLE t MOVE PARTITION 1 TO TABLE u {_SYNC}", _ROWS[3:], everywhere=_SECOND,
+        prepare=("INSERT INTO u VALUES (1, 3, 'of u')",), look=_second, other=sorted([(1, 3, "of u"), *_ROWS[:3]]),
+    ),
     "drop part": Operation(f"ALTER TABLE t DROP PART '1_0_0_0' {_SYNC}", _ROWS[1:]),
+    "forget partition": Operation(
+        "ALTER TABLE t FORGET PARTITION 1", _ROWS[3:], before=_ROWS[3:], look=_partitions, other=["2"],
+        prepare=(f"ALTER TABLE t DROP PARTITION 1 {_SYNC}",),
+    ),
     "truncate": Operation(f"TRUNCATE TABLE t {_SYNC}", [], halfway=_ROWS[3:]),
     "TTL merge": Operation(
         "OPTIMIZE TABLE t FINAL SETTINGS alter_sync = 2", _LEFT,
@@ -194,6 +218,8 @@ class Matrix:
             two.insert(2, [2])
             servers.settle()
             one.insert(1, [3, 4])
+            for server in servers.servers if operation.everywhere else ():
+                server.sql(operation.everywhere)
             for statement in operation.prepare:
                 one.sql(statement)
             if operation.prepare:

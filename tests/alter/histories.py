@@ -47,7 +47,8 @@ class History:
         self._settings = f" SETTINGS {_STILL}{random.choice(_FORMATS)}"
         self._other = f"{table}_other"
         self._has_other = False
-        self._detached: list[str] = []
+        self._detached: dict[str, bool] = {}
+        """Partition → whether it may be attached."""
         self._has_ttl = False
         self._indexes: dict[str, str] = {}
         """By name: the column."""
@@ -98,7 +99,7 @@ class History:
     def _alter(self) -> list[str]:
         commands = self._columns.alteration(self._random, set(self._indexes.values()))
         if commands:
-            self._detached.clear()  # what it is attached as differs: Pando knows what the columns were
+            self._keep_detached()  # what it is attached as differs: Pando knows what the columns were
         return [f"ALTER TABLE {self.table} {commands}"] if commands else self._insert()
 
     # -- mutations -------------------------------------------------------------------------------------------------
@@ -156,10 +157,12 @@ class History:
 
     def _partition(self) -> list[str]:
         random, where = self._random, self._somewhere()
+        partition = where if self._partitions else ""
         verb = random.choice(("DROP", "DETACH", "DETACH", "ATTACH", "ATTACH", "FROM", "REPLACE", "MOVE", "TRUNCATE"))
         match verb:
-            case "ATTACH" if self._detached:
-                where = self._detached.pop(random.randrange(len(self._detached)))
+            case "ATTACH" if attachable := [known for known, may in self._detached.items() if may]:
+                del self._detached[partition := random.choice(attachable)]
+                where = partition or where
             case "FROM":
                 return self._with_other(f"ATTACH {where} FROM {self._other}")
             case "REPLACE":
@@ -170,10 +173,15 @@ class History:
                 return [f"TRUNCATE TABLE {self.table}"]
             case "DROP":
                 pass
+            case _ if partition in self._detached:
+                verb = "DROP"  # ClickHouse could detach an empty part, which hides the others
             case _:
                 verb = "DETACH"
-                self._detached = [*(known for known in self._detached if known != where), where]
+                self._detached[partition] = True
         return [f"ALTER TABLE {self.table} {verb} {where}"]
+
+    def _keep_detached(self) -> None:
+        self._detached = dict.fromkeys(self._detached, False)
 
     def _with_other(self, command: str) -> list[str]:
         """Another table of the same columns, with rows of its own, takes part."""
@@ -203,6 +211,7 @@ class History:
                 command = f"MODIFY COLUMN `{name}` {ttl}"
             case _:
                 self._has_ttl = True
+                self._keep_detached()  # ClickHouse drops rows of parts that do not know when they expire
                 command = f"MODIFY TTL {random.choice(_TTLS)}"
         return [f"ALTER TABLE {self.table} {command}"]
 

@@ -1,8 +1,8 @@
 """``python -m tests.cluster.chaos``: three replicas, each killed again and again, while their table changes.
 
 Every partition has one client, which knows what each of its rows must be. It inserts, updates, deletes, drops,
-detaches and attaches on whichever replica it meets; another client adds, renames and drops columns. A statement that
-was answered must be done, exactly once. One whose answer did not come may be done or not, but nothing between: the
+detaches, attaches and moves on whichever replica it meets; another client adds, renames and drops columns. A statement
+that was answered must be done, exactly once. One whose answer did not come may be done or not, but nothing between: the
 client waits until all replicas have settled, and must find what was before or what is after on all of them alike. At
 the end every replica has every row of every client, and the same parts with the same content.
 """
@@ -169,7 +169,7 @@ class PartitionClient:
         self._next = 0
         self._actions: dict[Callable[[], None], int] = {
             self._insert: 8, self._update: 3, self._delete: 2, self._delete_light: 2, self._detach_and_attach: 1,
-            self._drop: 1, self._optimize: 2,
+            self._drop: 1, self._optimize: 2, self._move: 2,
         }  # fmt: skip
 
     def step(self) -> None:
@@ -230,6 +230,10 @@ class PartitionClient:
             self._settled()
             while self._rows != before:
                 self._change("ATTACH PARTITION", f"ATTACH PARTITION {self._p}", before, client)
+
+    def _move(self) -> None:
+        """To the table itself: all rows leave and come in one step."""
+        self._change("MOVE PARTITION", f"MOVE PARTITION {self._p} TO TABLE {_TABLE}", self._rows)
 
     def _optimize(self) -> None:
         self._change("OPTIMIZE", "", self._rows)

@@ -82,9 +82,12 @@ def test_clients_that_insert_beside_a_commit(replicas: Replicas) -> None:
     table = replicas.new_table()
     stored: list[int] = []
     refused: list[str] = []
+    is_over = threading.Event()
 
     def work(client: int) -> None:
         for key in range(client * 1_000_000, (client + 1) * 1_000_000):
+            if is_over.is_set():
+                return
             if (answer := insert(replicas, table, "x", key)) != "ok":
                 refused.append(answer)
                 return
@@ -92,10 +95,13 @@ def test_clients_that_insert_beside_a_commit(replicas: Replicas) -> None:
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         working = [pool.submit(work, client) for client in range(CLIENTS)]
-        replicas.wait(lambda: len(stored) > 3 * CLIENTS, "some rows")
-        assert ask(replicas, 0, f"COMMIT TRANSACTION 'x' ON {table}") == "committed"
-        for client in working:
-            client.result()
+        try:
+            replicas.wait(lambda: len(stored) > 3 * CLIENTS, "some rows")
+            assert ask(replicas, 0, f"COMMIT TRANSACTION 'x' ON {table}") == "committed"
+            for client in working:
+                client.result()
+        finally:
+            is_over.set()
     assert refused == ["649"] * CLIENTS
     replicas.wait_rows(table, len(stored))
     assert [key for (key,) in replicas["r3"].rows(f"SELECT k FROM {table} ORDER BY k")] == sorted(stored)

@@ -139,6 +139,18 @@ class KeeperContract:
         assert results[3] is None
         assert keeper.children(base) == ["n-0000000001"]
 
+    def test_a_multi_can_ask_which_number_is_next(self, keeper: Keeper, base: str) -> None:
+        keeper.delete(keeper.create(f"{base}/n-", sequential=True))
+        for number, answers in ((0, False), (2, False), (1, True)):
+            ops = [Create(f"{base}/n-", ephemeral=True, sequential=True), Delete(f"{base}/n-{number:010d}")]
+            if answers:
+                keeper.multi([*ops, Delete(base)])
+            else:
+                with pytest.raises(MultiFailed) as caught:
+                    keeper.multi(ops)
+                assert isinstance(caught.value.cause, NoNode)
+        assert keeper.exists(base) is None
+
     def test_multi_is_all_or_nothing_and_names_the_operation(self, keeper: Keeper, base: str) -> None:
         keeper.create(f"{base}/there")
         ops = [Create(f"{base}/new"), Create(f"{base}/there"), Create(f"{base}/late")]

@@ -14,6 +14,7 @@ import pytest
 from coordination import queue_io
 from coordination.cleanup import CleanupSettings, clean_once
 from coordination.clone import finish_clone, is_lost
+from coordination.drop_range import drop_partition
 from coordination.insert_commit import InsertStatus
 from coordination.keeper import MultiFailed
 from coordination.memory_keeper import Fault, MemoryEnsemble
@@ -72,6 +73,26 @@ def test_entry_that_the_source_carries_out_while_it_is_cloned(
     finish_clone(three.keeper, three.paths)
     queue_io.load_queue(three.keeper, three.paths, three.queue, [])
     assert three.queue.has_virtual_cover(part) == part
+
+
+@pytest.mark.parametrize("number", range(1, 40))
+def test_drop_that_the_source_carries_out_while_it_is_cloned(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """What it takes along is not queued without it: nobody has it any more."""
+    one, two, three = members
+    three.pull()
+    part = two.insert("id")
+    drop_partition(two.keeper, TABLE, two.name, part.partition_id, clock=lambda: 60.0)
+    one.pull()
+    three.keeper.set(three.paths.is_lost, b"1")
+    at_request(ensemble, three, number, one.drain)
+    clone_replica(three.keeper, three.paths, {})
+    ensemble.faults = None
+    finish_clone(three.keeper, three.paths)
+    queue_io.load_queue(three.keeper, three.paths, three.queue, [])
+    three.drain()
+    assert not three.active
 
 
 @pytest.mark.parametrize("number", range(1, 20))

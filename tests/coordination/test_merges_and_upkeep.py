@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordination import queue_io
+from coordination import drop_range, queue_io
 from coordination.cleanup import CleanupSettings, clean_once
 from coordination.clone import finish_clone
 from coordination.insert_commit import (
@@ -18,7 +18,7 @@ from coordination.part_commit import ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.queue import ReplicationQueue
 from coordination.queue_rules import ActionKind, Limits
-from parts.errors import ConflictError, PandoError
+from parts.errors import ConflictError, PandoError, UnknownOutcomeError
 from parts.part_name import PartName
 from tests.coordination.members import TABLE, Member, fault_once
 from tests.coordination.real_time import clone_replica, commit_produced_part, drop_all_partitions, drop_partition
@@ -32,6 +32,25 @@ def test_two_leaders_a_merge_chosen_before_a_drop_is_not_assigned_after_it(membe
     assert not assign_merges(members[0].keeper, TABLE, predicate.log_version, [merge_entry([a, b], "r1", 1.0)])
     predicate = members[0].predicate()
     assert predicate.can_merge(a, b) == f"part {a} was dropped"
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.EXPIRE_AFTER])
+def test_drop_of_which_nobody_can_be_asked_is_not_refused(
+    ensemble: MemoryEnsemble, members: list[Member], fault: Fault
+) -> None:
+    members[0].insert("a")
+    keeper, faults = members[0].keeper, []
+
+    def lose(session: int, kind: str, path: str) -> Fault | None:
+        if kind == "multi" and path.startswith(TABLE.log) and not faults:
+            faults.append(fault)
+            return fault
+        return None
+
+    ensemble.faults = lose
+    with pytest.raises(UnknownOutcomeError):
+        drop_range.drop_partition(keeper, TABLE, "r1", "all", clock=lambda: 1.0)
+    assert members[1].pull() == 2, "the block and its drop"
 
 
 def test_merge_does_not_reach_over_a_block_that_is_being_committed(members: list[Member]) -> None:

@@ -64,7 +64,7 @@ def test_nobody_else_sees_it(local: Local) -> None:
     assert local.value("SELECT count() FROM system.tables WHERE database NOT LIKE '%system%' AND name != 't'") > 0
     assert local.value("SELECT count() FROM system.databases WHERE name LIKE '%temporary%'") == 0
     assert local.value("SELECT a FROM t") == 1
-    shown = "CREATE TEMPORARY TABLE t\n(\n    `a` UInt8\n)\nENGINE = Memory"
+    shown = "CREATE TEMPORARY TABLE t (`a` UInt8) ENGINE = Memory"
     assert local.run("SELECT create_table_query FROM system.tables WHERE is_temporary") == [(shown,)]
     local.engine.end_session(local.session)
     with pytest.raises(PandoError, match="does not exist"):

@@ -142,6 +142,14 @@ def test_refused_table_setting(name: str, value: object, code: int) -> None:
     assert name in caught.value.message
 
 
+def test_a_limit_of_queries_of_no_size() -> None:
+    """Of a table it counts for queries that read so many marks, and by default for none."""
+    assert parse_table_setting("max_concurrent_queries", 1) == 1
+    with pytest.raises(UserError) as caught:
+        parse_table_setting("min_marks_to_honor_max_concurrent_queries", 1)
+    assert caught.value.code == 48
+
+
 def test_compatibility_gives_older_defaults() -> None:
     older = settings_of({"compatibility": "23.8"})
     assert older.output_format_json_quote_64bit_integers

@@ -26,6 +26,11 @@ def test_null_stays_null_and_slices_are_taken(name: str) -> None:
     (kernel,) = (kernel for kernel in KERNELS if kernel.name == name)
     samples = {
         "BLOB": pa.array([b"A1 b", None, b"\x07" * 16, b"2020-02-29", b"1.2.3.4"], pa.binary()),
+        "UTINYINT": pa.array([8] * 5, pa.uint8()),
+        "UINTEGER": pa.array([1, None, 5, 2**32 - 1, 0], pa.uint32()),
+        "FLOAT": pa.array([1.5, None, -2.0, float("nan"), 1e30], pa.float32()),
+        "UINTEGER[]": pa.array([[3, 1], None, [], [7], [2, 2]], pa.list_(pa.uint32())),
+        "UBIGINT[]": pa.array([[3, 1], None, [], [7], [2, 2**64 - 1]], pa.list_(pa.uint64())),
         "BIGINT": pa.array([-1, None, 5, 7, 0], pa.int64()),
         "UBIGINT": pa.array([1, None, 5, 2**64 - 1, 0], pa.uint64()),
         "DOUBLE": pa.array([1.5, None, -2.0, float("nan"), 1e300]),

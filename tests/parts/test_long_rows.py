@@ -39,7 +39,7 @@ def written(directory: Path, table: pa.Table, number: int = 1) -> Part:
 
 
 @pytest.mark.parametrize(
-    ("width", "granularity"), [(10, 64), (900, 64), (1100, 32), (5000, 8), (60_000, 1), (200_000, 1)]
+    ("width", "granularity"), [(10, 64), (900, 64), (1100, 58), (5000, 13), (60_000, 1), (200_000, 1)]
 )
 def test_a_granule_fits_a_window(tmp_path: Path, width: int, granularity: int) -> None:
     table = block(0, 130, width)

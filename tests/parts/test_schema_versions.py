@@ -101,7 +101,10 @@ def test_every_type_has_a_default(tmp_path: pathlib.Path) -> None:
     key = column_key(schema, ["k"])
     new = TableDescription(schema, key, key, column_key(schema, []), column_key(schema, []), old.settings)
     part = open_part(tmp_path / "all_0_0_0", table_schema=schema)
-    rows = plain(read(merged([part, part], tmp_path / "m", new))).to_pylist()
+    block = pa.Table.from_batches(list(part.read(schema.names)), schema.arrow)
+    write_part(tmp_path / "all_1_1_0", block, new, ())  # else a merge would write none of them
+    younger = open_part(tmp_path / "all_1_1_0", table_schema=schema)
+    rows = plain(read(merged([part, younger], tmp_path / "m", new))).to_pylist()
     for name, type_ in names.items():
         default = pa.repeat(pa.scalar(type_.default, type_.arrow), 1)
         default = default.dictionary_decode() if pa.types.is_dictionary(default.type) else default

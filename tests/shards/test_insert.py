@@ -46,6 +46,12 @@ def test_the_key_modulo_the_weights_says_where(shards: Local) -> None:
     assert shards.run("SELECT k, v, w, _shard_num FROM d WHERE k = 100") == [(100, "x", "x!", 2)]
 
 
+def test_a_materialized_column_may_be_given(shards: Local) -> None:
+    shards.run("CREATE TABLE d AS s1.t ENGINE = Distributed(two, '', t, k)")
+    shards.run("INSERT INTO d (k, w) SETTINGS insert_allow_materialized_columns = 1 VALUES (3, 'own'), (4, 'other')")
+    assert shards.run("SELECT k, w FROM d ORDER BY k") == [(3, "own"), (4, "other")]
+
+
 def test_an_insert_that_is_repeated_doubles_nothing(shards: Local) -> None:
     shards.run("CREATE TABLE d AS s1.t ENGINE = Distributed(two, '', t, rand())")
     for _ in range(3):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from parts.errors import UserError
 from sql.grammar.queries import parse_query
-from sql.grammar.query_text import query_text
+from sql.grammar.written import query_text
 
 QUERIES = [
     "SELECT a, -b AS c, t.*, COLUMNS('x') EXCEPT (y) APPLY(sum), count(DISTINCT z), f(1)(2), NULL, true, '''' FROM t",
@@ -28,3 +31,16 @@ QUERIES = [
 def test_the_text_means_the_same(query: str) -> None:
     tree = parse_query(query)
     assert parse_query(query_text(tree)) == tree
+
+
+def test_the_text_of_every_case_means_the_same() -> None:
+    seen = 0
+    for path in sorted((Path(__file__).parents[1] / "sql_select" / "cases").glob("*.sql")):
+        for query in path.read_text().splitlines():
+            try:
+                tree = parse_query(query)
+            except UserError:
+                continue  # what is left of a comment or of a longer query
+            assert parse_query(query_text(tree)) == tree, query
+            seen += 1
+    assert seen > 400

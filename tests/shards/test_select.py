@@ -80,6 +80,9 @@ def test_shards_without_such_keys_are_not_asked(sharded: Local) -> None:
     assert _refused(sharded, f"SELECT count() FROM d WHERE i = 3{skip}1") == 507
     wanted = f"SELECT k, _shard_num FROM d WHERE k = 3 OR k IN (4, 6) ORDER BY k{skip}1"
     assert sharded.run(wanted) == [(3, 1), (4, 2), (6, 1)]
+    wanted = f"SELECT k, _shard_num FROM d WHERE k = toUInt64(1 + 2) AND k = length('abc') OR k IN (2 * 2){skip}1"
+    assert sorted(sharded.run(wanted)) == [(3, 1), (4, 2)]
+    assert _refused(sharded, f"SELECT count() FROM d WHERE k = rand(){skip}1") == 507
     sharded.run("CREATE TABLE keyless AS d ENGINE = Distributed(two, '', t)")
     assert sharded.value(f"SELECT count() FROM keyless WHERE k = 3{skip}1") == 1
     assert _refused(sharded, f"SELECT count() FROM d WHERE k = -1{skip}1") == 507

@@ -236,6 +236,34 @@ def test_settings(local: Local, oracle: Oracle, query: str, error: int) -> None:
     assert refusal is None or refusal.value.code == error
 
 
+_OF_TEXTS = "SELECT id FROM p WHERE {} ORDER BY id SETTINGS force_data_skipping_indices = '{}'"
+
+
+@pytest.mark.parametrize(
+    ("condition", "index", "rows"),
+    [
+        ("s LIKE 'K1'", "ng", None), ("s = 'K1'", "ng", None), ("s IN ('K1', 'longer')", "ng", None),
+        ("s LIKE '%K1%'", "tk", None), ("f LIKE 'K1ZZ%'", "fn", 1), ("f LIKE 'ab cd%'", "fn", 1),
+        ("f = 'K1ZZZZZZ'", "ft", 1), ("f = 'ab cd'", "fn", 1), ("f LIKE '%ZZZZ'", "fn", 1),
+    ],
+)  # fmt: skip
+def test_pieces_of_fixed_strings_and_none(
+    local: Local, oracle: Oracle, condition: str, index: str, rows: int | None
+) -> None:
+    """A text that is too short for a piece rules nothing out, and uses the index all the same."""
+    kinds = {"ng": "s TYPE ngrambf_v1(4, 256, 2, 0)", "tk": "s TYPE tokenbf_v1(256, 2, 0)",
+             "fn": "f TYPE ngrambf_v1(4, 256, 2, 0)", "ft": "f TYPE tokenbf_v1(256, 2, 0)"}  # fmt: skip
+    query = _OF_TEXTS.format(condition, index) + (f", max_rows_to_read = {rows}" if rows else "")
+    for run in (local.run, oracle.run):
+        indexes = ", ".join(f"INDEX {name} {kind} GRANULARITY 1" for name, kind in kinds.items())
+        run(f"CREATE TABLE p (id UInt8, s String, f FixedString(8), {indexes}) ENGINE = MergeTree ORDER BY id "
+            "SETTINGS index_granularity = 1")  # fmt: skip
+        run("INSERT INTO p VALUES (1, 'K1', 'K1ZZZZZZ'), (2, 'K2', 'ab cd')")
+    found = [row[0] for row in local.run(query)]
+    assert found == [int(line) for line in oracle.run(query).split()]
+    assert found
+
+
 def test_parts_without_the_index_are_read(local: Local) -> None:
     local.run(f"{CREATE.format('w UInt8')} {ENGINE}")
     local.run(FILL.replace("INTO t", "INTO t (id, v, s, a, n, m)"))

@@ -79,7 +79,7 @@ def test_no_text_of_the_user_is_taken_for_a_mark_of_the_compilers(mark: str) -> 
         ("SELECT char(toDecimal32(66.9, 2))", 43, "Decimal"), ("SELECT splitByChar('', '')", 36, "separator"),
         ("SELECT arrayDifference([toDecimal32(100, 0), -2147483647])", 407, "Decimal"),
         ("SELECT tuple() = tuple()", 48, "empty"), ("SELECT (1, 2) = (1, 2, 3)", 43, "Tuple"),
-        ("SELECT a FROM t SAMPLE 0.1", 141, "sampling"), ("SELECT cityHash64(a) FROM t", 46, "cityHash64"),
+        ("SELECT a FROM t SAMPLE 0.1", 141, "sampling"), ("SELECT metroHash64(a) FROM t", 46, "metroHash64"),
         ("SELECT d + 'x' FROM t", 43, ""), ("SELECT read_csv('/etc/passwd')", 46, "read_csv"),
         ("SELECT * FROM read_csv('/etc/passwd')", 46, "read_csv"), ("SELECT a AS x, s AS x FROM t", 179, "x"),
         ("SELECT tupleElement((a, s), a) FROM t", 43, "constant"),

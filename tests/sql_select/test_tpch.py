@@ -131,11 +131,13 @@ def test_tenth(large: Loaded, path: Path) -> None:
 @pytest.mark.slow
 def test_pando_local(large: Loaded, tmp_path: Path) -> None:
     """The same through the command: tables kept in a directory, Parquet files from standard input, all 22 queries."""
+    creates = []
     for name, (order_by, partition_by) in KEYS.items():
         partition = f" PARTITION BY {partition_by}" if partition_by else ""
-        create = f"CREATE TABLE {name} ({large.columns[name]}) ENGINE = MergeTree{partition} ORDER BY {order_by}"
+        creates.append(f"CREATE TABLE {name} ({large.columns[name]}) ENGINE = MergeTree{partition} ORDER BY {order_by}")
+    _pando_local(tmp_path, ";\n".join(creates))
+    for name in KEYS:
         with open(large.data / f"{name}.parquet", "rb") as file:
-            _pando_local(tmp_path, create)
             _pando_local(tmp_path, f"INSERT INTO {name} FORMAT Parquet", file)
     mark = "-- next --"
     texts = [path.read_text().strip().rstrip(";") for path in QUERIES]

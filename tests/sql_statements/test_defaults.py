@@ -210,3 +210,14 @@ def test_expressions_in_values() -> None:
     with pytest.raises(UserError, match=r"nonsense.*\(at row 2, column a UInt8\)") as caught:
         read(b"(1), (nonsense(1))", columns[:1], "Values")
     assert caught.value.code == 46
+
+
+def test_a_materialized_column_may_be_given() -> None:
+    settings = settings_of({"insert_allow_materialized_columns": 1})
+    assert [column.name for column in insertable_columns(SCHEMA, ("a", "d"), (), settings)] == ["a", "d"]
+    assert "d" not in [column.name for column in insertable_columns(SCHEMA, (), (), settings)]
+    given = pa.table({"a": pa.array([1], pa.uint8()), "d": pa.array([77], pa.uint16())})
+    assert complete_block(given, SCHEMA, settings=settings).column("d").to_pylist() == [77]
+    for names in (("a", "d"), ("e",)):
+        with pytest.raises(UserError, match="Cannot insert column"):
+            insertable_columns(SCHEMA, names, (), settings if names == ("e",) else settings_of({}))

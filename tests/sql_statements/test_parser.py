@@ -90,6 +90,8 @@ STATEMENTS: list[tuple[str, s.Statement]] = [
     ("INSERT INTO TABLE d.t (a, `b c`) SETTINGS async_insert = 0 VALUES (1)",
      s.Insert(TableRef("d", "t"), ("a", "b c"), format="Values", inline_data=b" (1)", settings={"async_insert": 0})),
     ("INSERT INTO t (* EXCEPT(a, b)) SELECT 1", s.Insert(T, (), ("a", "b"), "SELECT 1")),
+    ("INSERT INTO t (t.* EXCEPT(a, b)) SELECT 1", s.Insert(T, (), ("a", "b"), "SELECT 1")),
+    ("INSERT INTO t (db.t.*) SELECT 1", s.Insert(T, (), (), "SELECT 1")),
     ("INSERT INTO t WITH x AS (SELECT 1) SELECT * FROM x", s.Insert(T, select="WITH x AS (SELECT 1) SELECT * FROM x")),
     ("INSERT INTO t (SELECT 1)", s.Insert(T, select="(SELECT 1)")),
     ("INSERT INTO t FORMAT CSV\n1;2\n", s.Insert(T, format="CSV", inline_data=b"1;2\n")),

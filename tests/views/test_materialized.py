@@ -279,3 +279,37 @@ def test_views_come_back_whatever_the_order_of_names(local: Local) -> None:
     local.run("DROP DATABASE other")
     local.run("INSERT INTO m VALUES (7)")
     assert local.value("SELECT count() FROM z") == 3
+
+
+def test_a_view_that_is_replaced(both: Both) -> None:
+    _tables(both)
+    both.run("CREATE OR REPLACE MATERIALIZED VIEW v ENGINE = MergeTree ORDER BY a AS SELECT a FROM t")
+    both.run("INSERT INTO t VALUES (1, 'x')")
+    both.run("CREATE OR REPLACE MATERIALIZED VIEW v ENGINE = MergeTree ORDER BY b AS SELECT b, a + 1 AS c FROM t")
+    both.run("INSERT INTO t VALUES (2, 'y')")
+    assert both.run("SELECT * FROM v") == "y\t3\n"
+    both.run("CREATE OR REPLACE MATERIALIZED VIEW v TO wide AS SELECT a FROM t")
+    both.run("CREATE OR REPLACE MATERIALIZED VIEW v TO wide AS SELECT a + 1 AS a FROM t")
+    both.run("INSERT INTO t VALUES (3, 'z')")
+    assert both.run("SELECT a FROM wide") == "4\n"
+    both.run("CREATE OR REPLACE MATERIALIZED VIEW v ENGINE = Memory POPULATE AS SELECT a FROM t")
+    assert both.run("SELECT * FROM v ORDER BY a") == "1\n2\n3\n"
+    assert both.run("SELECT count() FROM system.tables WHERE database = currentDatabase()") == "5\n"
+    both.restart()
+    both.run("SHOW CREATE TABLE v")
+    both.run("CREATE OR REPLACE VIEW v AS SELECT max(a) AS m FROM t")
+    both.run("SELECT * FROM v")
+    both.run("CREATE OR REPLACE MATERIALIZED VIEW IF NOT EXISTS v TO wide AS SELECT a FROM t")
+
+
+def test_a_view_that_cannot_replace_leaves_the_one_that_is_there(local: Local) -> None:
+    local.run("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a")
+    local.run("INSERT INTO t VALUES (1)")
+    local.run("CREATE MATERIALIZED VIEW v ENGINE = MergeTree ORDER BY a AS SELECT a FROM t")
+    names = local.run("SELECT name FROM system.tables WHERE database = 'default'")
+    for query in ("SELECT throwIf(a = 1) AS a FROM t", "SELECT nothing FROM t", "SELECT a FROM v"):
+        with pytest.raises(PandoError):
+            local.run(f"CREATE OR REPLACE MATERIALIZED VIEW v ENGINE = MergeTree ORDER BY a POPULATE AS {query}")
+    assert local.run("SELECT name FROM system.tables WHERE database = 'default'") == names
+    local.run("INSERT INTO t VALUES (2)")
+    assert local.run("SELECT * FROM v") == [(2,)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sql.grammar.queries import parse_query
-from sql.grammar.written_query import written_query
+from sql.grammar.written import written_query
 
 AS_CLICKHOUSE = [
     "select a, count() c from db.t where b = 'x' and a in (1,2,3) or not c group by a, b having c > 1 order by a desc",
@@ -34,6 +34,7 @@ OTHERS = [
     "select a from t where a in (" + ", ".join(map(str, range(3000))) + ")",
     "select 1 intersect distinct (select 2 union all select 3) except all select 4",
     "select a from view(select 1 as a) offset 5",
+    "select nan, -inf, a from t global any left join u using (a) where a global not in (select 1)",
     "select map('k', 1)['k'], tuple(), tuple(1), array(), [], `a.b`.c, a.`b.c`, lambda(tuple(x), x), date '2020-01-01'",
 ]
 

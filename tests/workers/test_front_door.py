@@ -4,122 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.workers.first_bytes import is_own_page
+from tests.workers.door_process import DoorServer, get, rest, wait_for, who
 
 pytestmark = pytest.mark.slow
 
 ENDLESS = b"GET /?query=SELECT+sum(sqrt(number))+FROM+numbers(1000000000000) HTTP/1.1\r\nHost: x\r\n\r\n"
 STREAMED = b"GET /?query=SELECT+number+FROM+numbers(1000000000) HTTP/1.1\r\nHost: x\r\n\r\n"
 SELECT_1 = b"GET /?query=SELECT+1 HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-class DoorServer:
-    """``tests.workers.door_server`` as a process, its workers added at once."""
-
-    def __init__(self, workers: int, added: int | None = None, **options: object) -> None:
-        command = [sys.executable, "-m", "tests.workers.door_server", json.dumps(options), str(workers)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        first = self._answer()
-        self.port: int = first["port"]
-        self.pids: list[int] = first["pids"]
-        for number in range(workers if added is None else added):
-            self.ask("add", number)
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the server has ended"
-        return json.loads(line)
-
-    def ask(self, *command: object) -> Any:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def kill(self, number: int) -> None:
-        os.kill(self.pids[number], signal.SIGKILL)
-        self.ask("rescue", number, "ended (signal 9)")
-
-    def pause(self, number: int) -> None:
-        os.kill(self.pids[number], signal.SIGSTOP)
-        stats = Path(f"/proc/{self.pids[number]}/task")
-        _wait_for(lambda: all((task / "stat").read_text().split(")")[-1].split()[0] == "T" for task in stats.iterdir()))
-
-    def go_on(self, number: int) -> None:
-        os.kill(self.pids[number], signal.SIGCONT)
-
-    def kill_replica(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait(30)
-        for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    # -- clients ------------------------------------------------------------------------------------------------------
-
-    def connect(self, data: bytes = b"") -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        connection.sendall(data)
-        return connection
-
-    def client(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-
-    def get(self, path: str) -> tuple[int, str]:
-        with contextlib.closing(self.client()) as client:
-            return _get(client, path)
-
-    def wait_for_states(self, **states: int) -> None:
-        _wait_for(lambda: self.ask("state") == states)
-
-
-def _get(client: http.client.HTTPConnection, path: str) -> tuple[int, str]:
-    client.request("GET", path)
-    answer = client.getresponse()
-    return answer.status, answer.read().decode()
-
-
-def _who(client: http.client.HTTPConnection) -> str:
-    client.request("GET", "/?query=SELECT+1")
-    answer = client.getresponse()
-    assert answer.read() == b"1\n"
-    return answer.headers["X-ClickHouse-Server-Display-Name"]
-
-
-def _rest(connection: socket.socket) -> bytes:
-    """All that comes until the end."""
-    data = b""
-    while piece := connection.recv(1 << 16):
-        data += piece
-    return data
-
-
-def _wait_for(condition: Callable[[], bool], timeout_seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -173,10 +75,10 @@ def test_the_replica_process_serves_its_pages_and_ends_the_connection(shared: Do
     assert shared.get("/replicas_status") == (200, "Ok.\n")
     assert shared.get("/replicas_status?verbose=1") == (200, "verbose\n")
     assert shared.get("/metrics") == (200, "# replica\n")
-    answer = _rest(shared.connect(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n" + SELECT_1))
+    answer = rest(shared.connect(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n" + SELECT_1))
     assert answer.count(b"HTTP/1.1") == 1
     assert b"connection: close\r\n" in answer.lower()
-    assert _rest(shared.connect(b"HEAD /ping HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"\r\n\r\n")
+    assert rest(shared.connect(b"HEAD /ping HTTP/1.1\r\nHost: x\r\n\r\n")).endswith(b"\r\n\r\n")
 
 
 def test_a_page_asked_for_in_pieces(shared: DoorServer) -> None:
@@ -184,7 +86,7 @@ def test_a_page_asked_for_in_pieces(shared: DoorServer) -> None:
         for piece in (b"T /pi", b"ng", b" HTTP/1.1\r\n", b"Host: x\r\n\r\n"):
             time.sleep(0.02)
             connection.sendall(piece)
-        assert _rest(connection).endswith(b"\r\n\r\nOk.\n")
+        assert rest(connection).endswith(b"\r\n\r\nOk.\n")
 
 
 def test_a_query_in_pieces(shared: DoorServer) -> None:
@@ -192,15 +94,15 @@ def test_a_query_in_pieces(shared: DoorServer) -> None:
         for piece in (b"?query=SEL", b"ECT+1 HTTP/1.1\r\nHost: x\r\nConnection: clo", b"se\r\n\r\n"):
             time.sleep(0.02)
             connection.sendall(piece)
-        assert _rest(connection).endswith(b"\r\n\r\n1\n")
+        assert rest(connection).endswith(b"\r\n\r\n1\n")
 
 
 def test_connections_are_dealt_evenly_and_kept(shared: DoorServer) -> None:
     clients = [shared.client() for _ in range(10)]
-    homes = [_who(client) for client in clients]
+    homes = [who(client) for client in clients]
     assert sorted(homes) == ["worker 0"] * 5 + ["worker 1"] * 5
     assert shared.ask("connections") == [5, 5]
-    assert [_who(client) for client in clients] == homes
+    assert [who(client) for client in clients] == homes
     shared.wait_for_states(IDLE=10)
     for client in clients:
         client.close()
@@ -212,13 +114,13 @@ def test_slots_are_freed_whoever_closes(shared: DoorServer) -> None:
     for closing in (b"", b"Connection: close\r\n"):
         connection = shared.connect(b"GET /?query=SELECT+1 HTTP/1.1\r\nHost: x\r\n" + closing + b"\r\n")
         if closing:
-            assert _rest(connection).endswith(b"\r\n\r\n1\n")
+            assert rest(connection).endswith(b"\r\n\r\n1\n")
         else:
             assert connection.recv(1 << 16)
         connection.close()
         shared.wait_for_states()
     connection = shared.connect(b"nonsense\r\n\r\n")
-    assert _rest(connection).startswith(b"HTTP/1.1 400 ")
+    assert rest(connection).startswith(b"HTTP/1.1 400 ")
     connection.close()
     shared.wait_for_states()
 
@@ -228,7 +130,7 @@ def test_no_descriptor_is_lost(shared: DoorServer) -> None:
         return [shared.ask("descriptors", *number) for number in ([], [0], [1])]
 
     clients = [shared.client() for _ in range(2)]
-    assert len({_who(client) for client in clients}) == 2  # a worker opens some of its own with its first request
+    assert len({who(client) for client in clients}) == 2  # a worker opens some of its own with its first request
     for client in clients:
         client.close()
     shared.wait_for_states()
@@ -240,7 +142,7 @@ def test_no_descriptor_is_lost(shared: DoorServer) -> None:
         connection.close()
     shared.wait_for_states()
     # a slot is free a moment before its socket is closed: the first reading may be one too high
-    _wait_for(lambda: all(now <= then for now, then in zip(descriptors(), before, strict=True)))
+    wait_for(lambda: all(now <= then for now, then in zip(descriptors(), before, strict=True)))
 
 
 def test_a_large_body_and_a_large_answer_pass(shared: DoorServer) -> None:
@@ -249,7 +151,7 @@ def test_a_large_body_and_a_large_answer_pass(shared: DoorServer) -> None:
         query = "SELECT+count(),sum(c1)+FROM+input('c1+UInt64')+FORMAT+TSV"
         client.request("POST", f"/?query={query}", rows)
         client.getresponse().read()  # whatever the dialect says of it
-        status, text = _get(client, "/?query=SELECT+number+FROM+numbers(1000000)")
+        status, text = get(client, "/?query=SELECT+number+FROM+numbers(1000000)")
         assert (status, len(text.splitlines())) == (200, 1_000_000)
         shared.wait_for_states(IDLE=1)
 
@@ -259,20 +161,20 @@ def test_a_large_body_and_a_large_answer_pass(shared: DoorServer) -> None:
 
 def test_a_silent_connection_is_closed(start: Start) -> None:
     server = start(1, profiles={"default": {"http_receive_timeout": 0.3}})
-    assert _rest(server.connect()) == b""
-    assert _rest(server.connect(b"GET /pin")).startswith(b"HTTP/1.1 408 ")
+    assert rest(server.connect()) == b""
+    assert rest(server.connect(b"GET /pin")).startswith(b"HTTP/1.1 408 ")
     assert server.get("/?query=SELECT+1") == (200, "1\n")
 
 
 def test_too_many_connections_are_turned_away(start: Start) -> None:
     server = start(1, max_connections=3)
     clients = [server.client() for _ in range(3)]
-    assert {_who(client) for client in clients} == {"worker 0"}
+    assert {who(client) for client in clients} == {"worker 0"}
     status, text = server.get("/?query=SELECT+1")
     assert status == 503
     assert text.startswith("Code: 202. DB::Exception: Too many connections: at most 3 at a time; retry later")
     clients[0].close()
-    _wait_for(lambda: server.get("/?query=SELECT+1")[0] == 200)
+    wait_for(lambda: server.get("/?query=SELECT+1")[0] == 200)
 
 
 # -- workers that stop, end and are replaced --------------------------------------------------------------------------
@@ -299,26 +201,30 @@ def test_pages_are_served_while_every_worker_is_stopped(start: Start) -> None:
 def test_a_stopped_worker_gets_no_more_connections(start: Start) -> None:
     server = start(2)
     server.pause(0)
-    stuck = server.connect(SELECT_1)  # to either; the next ones show who took it
-    for _ in range(3):
-        with server.connect(SELECT_1) as other:
-            other.settimeout(1.0)
-            with contextlib.suppress(TimeoutError):
-                other.recv(1 << 16)
+    stuck = next(connection for _ in range(20) if not _is_answered(connection := server.connect(SELECT_1)))
     for _ in range(5):
         assert server.get("/?query=SELECT+1") == (200, "1\n")
     server.go_on(0)
+    stuck.settimeout(30.0)
     assert stuck.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+
+
+def _is_answered(connection: socket.socket, seconds: float = 1.0) -> bool:
+    connection.settimeout(seconds)
+    try:
+        return connection.recv(1 << 16) != b""
+    except TimeoutError:
+        return False
 
 
 def test_an_idle_connection_outlives_its_worker(start: Start) -> None:
     server = start(2)
     clients = [server.client() for _ in range(4)]
-    homes = [_who(client) for client in clients]
+    homes = [who(client) for client in clients]
     sockets = [client.sock for client in clients]
     server.wait_for_states(IDLE=4)
     server.kill(0)
-    assert [_who(client) for client in clients] == ["worker 1"] * 4
+    assert [who(client) for client in clients] == ["worker 1"] * 4
     assert [client.sock for client in clients] == sockets
     assert homes.count("worker 0") == 2
     assert server.ask("connections") == [0, 4]
@@ -330,7 +236,7 @@ def test_a_running_query_gets_a_code_when_its_worker_is_killed(start: Start) -> 
     server.wait_for_states(ASKED=1)
     time.sleep(0.3)
     server.kill(0)
-    head, body = _rest(connection).split(b"\r\n\r\n", 1)
+    head, body = rest(connection).split(b"\r\n\r\n", 1)
     assert head.startswith(b"HTTP/1.1 500 ")
     assert b"\r\nx-clickhouse-exception-code: 210\r\n" in head.lower()
     assert re.fullmatch(
@@ -347,7 +253,7 @@ def test_half_a_request_gets_a_code_when_its_worker_is_killed(start: Start) -> N
     server.wait_for_states(ASKED=1)
     server.kill(0)
     connection.sendall(b" VALUES (1)")
-    assert b"x-clickhouse-exception-code: 210" in _rest(connection)
+    assert b"x-clickhouse-exception-code: 210" in rest(connection)
 
 
 def test_a_head_that_has_begun_ends_with_a_code(start: Start) -> None:
@@ -393,7 +299,7 @@ def test_connections_a_worker_never_took_go_to_another(start: Start) -> None:
 def test_bytes_that_a_stopped_idle_worker_has_not_read_are_not_lost(start: Start) -> None:
     server = start(2, added=1)
     with contextlib.closing(server.client()) as client:
-        assert _who(client) == "worker 0"
+        assert who(client) == "worker 0"
         server.wait_for_states(IDLE=1)
         server.pause(0)
         client.request("GET", "/?query=SELECT+1")
@@ -431,11 +337,11 @@ def test_kills_under_load_lose_no_request_without_a_word(start: Start) -> None:
 def test_without_a_worker_there_is_an_answer_with_a_code(start: Start) -> None:
     server = start(2, added=1)
     with contextlib.closing(server.client()) as client:
-        _who(client)
+        who(client)
         server.wait_for_states(IDLE=1)
         server.kill(0)
         with contextlib.closing(server.client()) as other:
-            status, text = _get(other, "/?query=SELECT+1")
+            status, text = get(other, "/?query=SELECT+1")
         assert status == 503
         assert text.startswith("Code: 210. DB::Exception: No worker process is running now; retry (NETWORK_ERROR)")
         assert server.get("/ping") == (200, "Ok.\n")
@@ -455,13 +361,13 @@ def test_a_connection_waits_for_the_worker_that_replaces_another(start: Start) -
 def test_a_worker_that_drains_gives_its_idle_connections_back(start: Start) -> None:
     server = start(2, added=1)
     with contextlib.closing(server.client()) as client:
-        assert _who(client) == "worker 0"
+        assert who(client) == "worker 0"
         server.wait_for_states(IDLE=1)
         server.ask("add", 1)
         server.ask("shut", 0)
         os.kill(server.pids[0], signal.SIGTERM)
-        _wait_for(lambda: server.ask("connections") == [0, 1])
-        assert _who(client) == "worker 1"
+        wait_for(lambda: server.ask("connections") == [0, 1])
+        assert who(client) == "worker 1"
         server.ask("rescue", 0, "ended")
 
 
@@ -474,11 +380,11 @@ def test_the_door_stops(start: Start) -> None:
     while not idle.recv(1 << 16).endswith(b"1\n"):
         pass
     server.ask("stop_accepting")
-    assert _rest(silent) == b""
+    assert rest(silent) == b""
     with pytest.raises(ConnectionError):
         server.connect(SELECT_1)
     os.kill(server.pids[0], signal.SIGTERM)
-    assert _rest(idle) == b""
+    assert rest(idle) == b""
     server.ask("rescue", 0, "ended")
     server.ask("stop")
 
@@ -486,7 +392,7 @@ def test_the_door_stops(start: Start) -> None:
 def test_workers_end_when_the_replica_process_is_gone(start: Start) -> None:
     server = start(2)
     clients = [server.client() for _ in range(2)]
-    assert sorted(map(_who, clients)) == ["worker 0", "worker 1"]
+    assert sorted(map(who, clients)) == ["worker 0", "worker 1"]
     server.kill_replica()
     for client in clients:
         assert client.sock.recv(1) == b""

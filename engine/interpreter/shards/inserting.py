@@ -47,7 +47,8 @@ class ShardsInsert:
         self._write_here = write_here
         self.description = definition.description
         self._schema = definition.description.schema
-        self._columns = tuple(column for column in self._schema.columns if column.default_kind in ("", "DEFAULT"))
+        given = ("", "DEFAULT", *(["MATERIALIZED"] if context.settings.insert_allow_materialized_columns else []))
+        self._columns = tuple(column for column in self._schema.columns if column.default_kind in given)
         self._cluster = configured_cluster(context.server.config, self._arguments.cluster)
         self._owners = shard_of_slot([shard.weight for shard in self._cluster.shards])
         self._key = self._sharding_key()

@@ -27,7 +27,6 @@ from sql.compile.sharded import SHARD_NUMBER, ShardedRelation
 from sql.definitions.defaults import cast_block
 from sql.definitions.proxies import ShardingKey
 from sql.formats.registry import read_blocks
-from sql.grammar.query_text import query_text
 from sql.grammar.syntax_tree import (
     Alias,
     Function,
@@ -39,6 +38,7 @@ from sql.grammar.syntax_tree import (
     Select,
     transform,
 )
+from sql.grammar.written import query_text
 from sql.relation import StreamedRelation
 
 _BLOCK_ROWS = 65_536

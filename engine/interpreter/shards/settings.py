@@ -23,7 +23,7 @@ _OWN_NAMES = frozenset(
 )  # fmt: skip
 _INSERT = (
     "insert_quorum", "insert_quorum_parallel", "insert_quorum_timeout", "insert_deduplicate",
-    "max_partitions_per_insert_block",
+    "max_partitions_per_insert_block", "insert_allow_materialized_columns",
 )  # fmt: skip
 
 

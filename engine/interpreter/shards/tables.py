@@ -16,9 +16,9 @@ from parts.schema import Column, TableSchema
 from parts.types import parse_type
 from sql.compile.shard_functions import ShardFunction
 from sql.definitions.proxies import DistributedArguments, ShardingKey
-from sql.grammar.query_text import query_text
 from sql.grammar.syntax_tree import NamedTable, Node, Select, Star, SubqueryTable, TableFunction
 from sql.grammar.table_names import replace_tables
+from sql.grammar.written import query_text
 
 
 def distributed_table(definition: TableDefinition, context: Context, here: LocalQueries) -> ShardedTable:

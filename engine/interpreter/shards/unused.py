@@ -18,8 +18,8 @@ from parts.schema import TableSchema
 from parts.types import DataType, IntegerType, strip_nullable
 from sql.compile.literal_lists import members
 from sql.definitions.proxies import ShardingKey, shard_of_slot
-from sql.grammar.query_text import expression_text
-from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node
+from sql.grammar.syntax_tree import Function, Identifier, Literal, LiteralList, Node, transform, walk
+from sql.grammar.written import expression_text
 from sql.run.block_expressions import compile_expressions
 from sql.settings.session import Settings
 
@@ -61,7 +61,7 @@ def _shards_of(
     wanted = key.compiled.columns if not key.is_random else [name for name in key.compiled.columns if name in schema]
     known: dict[str, list[Node]] = {}
     for term in where:
-        for name, values in _values(term).items():
+        for name, values in _values(_with_values(term, settings.timezone)).items():
             known[name] = values if name not in known else [value for value in known[name] if value in values]
     if not len(owners) or any(name not in known for name in wanted):
         return None
@@ -115,6 +115,35 @@ def _is_outside(value: Node, type_: DataType) -> bool:
 
 def _array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _with_values(node: Node, zone: str) -> Node:
+    """The condition with what its calls of constants give."""
+
+    def folded(part: Node) -> Node:
+        if not isinstance(part, Function) or part.name in _CONDITIONS or not all(map(_is_constant, walk(part))):
+            return part
+        try:
+            (compiled,) = compile_expressions([expression_text(part)], TableSchema(()), zone)
+            value = _array(compiled.evaluate(pa.table({"_row": pa.nulls(1, pa.uint8())})))[0].as_py()
+        except PandoError:  # the shards will say it
+            return part
+        return Literal(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else part
+
+    return transform(node, folded)
+
+
+_CONDITIONS = frozenset({"and", "or", "in", "globalIn", "tuple", "array"})
+
+
+def _is_constant(node: Node) -> bool:
+    if isinstance(node, Function):
+        return not node.name.lower().startswith(_CHANGING)
+    return isinstance(node, Literal)
+
+
+_CHANGING = ("rand", "generate", "now", "today", "yesterday", "sleep", "throwif", "rownumber", "block")
+"""How functions are called whose value is not the same everywhere, or that do something."""
 
 
 def _values(node: Node) -> Mapping[str, list[Node]]:

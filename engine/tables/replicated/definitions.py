@@ -26,7 +26,7 @@ from coordination.keeper import (
     SetData,
 )
 from coordination.mutations import read_pointer
-from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, KEYS, TTL, require_feature
+from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, KEYS, TEXT_INDEXES, TTL, require_feature
 from engine.tables.afterwards import afterwards
 from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions, SyncMode
@@ -177,6 +177,8 @@ class Definitions:
             require_feature(keeper, state.paths, TTL, "ALTER of TTL")
         if old.description.indexes or new.description.indexes:
             require_feature(keeper, state.paths, INDEXES, "ALTER of a table with skip indexes")
+        if any(index.kind == "text" for index in new.description.indexes):
+            require_feature(keeper, state.paths, TEXT_INDEXES, "ALTER of a table with text indexes")
         if old.description.constraints or new.description.constraints:
             require_feature(keeper, state.paths, CONSTRAINTS, "ALTER of a table with constraints")
         conditions: list[Op] = []

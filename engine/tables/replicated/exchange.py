@@ -86,6 +86,9 @@ class Exchanges:
             return
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.gone]
+        # Parts may have been brought before an entry came along that drops them: it is behind theirs in the log, since
+        # whoever commits below the number of a drop has to take another one.
+        arrivals = {name: place for name, place in arrivals.items() if not any(drop.covers(name) for drop in gone)}
         for dropped in gone:
             if any(each.entry.has_leftovers for each in group):
                 clear_leftovers(keeper, state.paths, dropped)

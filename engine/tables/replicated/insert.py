@@ -243,6 +243,7 @@ class ReplicatedInsert(InsertSink):
             quorum=plan,
             # A counter that was made anew must not collide with what is on disk here.
             minimum=self._state.store.next_block_number(partition_id),
+            known=self._state.partition_nodes,
         )
 
     def _name(self, keeper: Keeper, part: TemporaryPart, name: PartName, lock: BlockLock) -> Part:

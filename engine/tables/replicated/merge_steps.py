@@ -11,6 +11,7 @@ from coordination.keeper import Keeper
 from coordination.log_entry import EntryType
 from coordination.merge_assignment import assign_merges, merge_entry
 from coordination.merge_predicate import MergePredicate, build_predicate
+from coordination.replica_activity import CLEANUP, require_feature
 from engine.tables.afterwards import afterwards
 from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import TTL_MERGES, Expiring
@@ -172,6 +173,7 @@ class MergeSteps:
                 state.services.clock(),
                 deduplicate=options.deduplicate,
                 deduplicate_by=options.deduplicate_by,
+                cleanup=options.cleanup,
                 merge_type=merge_type,
                 expire_at=expire_at,
                 alter_version=state.description.metadata_version if expire_at else 0,
@@ -195,6 +197,8 @@ class MergeSteps:
         if options.is_waited_for:
             state.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
         with state.working() as (keeper, _):
+            if options.cleanup:
+                require_feature(keeper, state.paths, CLEANUP, "OPTIMIZE … CLEANUP")
             assigned = self._assign_optimize(keeper, options)
         results = [merged_name(list(sources)) for sources in assigned] or self._under_way(options)
         if not results:

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from coordination.drop_part import log_part_drop
-from coordination.drop_range import LastBlock, drop_all_partitions, drop_partition
+from coordination.drop_range import drop_all_partitions, drop_partition
+from coordination.forgotten import forget_partition
 from coordination.keeper import Keeper
 from coordination.merge_predicate import MergePredicate, build_predicate
 from engine.tables.afterwards import afterwards
 from engine.tables.attaching import Attaching
+from engine.tables.partitions import Attach
+from engine.tables.replicated.departures import Departures, LogBefore
 from engine.tables.replicated.foreign_fetches import ForeignFetches
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.transactions import TableTransactions
 from parts.errors import ConflictError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
-from parts.reader import Part
 
 _ATTEMPTS = 20
 _SOON_SECONDS = 0.1
 
 
-class Log(Protocol):
+class Log(LogBefore, Protocol):
     """The log, as this replica takes it over."""
-
-    def pull(self, keeper: Keeper) -> None:
-        """Everything that is in the log now enters the queue."""
-
-    def last_block(self, keeper: Keeper) -> LastBlock:
-        """For who drops the blocks of a partition below a number."""
 
     def sync(self, timeout_seconds: float, status: QueryStatus) -> None:
         """Returns when everything in the log now has been carried out here."""
@@ -42,6 +37,7 @@ class ReplicatedPartitions:
     def __init__(self, state: ReplicaState, log: Log, transactions: TableTransactions, foreign: ForeignFetches) -> None:
         self._state = state
         self._log = log
+        self._departures = Departures(state, log)
         self._foreign = foreign
         self.attaching = Attaching(state, transactions)
 
@@ -67,11 +63,31 @@ class ReplicatedPartitions:
         with self._state.working() as (keeper, _):
             self._foreign.fetch(keeper, path, wanted, status)
 
-    def move(self, partition_id: str, attach: Callable[[Sequence[Part]], None], status: QueryStatus) -> None:
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            f"MOVE PARTITION from a replicated table is not supported; ATTACH PARTITION … FROM "
-            f"{self._state.definition.full_name}, then DROP PARTITION there",
+    def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
+        if self._departures.move(partition_id, attach, status):
+            self._wait(status)
+
+    def forget(self, partition_id: str, status: QueryStatus) -> None:
+        state = self._state
+        for _ in range(_ATTEMPTS):
+            status.check()
+            with state.working() as (keeper, _), state.releasing_numbers():
+                keeper.sync(state.paths.root)
+                self._log.pull(keeper)
+                if state.queue.virtual_parts().parts(partition_id):
+                    raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
+                reason = forget_partition(
+                    keeper,
+                    state.replica,
+                    partition_id,
+                    is_streamed=state.definition.settings.enable_block_number_column,
+                    known=state.partition_nodes,
+                )
+            if reason is None:
+                return
+            state.sleep(_SOON_SECONDS)
+        raise ConflictError(
+            "CANNOT_FORGET_PARTITION", f"Partition {partition_id} cannot be forgotten yet: {reason}; try again"
         )
 
     def _wait(self, status: QueryStatus) -> None:

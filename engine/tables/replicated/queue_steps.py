@@ -204,6 +204,7 @@ class QueueSteps:
                 result,
                 deduplicate=action.entry.deduplicate,
                 deduplicate_by=action.entry.deduplicate_by,
+                cleanup=action.entry.cleanup,
                 is_cancelled=lambda: self._is_cancelled(action, Stoppable.MERGES),
                 expire_at=action.entry.expire_at,
                 merge_type=action.entry.merge_type,

@@ -19,6 +19,7 @@ from coordination.insert_commit import InsertRequest
 from coordination.keeper import Keeper, KeeperError, SessionState
 from coordination.mutations import KnownMutations
 from coordination.part_record import PartRecord
+from coordination.partition_nodes import PartitionNode
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.queue import ReplicationQueue
 from coordination.replica_activity import Activation
@@ -74,6 +75,8 @@ class ReplicaState:
         self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
         self.queue = ReplicationQueue(self.replica.name, clock=services.clock)
         self.mutations = KnownMutations(self.paths)
+        self.partition_nodes: dict[str, PartitionNode] = {}
+        """Those that are called otherwise than their partitions, as they were seen last."""
         self.activation: Activation | None = None
         self.readonly_reason = "The table is starting"
         self.has_started = False

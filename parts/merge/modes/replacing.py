@@ -3,16 +3,17 @@
 Source: ClickHouse documentation, "ReplacingMergeTree".
 
 With an ``is_deleted`` column the row that stays may say that there is none. Merges keep it, for an older version may
-still come; FINAL leaves it out.
+still come; FINAL leaves it out, and so does a merge of a whole partition that OPTIMIZE … CLEANUP asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parts.blocks import take_rows
 from parts.errors import UserError
@@ -55,6 +56,11 @@ class Replacing(MergeMode):
             deleted = rows.block.column(self.is_deleted).to_numpy()
             stays = stays[deleted[stays] == 0]
         return rows.block if len(stays) == rows.block.num_rows else take_rows(rows.block, stays)
+
+    def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """A deleted row is above all older ones of its key, to the last of them."""
+        for block in MergeMode.reduce_one_key(replace(self, leaves_out_deleted=False), blocks):
+            yield block.filter(pc.equal(block.column(self.is_deleted), 0)) if self.leaves_out_deleted else block
 
     def _last_of_each(self, block: pa.Table, starts: np.ndarray) -> np.ndarray:
         """Row numbers, one for each key."""

@@ -92,3 +92,19 @@ SELECT number, (SELECT rand() = rand()) AS x FROM numbers(2)
 SELECT count() FROM types WHERE id IN (SELECT id FROM types WHERE rand() = rand())
 SELECT max(rand() = rand()), any(rand(1) = rand(2)) FROM numbers(3)
 SELECT number FROM numbers(3) GROUP BY number HAVING rand() = rand() ORDER BY number
+
+-- Enums, instants and addresses beside numbers
+SELECT e > 0, e = 2, 1 = e, e < -2.5, e IN (1, -3), e != toInt64(-3), toTypeName(e = 1) FROM types ORDER BY id LIMIT 9
+SELECT dt > 1577836800, dt = 1577844577, 1577844577 <= dt, dt < 1577850000.5, dt IN (1577844577), dt BETWEEN 1577836801 AND 1577860000, dt != -1 FROM types ORDER BY id LIMIT 9
+SELECT d IN (18255, 18256), ip = 167772161, ip > 0, toNullable(dt) > 1577836800, toTypeName(toNullable(dt) > 1) FROM types ORDER BY id LIMIT 5
+SELECT count() FROM types WHERE e > 0 AND dt > 1577900000 AND ip < 167837952
+
+-- Branches that are never taken, and asterisks
+SELECT if(toUInt8(0), nowhere, u8) AS a, if(toUInt8(toUInt8(1)), u8, nowhere) AS b, if(CAST(CAST(0, 'UInt8'), 'UInt8'), nowhere, 42) AS c FROM types ORDER BY id LIMIT 3
+SELECT * APPLY(toString) EXCEPT(number) APPLY(length) FROM numbers(12) // the column has another name by then
+SELECT * APPLY(toString) REPLACE('x' AS number) FROM numbers(3)
+
+-- Random rows: what is the same whatever the values are
+SELECT toTypeName(a), toTypeName(b), toTypeName(c), toTypeName(d) FROM generateRandom('a UInt8, b String, c Array(Int8), d Nullable(Date)', 1, 10, 2) LIMIT 1
+SELECT min(length(x)), max(length(x)), min(length(y)), max(length(y)), uniqExact(z) > 2900 FROM (SELECT x, y, z FROM generateRandom('x String, y Array(UInt8), z UUID', 3, 4, 6) LIMIT 3000)
+SELECT min(a) < -9000000, max(a) > 9000000, min(b) < '1985-01-01', max(b) > '2090-01-01', countIf(c IS NULL) BETWEEN 200 AND 500, uniqExact(d), max(e) FROM (SELECT * FROM generateRandom('a Decimal(9, 2), b DateTime64(3), c Nullable(UInt8), d Bool, e UInt8', 7) LIMIT 5000)

@@ -1,0 +1,178 @@
+"""text: every token of a part with the granules that have it.
+
+``step`` is one number: of how many granules a posting speaks. ``firsts`` are the first tokens of the blocks that
+follow; block ``b`` has its tokens, in order (``tokens b``), and of each the numbers of its granules, divided by the
+step, in order (``granules b``). A reader decodes the blocks that it looks into.
+
+While a part is written an index holds its different tokens once and four bytes for each posting. Beyond
+``_MOST_POSTINGS`` the step doubles; of more different tokens than ``_MOST_TOKENS`` there is no index. So memory is
+bounded whatever the rows are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parts.schema import SkipIndex
+from parts.skip_indexes.extremes import Values, plain
+from parts.skip_indexes.tokens import tokens_of
+from parts.types import ArrayType, DataType, IntegerType, StringType
+
+_NUMBER = IntegerType(32, False)
+_TEXT = StringType()
+_POSTINGS = ArrayType(_NUMBER)
+_BLOCK_TOKENS = 4096
+_MOST_POSTINGS = 1 << 26
+_MOST_TOKENS = 1 << 25
+_MOST_TOKEN_BYTES = 1 << 29
+_TOGETHER_AT_LEAST = 1 << 20
+"""Postings that wait to be put together with the others."""
+
+
+@dataclass(frozen=True)
+class _Dictionary:
+    """Different tokens (large binary), how many postings each has, and these, token by token."""
+
+    tokens: pa.Array
+    counts: np.ndarray
+    granules: np.ndarray
+
+
+_NOTHING = _Dictionary(pa.array([], pa.large_binary()), np.zeros(0, np.int64), np.zeros(0, np.uint32))
+
+
+class TextBuilder:
+    """Of one part of granules of ``granularity`` rows. Implements ``parts.skip_indexes.build.Builder``."""
+
+    def __init__(self, index: SkipIndex, granularity: int) -> None:
+        self.index = index
+        self._granularity = granularity
+        self._rows = 0
+        self._step = 1
+        self._whole = _NOTHING
+        self._waiting: list[_Dictionary] = []
+        self._waiting_postings = 0
+        self._is_too_large = False
+
+    def add(self, block: pa.Table) -> None:
+        """The next rows."""
+        if self._is_too_large:
+            return
+        (column,) = self.index.key.evaluate(block)
+        for tokens in tokens_of(self.index.arguments, plain(column)):
+            rows = len(tokens.ends) - 1
+            granule = (self._rows + np.arange(rows)) // (self._granularity * self._step)
+            owners = np.repeat(granule.astype(np.uint32), np.diff(tokens.ends))
+            self._wait(_dictionary(tokens.values, owners))
+            self._rows += rows
+
+    def entries(self) -> Values | None:
+        self._put_together()
+        whole = self._whole
+        if self._is_too_large:
+            return None
+        order = pc.array_sort_indices(whole.tokens)
+        tokens = whole.tokens.take(order)
+        places = order.to_numpy()
+        ends = np.concatenate(([0], np.cumsum(whole.counts)))
+        cuts = range(0, len(tokens), _BLOCK_TOKENS)
+        found: list[tuple[str, DataType, pa.Array]] = [
+            ("step", _NUMBER, pa.array([self._step], pa.uint32())),
+            ("firsts", _TEXT, _texts(tokens.take(pa.array(cuts, pa.int64())))),
+        ]
+        for number, cut in enumerate(cuts):
+            chosen = places[cut : cut + _BLOCK_TOKENS]
+            counts = whole.counts[chosen]
+            offsets = np.concatenate(([0], np.cumsum(counts)))
+            postings = whole.granules[np.arange(int(offsets[-1])) + np.repeat(ends[chosen] - offsets[:-1], counts)]
+            lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(postings)).cast(_POSTINGS.arrow)
+            found.append((f"tokens {number}", _TEXT, _texts(tokens.slice(cut, _BLOCK_TOKENS))))
+            found.append((f"granules {number}", _POSTINGS, lists))
+        return found
+
+    def _wait(self, dictionary: _Dictionary) -> None:
+        self._waiting.append(dictionary)
+        self._waiting_postings += len(dictionary.granules)
+        if self._waiting_postings > max(_TOGETHER_AT_LEAST, len(self._whole.granules) // 2):
+            self._put_together()
+
+    def _put_together(self) -> None:
+        parts = [self._whole, *self._waiting]
+        self._waiting, self._waiting_postings = [], 0
+        tokens = pa.concat_arrays([part.tokens for part in parts])
+        numbers = np.repeat(np.arange(len(tokens)), np.concatenate([part.counts for part in parts]))
+        granules = np.concatenate([part.granules for part in parts])
+        encoded = tokens.dictionary_encode()
+        self._whole = _grouped(encoded.dictionary, encoded.indices.to_numpy()[numbers], granules)
+        tokens = self._whole.tokens
+        if len(tokens) > min(_MOST_TOKENS, _MOST_POSTINGS) or tokens.nbytes > _MOST_TOKEN_BYTES:
+            self._is_too_large = True
+            self._whole = _NOTHING
+        while len(self._whole.granules) > _MOST_POSTINGS:
+            self._step *= 2
+            whole = self._whole
+            numbers = np.repeat(np.arange(len(whole.tokens)), whole.counts)
+            self._whole = _grouped(whole.tokens, numbers, whole.granules // 2)
+
+
+def _dictionary(tokens: pa.Array, granules: np.ndarray) -> _Dictionary:
+    encoded = tokens.cast(pa.large_binary()).dictionary_encode()
+    return _grouped(encoded.dictionary, encoded.indices.to_numpy(), granules)
+
+
+def _grouped(tokens: pa.Array, numbers: np.ndarray, granules: np.ndarray) -> _Dictionary:
+    """Of postings in any order, some of them twice."""
+    keys = (numbers.astype(np.uint64) << np.uint64(32)) | granules
+    keys.sort()
+    is_new = np.ones(len(keys), bool)
+    np.not_equal(keys[1:], keys[:-1], out=is_new[1:])
+    keys = keys[is_new]
+    counts = np.bincount((keys >> np.uint64(32)).astype(np.int64), minlength=len(tokens))
+    return _Dictionary(tokens, counts, keys.astype(np.uint32))
+
+
+def _texts(tokens: pa.Array) -> pa.Array:
+    """As strings are stored; those of a FixedString may be none."""
+    return tokens.cast(pa.binary()).view(pa.string())
+
+
+class Postings:
+    """What a part's index says. ``entries`` are decoded when they are asked for."""
+
+    def __init__(self, entries: Values, granules: int) -> None:
+        self._entries = entries
+        self._granules = granules
+        self._step = entries[0][2][0].as_py()
+        self._firsts = [token.as_buffer().to_pybytes() for token in entries[1][2]]
+
+    def may_have(self, token: bytes) -> np.ndarray:
+        """Of each granule whether the token is in it."""
+        block = bisect_right(self._firsts, token) - 1
+        if block < 0:
+            return self._mask([])
+        place = pc.index(self._tokens(block), pa.scalar(token, pa.binary())).as_py()
+        return self._mask([] if place < 0 else [self._lists(block).slice(place, 1)])
+
+    def may_match(self, test: Callable[[pa.Array], pa.Array]) -> np.ndarray:
+        """Of each granule whether a token is in it of which the test holds."""
+        return self._mask([
+            self._lists(block).filter(test(self._tokens(block))) for block in range(len(self._firsts))
+        ])  # fmt: skip
+
+    def _tokens(self, block: int) -> pa.Array:
+        return self._entries[2 + 2 * block][2].cast(pa.binary())
+
+    def _lists(self, block: int) -> pa.Array:
+        return self._entries[3 + 2 * block][2]
+
+    def _mask(self, lists: Sequence[pa.Array]) -> np.ndarray:
+        mask = np.zeros(-(-self._granules // self._step), bool)
+        for one in lists:
+            mask[one.flatten().to_numpy()] = True
+        return np.repeat(mask, self._step)[: self._granules]

@@ -1,0 +1,50 @@
+"""What happens at chosen moments beside a mutation, and what all replicas have in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.simulator.colony import Colony, Node
+from tests.replication.mutations import shown, values
+
+
+def settle(colony: Colony, *expected: dict[int, str]) -> None:
+    colony.settle()
+    colony.check_equal()
+    for node in colony:
+        for wanted in expected:
+            assert values(node) == wanted, node.name
+        assert all(mutation.is_done for mutation in shown(node)), node.name
+
+
+def step(colony: Colony, *nodes: Node) -> None:
+    for _ in range(5):
+        colony.now += 7
+        for node in nodes:
+            node.step_all()
+
+
+def at_failpoint(colony: Colony, name: str, action: Callable[[], object]) -> list[str]:
+    """Once, whoever passes it."""
+    done: list[str] = []
+
+    def on_failpoint(node: Node, point: str) -> None:
+        if point == name and not done:
+            done.append(node.name)
+            action()
+
+    colony.on_failpoint = on_failpoint
+    return done
+
+
+def during_insert(colony: Colony, node: Node, action: Callable[[], object]) -> list[str]:
+    """Between the number of its block and the commit."""
+    done: list[str] = []
+
+    def on_request(who: Node, kind: str, path: str) -> None:
+        if who is node and kind == "multi" and path == who.table.paths.log_prefix and not done:
+            done.append(path)
+            action()
+
+    colony.on_request = on_request
+    return done
