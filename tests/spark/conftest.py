@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.client.http.client import HttpClient
+from engine.client.http.errors import RefusedError
 from engine.cluster.cluster import ZOOKEEPER, Cluster
 from engine.cluster.state import ClusterState, Member, free_ports, save_state
 from parts.errors import PandoError
 from spark_connector.options import Options, parse_options
+from tests import low_descriptors
 
 SECRET = "lovelace1815"
 _numbers = itertools.count(1)
@@ -68,8 +71,16 @@ class Pando:
         return parse_options(self.options(table, **more))
 
     def sync(self, table: str) -> None:
+        """A server that learns only now that its session has expired (ZooKeeper was killed) asks for a retry."""
+        deadline = time.monotonic() + 60
         for client in self.clients.values():
-            client.execute(f"SYSTEM SYNC REPLICA {table}")
+            while True:
+                try:
+                    client.execute(f"SYSTEM SYNC REPLICA {table}")
+                    break
+                except RefusedError:
+                    assert time.monotonic() < deadline, "a replica does not come back"
+                    time.sleep(0.05)
 
     def wait_writable(self, table: str) -> None:
         """After something was killed and is there again."""
@@ -142,6 +153,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, event_log: Path) -> Iterator
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    low_descriptors.release()
+    ensure_callback_server_started(session.sparkContext._gateway)
     try:
         yield session
     finally:
