@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sys
 import tempfile
@@ -39,6 +40,8 @@ def main() -> int:
 
 def run_histories(seeds: range, steps: int) -> int:
     failed: list[int] = []
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     began = time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory() as directory, following(Path(directory)) as follower:
         for seed in seeds:
