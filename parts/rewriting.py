@@ -33,7 +33,7 @@ from parts.row_exists import ROW_EXISTS_COLUMN
 from parts.schema import Column, Key, SkipIndex, TableDescription, TableSchema
 from parts.skip_indexes.build import IndexBuilder
 from parts.skip_indexes.index_file import EncodedIndex
-from parts.ttl import NO_TTL, TtlCollector
+from parts.ttl import NO_TTL, RuleKind, TableTtl, TtlCollector
 from parts.writer import PartWriter, WrittenPart
 
 _NO_KEY = Key((), (), (), lambda _: [])
@@ -59,9 +59,10 @@ def rewrite_columns(
     indexes of columns that change; the others are the source's. ``ttl`` is
     what the result knows of the times of the rows; else what the source knew, and is still so."""
     columns = _columns(source, description.schema, names, gone)
+    changed = {*names, *source.converted}
     if source.part_type == "Wide":
-        changed = {*names, *source.converted}
         return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
+    ttl = ttl or _collector(source, description, columns, changed)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
         for block in _ahead(_completed(source, columns, blocks)):
             writer.append(block)
@@ -73,14 +74,18 @@ def write_rows(
     directory: Path,
     description: TableDescription,
     blocks: Iterator[pa.Table],
+    gone: Collection[str] = (),
     ttl: TtlCollector | None = None,
 ) -> WrittenPart:
     """Some rows of the source, in their order, with all columns of :func:`columns_of_rows`, and in this order, as the
-    source reads them; none is marked as gone. Strings may come as ``parts.repeated_texts`` says."""
-    columns = columns_of_rows(source, description.schema)
+    source reads them; none is marked as gone. Strings may come as ``parts.repeated_texts`` says. The result lacks the
+    columns ``gone``."""
+    columns = [column for column in columns_of_rows(source, description.schema) if column.name not in gone]
+    names = [column.name for column in columns]
+    ttl = ttl or _collector(source, description, columns, source.converted)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
         for block in _ahead(blocks):
-            writer.append_conformed(block)
+            writer.append_conformed(block.select(names))
         return writer.finish()
 
 
@@ -101,9 +106,8 @@ def _writer(
     directory: Path,
     description: TableDescription,
     columns: Sequence[Column],
-    ttl: TtlCollector | None,
+    ttl: TtlCollector,
 ) -> PartWriter:
-    names = [column.name for column in columns]
     return PartWriter(
         directory,
         replace(description, schema=TableSchema(tuple(columns))),
@@ -112,8 +116,18 @@ def _writer(
         expected_rows=source.rows,
         is_dense=_is_dense(source),
         with_dictionaries=True,
-        ttl=ttl or TtlCollector(description.ttl.readable(names), codec=source.ttl.codec),
+        ttl=ttl,
     )
+
+
+def _collector(
+    source: Part, description: TableDescription, columns: Sequence[Column], changed: Collection[str]
+) -> TtlCollector:
+    """For rows whose times are gathered anew, but for those of columns: what has expired of them has been seen to."""
+    ttl = description.ttl
+    known = TableTtl(tuple(ttl.of_kind(RuleKind.COLUMN))).beside(source.known_ttl(ttl), changed)
+    readable = ttl.readable([column.name for column in columns])
+    return TtlCollector(readable, codec=source.ttl.codec, known=known)
 
 
 def _is_dense(source: Part) -> bool:

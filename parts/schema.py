@@ -234,6 +234,12 @@ class PartSettings:
     enable_block_number_column: bool = False
     """Whether merges store of every row which block it came in."""
 
+    def is_wide(self, expected_bytes: int | None, expected_rows: int | None) -> bool:
+        """Whether a part of this size is written wide; of one of unknown size it is."""
+        return (expected_bytes is None or expected_bytes >= self.min_bytes_for_wide_part) and (
+            expected_rows is None or expected_rows >= self.min_rows_for_wide_part
+        )
+
 
 @dataclass(frozen=True)
 class TableDescription:

@@ -80,6 +80,16 @@ class TtlRule:
         times = self.times(plain_columns(block.select(list(self.columns)), self.columns))
         return np.where(times == 0, NEVER, times)
 
+    def has_expired(self, part: PartTtl, now: int) -> bool:
+        """Whether it is known that it has in every row of the part."""
+        facts = part.rules.get(self.text)
+        return facts is not None and facts.is_whole and facts.last is not None and facts.last <= now
+
+    def may_have_expired(self, part: PartTtl, now: int) -> bool:
+        """Whether it has in some row of the part, or that is not known."""
+        facts = part.rules.get(self.text)
+        return facts is None or (facts.first is not None and facts.first <= now)
+
 
 @dataclass(frozen=True)
 class RuleFacts:
@@ -168,12 +178,11 @@ class TableTtl:
 
     def may_have_expired(self, part: PartTtl, now: int) -> bool:
         """Whether something in the part has expired, or that is not known."""
-        return any(_may_have_expired(part.rules.get(rule.text), now) for rule in self._changing)
+        return any(rule.may_have_expired(part, now) for rule in self._changing)
 
     def is_gone(self, part: PartTtl, now: int) -> bool:
         """Whether it is known that no row of the part is left."""
-        known = (part.rules.get(rule.text) for rule in self.of_kind(RuleKind.ROWS))
-        return any(facts and facts.is_whole and facts.last is not None and facts.last <= now for facts in known)
+        return any(rule.has_expired(part, now) for rule in self.of_kind(RuleKind.ROWS))
 
     def due(self, part: PartTtl, *, is_whole: bool = False) -> int | None:
         """From when on a merge of the part alone has rows to change; ``is_whole``: all of the rows that a rule has a
@@ -195,8 +204,9 @@ class TableTtl:
         return PartTtl({rule.text: part.rules[rule.text] for rule in self.rules if rule.text in part.rules}, part.codec)
 
     def beside(self, part: PartTtl, changed: Collection[str]) -> PartTtl:
-        """What stays known of the part with other values in some columns."""
-        rules = [rule for rule in self.rules if rule.column not in changed and not {*rule.columns} & {*changed}]
+        """What stays known of the part with other values in some columns: the times of all others. As in ClickHouse a
+        value that is given to a row when the column's has expired there stays until a merge has something to do."""
+        rules = [rule for rule in self.rules if not {*rule.columns} & {*changed}]
         return TableTtl(tuple(rules)).known(part)
 
     def readable(self, columns: Collection[str]) -> TableTtl:
@@ -218,10 +228,6 @@ class TableTtl:
 
 
 NO_TTL = TableTtl()
-
-
-def _may_have_expired(facts: RuleFacts | None, now: int) -> bool:
-    return facts is None or (facts.first is not None and facts.first <= now)
 
 
 class TtlCollector:

@@ -83,8 +83,7 @@ def write_part(
     block = conform_block(block, description.schema)
     settings = description.settings
     size = _expected_bytes(block, settings)
-    is_compact = size < settings.min_bytes_for_wide_part or block.num_rows < settings.min_rows_for_wide_part
-    is_packed = is_compact and size < settings.min_bytes_for_full_part_storage
+    is_packed = not settings.is_wide(size, block.num_rows) and size < settings.min_bytes_for_full_part_storage
     granularity = granularity_of(settings, description.schema.stored, block.num_rows, size, WINDOW_BYTES)
     if is_packed and 0 < block.num_rows <= granularity:
         return _write_small_part(Path(directory), block, description, values, part_uuid or _NIL, granularity)
@@ -159,9 +158,7 @@ class PartWriter:
         self._granularity = granularity_of(
             settings, self._schema, expected_rows or 0, expected_bytes or 0, WINDOW_BYTES
         )
-        self._is_wide = (expected_bytes is None or expected_bytes >= settings.min_bytes_for_wide_part) and (
-            expected_rows is None or expected_rows >= settings.min_rows_for_wide_part
-        )
+        self._is_wide = settings.is_wide(expected_bytes, expected_rows)
         limit = settings.min_bytes_for_full_part_storage
         is_packed = not self._is_wide and expected_bytes is not None and expected_bytes < limit
         self._directory.mkdir(parents=True, exist_ok=True)

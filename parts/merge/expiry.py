@@ -28,9 +28,18 @@ def expired_out(blocks: Iterator[pa.Table], description: TableDescription, now: 
     blocks = _remaining(blocks, ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE), now)
     for rule in ttl.of_kind(RuleKind.GROUP_BY):
         blocks = _Grouped(rule, description, now).blocks(blocks)
-    if columns := _in_order(ttl.of_kind(RuleKind.COLUMN)):
-        blocks = (_with_defaults(block, columns, description, now) for block in blocks)
-    return blocks
+    return values_expired(blocks, ttl.of_kind(RuleKind.COLUMN), description, now)
+
+
+def values_expired(
+    blocks: Iterator[pa.Table], rules: Sequence[TtlRule], description: TableDescription, now: int
+) -> Iterator[pa.Table]:
+    """The blocks with defaults for what has expired by the rules, of columns. They need the columns of the rules, and
+    those that the times and defaults are made of."""
+    if not rules:
+        return blocks
+    ordered = _in_order(rules)
+    return (_with_defaults(block, ordered, description, now) for block in blocks)
 
 
 def _remaining(blocks: Iterator[pa.Table], rules: Sequence[TtlRule], now: int) -> Iterator[pa.Table]:
@@ -134,7 +143,7 @@ def _with_defaults(block: pa.Table, rules: Sequence[TtlRule], description: Table
             continue
         column = description.schema.column(rule.column)
         position = block.schema.get_field_index(rule.column)
-        field = description.schema.stored.arrow.field(position)
+        field = description.schema.stored.arrow.field(rule.column)
         values = block.column(position)
         values = values.cast(field.type) if values.type != field.type else values
         defaults = _defaults(rule, column, found, expired)

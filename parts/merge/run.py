@@ -86,11 +86,13 @@ def merge_parts(
     codec = ttl.codec_at(whole, expire_at) if expire_at else whole.codec
     partition = [array[0] for _, _, array in sources[0].partition_arrays]
     mode = mode or description.merge_mode
-    written = written_description(sources, facts, description, mode, expire_at if expires else 0)
+    all_sources = sources
     if expires:  # what is known to be gone is not read
         sources = [source for source, known in zip(sources, facts, strict=True) if not ttl.is_gone(known, expire_at)]
     total_rows = sum(source.rows for source in sources)
     total_bytes = sum(source.data_uncompressed_bytes for source in sources)
+    is_wide = description.settings.is_wide(total_bytes, total_rows)
+    written = written_description(all_sources, facts, description, mode, expire_at if expires else 0, is_wide=is_wide)
     writer = PartWriter(
         directory,
         written,

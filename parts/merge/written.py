@@ -1,4 +1,4 @@
-"""Which columns a merge writes: not those that no source has, nor those that have expired in every row.
+"""Which columns a merge writes: not those that no source has, nor in a wide part those that have expired in every row.
 
 They have the default of their type in every row, as a reader gives it for a column that a part lacks. The part is
 smaller; and as in ClickHouse a DEFAULT or another type that the column gets later holds for these rows too. Written all
@@ -15,28 +15,32 @@ from parts.block_number import BLOCK_NUMBER
 from parts.merge_mode import MergeMode
 from parts.reader import Part
 from parts.schema import Column, TableDescription, TableSchema
-from parts.ttl import PartTtl, RuleKind, TtlRule
+from parts.ttl import PartTtl, RuleKind
 
 
 def written_description(
-    sources: Sequence[Part], facts: Sequence[PartTtl], description: TableDescription, mode: MergeMode, expire_at: int
+    sources: Sequence[Part],
+    facts: Sequence[PartTtl],
+    description: TableDescription,
+    mode: MergeMode,
+    expire_at: int,
+    *,
+    is_wide: bool,
 ) -> TableDescription:
     """The table with the columns that are written. ``facts`` are what the sources know of the table's TTL; what has
     expired at ``expire_at`` is applied, 0: nothing."""
     ttl = description.ttl
     if expire_at and ttl.of_kind(RuleKind.GROUP_BY):  # which gives columns any values
         return description
-    keys = (description.sorting_key, description.partition_key, *(index.key for index in description.indexes))
-    needed = {BLOCK_NUMBER, *mode.columns, *(name for key in keys for name in key.columns)}
-    needed.update(name for rule in ttl.rules for name in rule.columns)
-    rules = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN) if expire_at}
+    needed = {BLOCK_NUMBER, *mode.columns, *needed_columns(description)}
+    rules = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN) if expire_at and is_wide}
 
     def is_default(column: Column) -> bool:
         if column.name in needed or column.default is not None:
             return False
         rule = rules.get(column.name)
         return all(
-            source.lacks([column.name]) or (rule is not None and _has_expired(rule, known, expire_at))
+            source.lacks([column.name]) or (rule is not None and rule.has_expired(known, expire_at))
             for source, known in zip(sources, facts, strict=True)
         )
 
@@ -47,7 +51,8 @@ def written_description(
     return replace(description, schema=TableSchema(written or stored[:1]))
 
 
-def _has_expired(rule: TtlRule, known: PartTtl, now: int) -> bool:
-    """In every row."""
-    facts = known.rules.get(rule.text)
-    return facts is not None and facts.is_whole and facts.last is not None and facts.last <= now
+def needed_columns(description: TableDescription) -> set[str]:
+    """Those that keys, skip indexes and times are made of."""
+    keys = (description.sorting_key, description.partition_key, *(index.key for index in description.indexes))
+    columns = {name for key in keys for name in key.columns}
+    return columns.union(name for rule in description.ttl.rules for name in rule.columns)

@@ -229,6 +229,7 @@ class _Draft:
             if check_engine_type(mode, name, old.type, given.type) and mode.last_key_column == name:
                 table = replace(table, sorting_key=table.primary_key)  # a wider version sorts as before
             check_retyped(table, name, parse_type(given.type))
+            _check_nulls_become_something(old, new)
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
             self._history(lambda history: history.adding(name))  # no part has it, or what one has is older
         self._replace(new)
@@ -355,6 +356,15 @@ def _overlaid(old: ColumnClause, given: ColumnClause) -> ColumnClause:
         comment=given.comment or old.comment,
         ttl=given.ttl or old.ttl,
     )
+
+
+def _check_nulls_become_something(old: ColumnClause, new: ColumnClause) -> None:
+    if parse_type(old.type).is_nullable and not parse_type(new.type).is_nullable and not new.default_expression:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Cannot convert column `{old.name}` from nullable type {old.type} to non-nullable type {new.type}: say in "
+            "MODIFY COLUMN by a DEFAULT what NULL becomes",
+        )
 
 
 def _without_property(old: ColumnClause, name: str) -> ColumnClause:

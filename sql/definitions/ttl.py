@@ -81,13 +81,27 @@ def _column_rule(name: str, text: str, schema: TableSchema, keys: Mapping[str, K
 
 def _time(text: str, schema: TableSchema) -> CompiledExpression:
     _check_repeatable(text)
-    (compiled,) = compile_expressions([text], schema.stored)
+    (compiled,) = compile_expressions([text], _widened(schema.stored))
     if not isinstance(compiled.type, DateType | Date32Type | DateTimeType | DateTime64Type):
         raise _bad(
             "TTL expression result column should have Date, Date32, DateTime or DateTime64 type, but has "
             f"{compiled.type.name}"
         )
     return compiled
+
+
+def _widened(schema: TableSchema) -> TableSchema:
+    """Dates as ``Date32`` and times as ``DateTime64``, which Arrow holds alike. A time behind the end of the column's
+    own type would wrap around to one that is long over: ``TTL d + INTERVAL 100 YEAR`` is meant to keep rows."""
+
+    def wider(column: Column) -> Column:
+        if isinstance(column.type, DateType):
+            return replace(column, type=Date32Type())
+        if isinstance(column.type, DateTimeType):
+            return replace(column, type=DateTime64Type(0, column.type.timezone))
+        return column
+
+    return TableSchema(tuple(map(wider, schema.columns)))
 
 
 def check_ttl_depends(ttl: TableTtl) -> None:

@@ -23,7 +23,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from parts.errors import CorruptionError, UserError
-from parts.merge.expiry import expired_out
+from parts.merge.expiry import expired_out, values_expired
+from parts.merge.written import needed_columns
 from parts.nested_columns import check_sizes
 from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
@@ -31,7 +32,7 @@ from parts.reader import Part, RowRange, open_part
 from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
 from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN
 from parts.schema import Column, TableDescription
-from parts.ttl import TtlCollector
+from parts.ttl import PartTtl, RuleFacts, RuleKind, TtlCollector
 from sql.grammar.alterations import (
     ApplyDeletedMask,
     ClearColumnData,
@@ -196,11 +197,40 @@ class MutationRun:
             blocks = self._tables(part.read([], with_deleted=True))
             rewrite_columns(part, place, self.description, (), blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
-        columns = [column.name for column in columns_of_rows(part, self.description.schema)]
-        left = self._tables(part.read(columns)) if not ttl.is_gone(known, at) else iter(())
-        kept = expired_out(left, self.description, at)
-        write_rows(part, place, self.description, kept, ttl=TtlCollector(ttl, at, codec))
+        columns = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN)}
+        is_wide = self.description.settings.is_wide(part.data_uncompressed_bytes, part.rows)
+        kept = {*columns} - needed_columns(self.description)
+        gone = {name for name in kept if is_wide and columns[name].has_expired(known, at)}
+        if ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY):
+            names = [column.name for column in columns_of_rows(part, self.description.schema)]
+            left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())
+            rows = expired_out(left, self.description, at)
+            write_rows(part, place, self.description, rows, gone, TtlCollector(ttl, at, codec))
+        else:
+            self._expire_values(part, known, at, place, gone)
         return True
+
+    def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
+        """Writes the columns of which something has expired; the part is left without those that are ``gone``."""
+        ttl = self.description.ttl
+        expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
+        written = [rule for rule in expired if rule.column not in gone and not part.lacks([rule.column])]
+        names = [rule.column for rule in written]
+        defaults = {name for rule in written if rule.default is not None for name in rule.default.columns}
+        applied = [rule for rule in expired if rule in written or rule.column in defaults]
+        facts = {text: fact for text, fact in known.rules.items() if text not in {rule.text for rule in written}}
+        facts.update((rule.text, RuleFacts(is_whole=False)) for rule in expired if rule not in written)
+        found = TtlCollector(ttl, at, part.ttl.codec, PartTtl(facts))
+
+        def blocks() -> Iterator[pa.Table]:
+            times = (name for rule in applied for name in rule.columns)
+            read = list(dict.fromkeys([*(rule.column for rule in applied), *times, *defaults]))
+            tables = self._tables(part.read(read, with_deleted=True))
+            for block in values_expired(tables, applied, self.description, at):
+                found.update(block)
+                yield block.select(names)
+
+        rewrite_columns(part, place, self.description, names, blocks(), gone, ttl=found)
 
     def _make_index(self, part: Part, name: str, place: Path) -> bool:
         """Of a column that the part does not have yet there is none."""

@@ -13,6 +13,7 @@ from tests.alter.test_altered_keys import answer
 from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 
+_STILL = ", max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"
 HISTORIES = {
     "texts that are no values": [
         "CREATE TABLE t (a Nullable(String), k UInt8) ENGINE = MergeTree ORDER BY k",
@@ -66,6 +67,69 @@ HISTORIES = {
         "SELECT * FROM t ORDER BY k",
         "SELECT column FROM system.parts_columns WHERE table = 't' AND active ORDER BY column",
     ],
+    "columns that have expired when their TTL is written": [
+        "CREATE TABLE t (k UInt8, d Date, a UInt8, b UInt8 DEFAULT 7, c String) ENGINE = MergeTree ORDER BY k "
+        "SETTINGS min_bytes_for_wide_part = 0" + _STILL,
+        "INSERT INTO t VALUES (1, '2001-01-01', 1, 1, 'a'), (2, '2001-01-01', 2, 2, 'b')",
+        "INSERT INTO t VALUES (3, '2001-01-01', 3, 3, 'c'), (4, '2101-01-01', 4, 4, 'd')",
+        "ALTER TABLE t ADD COLUMN e UInt8 DEFAULT 5",
+        "ALTER TABLE t MODIFY COLUMN a UInt8 TTL d + INTERVAL 1 DAY, MODIFY COLUMN b UInt8 TTL d + INTERVAL 1 DAY",
+        "SELECT name, column FROM system.parts_columns WHERE table = 't' AND active ORDER BY name, column",
+        "SELECT * FROM t ORDER BY k",
+        "ALTER TABLE t MODIFY COLUMN a Nullable(UInt16), MODIFY COLUMN b UInt8 DEFAULT 8",
+        "SELECT * FROM t ORDER BY k",
+        "OPTIMIZE TABLE t FINAL",
+        "SELECT * FROM t ORDER BY k",
+    ],
+    "columns that have expired where rows may": [
+        "CREATE TABLE t (k UInt8, d Date, a UInt8, b UInt8 DEFAULT 7) ENGINE = MergeTree ORDER BY k "
+        "TTL d + INTERVAL 1 DAY DELETE WHERE k = 1 SETTINGS min_bytes_for_wide_part = 0" + _STILL,
+        "INSERT INTO t VALUES (1, '2001-01-01', 1, 1), (2, '2001-01-01', 2, 2)",
+        "ALTER TABLE t ADD COLUMN e UInt8 DEFAULT 5",
+        "ALTER TABLE t MODIFY COLUMN a UInt8 TTL d + INTERVAL 1 DAY, MODIFY COLUMN b UInt8 TTL d + INTERVAL 1 DAY",
+        "SELECT column FROM system.parts_columns WHERE table = 't' AND active ORDER BY column",
+        "SELECT * FROM t ORDER BY k",
+    ],
+    "columns that have expired in compact parts": [
+        "CREATE TABLE t (k UInt8, d Date, a UInt8 TTL d + INTERVAL 1 DAY, b UInt8) ENGINE = MergeTree ORDER BY k "
+        "SETTINGS min_bytes_for_wide_part = 1000" + _STILL,
+        "INSERT INTO t VALUES (1, '2001-01-01', 1, 1)",
+        "INSERT INTO t VALUES (2, '2001-01-01', 2, 2)",
+        "ALTER TABLE t ADD COLUMN c UInt8",
+        "OPTIMIZE TABLE t FINAL",
+        "ALTER TABLE t MODIFY COLUMN b UInt8 TTL d + INTERVAL 1 DAY",
+        "SELECT column FROM system.parts_columns WHERE table = 't' AND active ORDER BY column",
+        "ALTER TABLE t MODIFY COLUMN a Nullable(UInt8), MODIFY COLUMN b Nullable(UInt8)",
+        "ALTER TABLE t MODIFY COLUMN c Nullable(UInt8)",
+        "SELECT * FROM t ORDER BY k",
+    ],
+    "values that are given when others have expired": [
+        "CREATE TABLE t (k UInt8, d Date, a UInt8, b UInt8) ENGINE = MergeTree ORDER BY k "
+        "SETTINGS min_bytes_for_wide_part = 0" + _STILL,
+        "INSERT INTO t VALUES (1, '2001-01-01', 1, 1), (2, '2001-01-01', 2, 2)",
+        "ALTER TABLE t MODIFY COLUMN a UInt8 TTL d + INTERVAL 1 DAY",
+        "ALTER TABLE t UPDATE a = 7 WHERE k = 2 SETTINGS mutations_sync = 1",
+        "ALTER TABLE t DELETE WHERE k = 1 SETTINGS mutations_sync = 1",
+        "OPTIMIZE TABLE t FINAL",
+        "SELECT * FROM t ORDER BY k",
+        "INSERT INTO t VALUES (3, '2001-01-01', 3, 3)",
+        "OPTIMIZE TABLE t FINAL",
+        "SELECT * FROM t ORDER BY k",
+    ],
+    "what NULL becomes": [
+        "CREATE TABLE t (k UInt8, a Nullable(UInt16), b Nullable(String), c LowCardinality(Nullable(String)), "
+        "d Nullable(Int8) DEFAULT 5) ENGINE = MergeTree ORDER BY k",
+        "INSERT INTO t VALUES (1, NULL, NULL, NULL, NULL), (2, 3, '4', 'c', 5), (3, NULL, '6', NULL, 7)",
+        "ALTER TABLE t ADD COLUMN e Nullable(UInt8)",
+        "INSERT INTO t VALUES (4, 1, '2', '3', 4, 5)",
+        "ALTER TABLE t MODIFY COLUMN a UInt16 DEFAULT 9, MODIFY COLUMN b UInt8 DEFAULT 8",
+        "ALTER TABLE t MODIFY COLUMN c LowCardinality(String) DEFAULT 'none', MODIFY COLUMN d Int8",
+        "ALTER TABLE t MODIFY COLUMN e UInt8 DEFAULT 1",
+        "SELECT * FROM t ORDER BY k",
+        "SELECT k FROM t WHERE a = 9 ORDER BY k",
+        "OPTIMIZE TABLE t FINAL",
+        "SELECT * FROM t ORDER BY k",
+    ],
     "replaced by nothing": [
         "CREATE TABLE t (k UInt8, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY k",
         "CREATE TABLE u AS t",
@@ -80,6 +144,8 @@ REFUSED = [
     ("UPDATE s = arrayJoin(['x']) WHERE 1", 183),
     ("REPLACE PARTITION '2020-01-01' FROM u", 36),
     ("DROP PARTITION 'abc'", 38),
+    ("MODIFY COLUMN m UInt8", 36),
+    ("MODIFY COLUMN m String", 36),
     ("UPDATE `n.a` = [1, 2, 3] WHERE 1 SETTINGS mutations_sync = 1", 341),
     ("UPDATE `n.a` = [1], `n.b` = [1, k] WHERE 1 SETTINGS mutations_sync = 1", 341),
 ]
@@ -115,10 +181,10 @@ def test_what_is_refused(local: Local, oracle: Oracle, commands: str, code: int)
     created = [
         "CREATE DATABASE differences",
         "USE differences",
-        "CREATE TABLE t (k UInt32, s String, p Date, n Nested(a UInt8, b UInt8)) ENGINE = MergeTree PARTITION BY p "
-        "ORDER BY k SETTINGS min_bytes_for_wide_part = 0",
+        "CREATE TABLE t (k UInt32, s String, p Date, n Nested(a UInt8, b UInt8), m Nullable(UInt8)) "
+        "ENGINE = MergeTree PARTITION BY p ORDER BY k SETTINGS min_bytes_for_wide_part = 0",
         "CREATE TABLE u AS t",
-        "INSERT INTO t VALUES (1, 'a', '2020-01-01', [1, 2], [3, 4])",
+        "INSERT INTO t VALUES (1, 'a', '2020-01-01', [1, 2], [3, 4], 5)",
     ]
     for statement in created:
         both(local, oracle, statement)
@@ -143,3 +209,24 @@ def test_who_only_reads_a_table_makes_no_directories(local: Local, tmp_path: Pat
     place = tmp_path / "gone" / "t"
     PartStore(place, table.description, table.services.clock, table.services.new_uuid, is_owner=False)
     assert not place.exists()
+
+
+def test_null_becomes_what_other_columns_say(local: Local) -> None:
+    """ClickHouse's mutation fails there (47), and all that come after it."""
+    local.run("CREATE TABLE t (k UInt8, a Nullable(UInt16), b Nullable(UInt16)) ENGINE = MergeTree ORDER BY k")
+    local.run("INSERT INTO t VALUES (1, NULL, NULL), (2, 3, NULL), (3, 4, 5)")
+    local.run("ALTER TABLE t MODIFY COLUMN a UInt16 DEFAULT k + 100, MODIFY COLUMN b UInt16 DEFAULT a + 1")
+    assert answer(local, "SELECT * FROM t ORDER BY k") == "1\t101\t102\n2\t3\t4\n3\t4\t5\n"
+
+
+def test_a_default_reads_what_has_expired(local: Local) -> None:
+    """ClickHouse's mutation fails there (10)."""
+    local.run(
+        "CREATE TABLE t (k UInt8, d Date, a UInt8, b UInt8) ENGINE = MergeTree ORDER BY k "
+        "SETTINGS min_bytes_for_wide_part = 0"
+    )
+    local.run("INSERT INTO t VALUES (1, '2001-01-01', 1, 1), (2, '2001-01-01', 2, 2)")
+    local.run("INSERT INTO t VALUES (3, '2001-01-01', 3, 3), (4, '2101-01-01', 4, 4)")
+    ttl = "TTL d + INTERVAL 1 DAY"
+    local.run(f"ALTER TABLE t MODIFY COLUMN a UInt8 {ttl}, MODIFY COLUMN b UInt8 DEFAULT a + 10 {ttl}")
+    assert answer(local, "SELECT k, a, b FROM t ORDER BY k") == "1\t0\t10\n2\t0\t10\n3\t0\t10\n4\t4\t4\n"

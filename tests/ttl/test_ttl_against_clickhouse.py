@@ -82,3 +82,29 @@ def test_what_alter_makes_of_the_parts_that_are_there(pando: Local, oracle: Orac
     assert tsv(pando, commands) == oracle.query(commands)
     pando.run(f"DROP TABLE {name}")
     oracle.query(f"DROP TABLE {name} SYNC")
+
+
+FAR = {
+    "Date": ["d + INTERVAL 150 YEAR", "addMonths(d, 1600)", "toStartOfMonth(d + INTERVAL 150 YEAR)", "d + 60000"],
+    "DateTime('UTC')": [
+        "d + INTERVAL 110 YEAR",
+        "d + toIntervalDay(40000)",
+        "toDateTime(d, 'UTC') + toIntervalDay(40000)",
+    ],
+    "DateTime64(3, 'UTC')": ["d + INTERVAL 110 YEAR"],
+    "Date32": ["d + INTERVAL 150 YEAR"],
+}
+
+
+@pytest.mark.parametrize(("type_", "time"), [(type_, time) for type_ in FAR for time in FAR[type_]])
+def test_a_time_behind_the_end_of_a_type_is_not_one_that_is_over(
+    pando: Local, oracle: Oracle, type_: str, time: str
+) -> None:
+    answers = []
+    for run in (oracle.query, lambda sql: tsv(pando, sql)):
+        run(f"CREATE TABLE far (k UInt8, d {type_}, s String TTL {time}) ENGINE = MergeTree ORDER BY k TTL {time}")
+        run("INSERT INTO far VALUES (1, '2001-01-01', 'a'), (2, '1971-01-01', 'b')")
+        run("OPTIMIZE TABLE far FINAL")
+        answers.append(run("SELECT * FROM far ORDER BY k"))
+        run("DROP TABLE far SYNC")
+    assert answers[0] == answers[1]
