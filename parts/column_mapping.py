@@ -10,11 +10,10 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from parts.errors import UserError
-from parts.schema import Column, ColumnConversion, ColumnDefault, TableSchema
+from parts.schema import Column, ColumnConversion, TableSchema
 from parts.types import DataType
 
 STORED = "\0stored "
@@ -34,26 +33,13 @@ class ColumnMapping:
 class _Converted:
     """Implements ``parts.schema.ColumnDefault``."""
 
-    source: str
+    columns: Sequence[str]
     stored_type: DataType
+    version: int
     convert: ColumnConversion
-    fill: ColumnDefault | None = None
-    """Takes the place of NULL in a column that has none now."""
 
-    @property
-    def columns(self) -> Sequence[str]:
-        return (self.source, *(self.fill.columns if self.fill is not None else ()))
-
-    def evaluate(self, block: pa.Table, rows: int) -> pa.ChunkedArray:
-        values = block.column(self.source)
-        if self.fill is None or not values.null_count:
-            return self.convert(values, self.stored_type)
-        is_there = values.is_valid()
-        converted = self.convert(values.filter(is_there), self.stored_type)
-        defaults = self.fill.evaluate(block.select(self.fill.columns), rows)
-        both = pa.chunked_array([*converted.chunks, *defaults.chunks], converted.type).unify_dictionaries()
-        there = is_there.to_numpy()
-        return both.take(pa.array(np.where(there, np.cumsum(there) - 1, len(converted) + np.arange(rows))))
+    def evaluate(self, block: pa.Table, _: int) -> pa.ChunkedArray:
+        return self.convert(block.column(0), self.stored_type, self.version)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -75,8 +61,7 @@ def map_columns(written: TableSchema, version: int, table: TableSchema | None) -
         else:
             source = STORED + column.name
             found[source] = positions[former]
-            fill = column.default if stored_type.is_nullable and not column.type.is_nullable else None
-            conversion = _Converted(source, stored_type, _conversion(column), fill)
+            conversion = _Converted((source,), stored_type, version, _conversion(column))
             converted[column.name] = replace(column, default=conversion)
     return ColumnMapping(found, converted)
 

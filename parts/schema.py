@@ -35,8 +35,9 @@ class ColumnDefault(Protocol):
 class ColumnConversion(Protocol):
     """How values that were stored as another type become a column's, compiled; ``sql`` builds it."""
 
-    def __call__(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
-        """``values`` of ``type_``, in the column's storage type. Raises ``UserError`` for one that does not convert."""
+    def __call__(self, values: pa.ChunkedArray, type_: DataType, version: int) -> pa.ChunkedArray:
+        """``values`` of ``type_``, which the column had in this version of the table, in the column's storage type.
+        Raises ``UserError`` for one that does not convert."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A part knows the version of the definition that it was written under, and has the columns that the table had then. To
 read it under a later one, nothing is rewritten: a column that was added after (or cleared, or dropped and added again)
 is absent in it, whatever the part has under that name; one that was renamed after has its former name in it; one whose
-type changed is converted. A column that was dropped is not asked for.
+type changed is converted, from each type to the next, so that a value does not depend on whether a merge came between
+two changes; by a type that was taken back nothing changes. A column that was dropped is not asked for.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from typing import Any
 class SchemaHistory:
     """``version`` counts the changes. ``added``: the version in which a column got its present content, of columns that
     were not there from the beginning. ``renamed``: the versions in which a column's name changed, with the name before,
-    in order. ``keys``: the version in which the sorting or the sampling key last changed; 0: never."""
+    in order. ``keys``: the version in which the sorting or the sampling key last changed; 0: never. ``retyped``: the
+    versions in which a column's type changed, with the type since then, and the expression (of no columns) that NULL
+    became if there is none in that type, in order."""
 
     version: int = 0
     added: Mapping[str, int] = field(default_factory=dict)
     renamed: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     keys: int = 0
+    retyped: Mapping[str, tuple[tuple[int, str, str], ...]] = field(default_factory=dict)
 
     def name_in(self, part_version: int, column: str) -> str | None:
         """The name of the table's column in a part; ``None`` if the part cannot have it."""
@@ -42,13 +46,23 @@ class SchemaHistory:
         return replace(gone, added={**gone.added, column: self.version})
 
     def dropping(self, column: str) -> SchemaHistory:
-        return replace(self, added=_without(self.added, column), renamed=_without(self.renamed, column))
+        return replace(
+            self,
+            added=_without(self.added, column),
+            renamed=_without(self.renamed, column),
+            retyped=_without(self.retyped, column),
+        )
 
     def renaming(self, old: str, new: str) -> SchemaHistory:
         gone = self.dropping(old)
         added = {**gone.added, new: self.added[old]} if old in self.added else gone.added
         names = (*self.renamed.get(old, ()), (self.version, old))
-        return replace(gone, added=added, renamed={**gone.renamed, new: names})
+        types = {**gone.retyped, new: self.retyped[old]} if old in self.retyped else gone.retyped
+        return replace(gone, added=added, renamed={**gone.renamed, new: names}, retyped=types)
+
+    def retyping(self, column: str, type_: str, instead_of_null: str) -> SchemaHistory:
+        changes = (*self.retyped.get(column, ()), (self.version, type_, instead_of_null))
+        return replace(self, retyped={**self.retyped, column: changes})
 
     def with_keys(self) -> SchemaHistory:
         return replace(self, keys=self.version)
@@ -61,7 +75,8 @@ class SchemaHistory:
             "added": dict(self.added),
             "renamed": {name: [list(change) for change in changes] for name, changes in self.renamed.items()},
         }
-        return document | ({"keys": self.keys} if self.keys else {})
+        retyped = {name: [list(change) for change in changes] for name, changes in self.retyped.items()}
+        return document | ({"keys": self.keys} if self.keys else {}) | ({"retyped": retyped} if retyped else {})
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> SchemaHistory:
@@ -74,6 +89,10 @@ class SchemaHistory:
                 for name, changes in document["renamed"].items()
             },
             int(document.get("keys", 0)),
+            {
+                str(name): tuple((int(version), str(type_), str(instead)) for version, type_, instead in changes)
+                for name, changes in document.get("retyped", {}).items()
+            },
         )
 
 

@@ -15,6 +15,7 @@ from parts.schema import TableDescription
 from parts.schema_history import SchemaHistory
 from parts.types import parse_type
 from sql.definitions.altered_keys import check_keys, check_retyped, keys_changed
+from sql.definitions.column_changes import instead_of_null
 from sql.definitions.engine import is_deprecated
 from sql.definitions.engine_columns import check_engine_column, check_engine_type
 from sql.definitions.nested import check_rename, flattened_changes
@@ -77,8 +78,11 @@ def altered(create: CreateTable, description: TableDescription, changes: Sequenc
 
 
 def _refuse_chains(renames: Sequence[RenameColumn]) -> None:
-    if {rename.old for rename in renames} & {rename.new for rename in renames}:
-        raise not_implemented("A column that is renamed twice in one ALTER")
+    given: set[str] = set()
+    for rename in renames:
+        if rename.old in given:
+            raise not_implemented("A column that is renamed twice in one ALTER")
+        given.add(rename.new)
 
 
 @dataclass
@@ -224,12 +228,14 @@ class _Draft:
             return
         old, given = self._column(name), change.column
         new = _without_property(old, change.remove) if change.remove else _overlaid(old, given)
-        if given.type and not _is_same_type(given.type, old.type):
+        is_new = name not in self.description.schema  # it is added by the same ALTER: no part has it
+        if given.type and not is_new and not _is_same_type(given.type, old.type):
             table, mode = self.description, self.description.merge_mode
             if check_engine_type(mode, name, old.type, given.type) and mode.last_key_column == name:
                 table = replace(table, sorting_key=table.primary_key)  # a wider version sorts as before
             check_retyped(table, name, parse_type(given.type))
-            _check_nulls_become_something(old, new)
+            instead = instead_of_null(old, new)
+            self._history(lambda history: history.retyping(name, parse_type(new.type).name, instead))
         if old.default_kind == "ALIAS" and new.default_kind != "ALIAS":
             self._history(lambda history: history.adding(name))  # no part has it, or what one has is older
         self._replace(new)
@@ -356,15 +362,6 @@ def _overlaid(old: ColumnClause, given: ColumnClause) -> ColumnClause:
         comment=given.comment or old.comment,
         ttl=given.ttl or old.ttl,
     )
-
-
-def _check_nulls_become_something(old: ColumnClause, new: ColumnClause) -> None:
-    if parse_type(old.type).is_nullable and not parse_type(new.type).is_nullable and not new.default_expression:
-        raise UserError(
-            "BAD_ARGUMENTS",
-            f"Cannot convert column `{old.name}` from nullable type {old.type} to non-nullable type {new.type}: say in "
-            "MODIFY COLUMN by a DEFAULT what NULL becomes",
-        )
 
 
 def _without_property(old: ColumnClause, name: str) -> ColumnClause:

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 
 from parts.errors import UserError
 from parts.schema import TableSchema
+from parts.types import parse_type
 from sql.definitions.mutations import Mutation
+from sql.grammar.plain_clauses import ColumnClause
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import Identifier, walk
 
 
 def retyped_columns(old: TableSchema, new: TableSchema) -> dict[str, str]:
@@ -40,3 +44,22 @@ def refuse_beside(unfinished: Iterable[tuple[str, Mutation]], touched: frozenset
                 "finished yet. Wait this mutation, or KILL it with command "
                 f"\"KILL MUTATION WHERE mutation_id = '{id_}'\"",
             )
+
+
+def instead_of_null(old: ColumnClause, new: ColumnClause) -> str:
+    """What NULL becomes in a type that has none: an expression of no columns, which it is for good."""
+    if not parse_type(old.type).is_nullable or parse_type(new.type).is_nullable:
+        return ""
+    if not new.default_expression:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Cannot convert column `{old.name}` from nullable type {old.type} to non-nullable type {new.type}: say in "
+            "MODIFY COLUMN by a DEFAULT what NULL becomes",
+        )
+    if any(isinstance(node, Identifier) for node in walk(parse_expression(new.default_expression))):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"NULL of column `{old.name}` cannot become what depends on other columns, {new.default_expression}: "
+            "UPDATE it first, give a DEFAULT of no columns, and change that afterwards",
+        )
+    return new.default_expression

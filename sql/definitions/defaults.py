@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.nested_columns import check_sizes, default_elements, sibling
 from parts.schema import Column, TableSchema
-from parts.types import ArrayType, DataType, EnumType, NullableType, StringType, strip_nullable
+from parts.types import ArrayType, DataType, EnumType, NullableType, StringType, parse_type, strip_nullable
 from sql.formats.cast_arrays import cast_array, in_range
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
@@ -218,32 +219,63 @@ class CompiledDefault:
 
 @dataclass(frozen=True)
 class CompiledConversion:
-    """Implements ``parts.schema.ColumnConversion``: ``column``'s values from those of its former type."""
+    """Implements ``parts.schema.ColumnConversion``: ``column``'s values from those of a former type, by way of the
+    types in between, but for those that were taken back. ``retyped``: as ``parts.schema_history`` has it."""
 
     column: Column
+    retyped: tuple[tuple[int, str, str], ...] = ()
 
-    def __call__(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
-        if has_same_numbers(type_, self.column.type):
-            return values.cast(self.column.type.arrow)
-        try:
-            converted = cast_array(values, type_, self.column.type, FormatOptions.of(DEFAULT_SETTINGS))
-            converted = in_range(converted, self.column.type)
-        except BadValueError as error:
-            if isinstance(self.column.type, NullableType) and isinstance(strip_nullable(type_), StringType):
-                return self._or_null(values, type_)
-            raise UserError(error.name, f"{error.detail} ({self._what(type_)})") from None
-        if converted.null_count and not self.column.type.is_nullable:
-            raise UserError("CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", f"Cannot convert NULL ({self._what(type_)})")
-        return _in_storage(pa.chunked_array([converted]), self.column.type)
+    @cached_property
+    def _steps(self) -> list[tuple[int, Column]]:
+        return [
+            (version, Column(self.column.name, parse_type(type_), default_expression=instead))
+            for version, type_, instead in self.retyped
+        ]
 
-    def _or_null(self, values: pa.ChunkedArray, type_: DataType) -> pa.ChunkedArray:
-        """A text that is no value is NULL where the type has it."""
-        target = quote_string(strip_nullable(self.column.type).name)
-        (cast,) = compile_expressions([f"accurateCastOrNull(text, {target})"], TableSchema((Column("text", type_),)))
-        return _in_storage(cast.evaluate(pa.table({"text": values})), self.column.type)
+    def __call__(self, values: pa.ChunkedArray, type_: DataType, version: int) -> pa.ChunkedArray:
+        way: list[Column] = []
+        for column in (column for changed, column in self._steps if changed > version):
+            types = [type_, *(step.type for step in way)]
+            way = way[: types.index(column.type)] if column.type in types else [*way, column]
+        for column in way:
+            values, type_ = _converted(values, type_, column), column.type
+        return values if type_ == self.column.type else _converted(values, type_, self.column)
 
-    def _what(self, type_: DataType) -> str:
-        return f"while converting column {self.column.name} from {type_} to {self.column.type}"
+
+def _converted(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
+    """As values of the column; NULL becomes its default where it has none."""
+    if has_same_numbers(type_, column.type):
+        return values.cast(column.type.arrow)
+    what = f"while converting column {column.name} from {type_} to {column.type}"
+    if values.null_count and not column.type.is_nullable:
+        if not column.default_expression:
+            raise UserError("CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN", f"Cannot convert NULL ({what})")
+        return _without_nulls(values, type_, column)
+    try:
+        converted = cast_array(values, type_, column.type, FormatOptions.of(DEFAULT_SETTINGS))
+        converted = in_range(converted, column.type)
+    except BadValueError as error:
+        if isinstance(column.type, NullableType) and isinstance(strip_nullable(type_), StringType):
+            return _or_null(values, type_, column.type)
+        raise UserError(error.name, f"{error.detail} ({what})") from None
+    return _in_storage(pa.chunked_array([converted]), column.type)
+
+
+def _without_nulls(values: pa.ChunkedArray, type_: DataType, column: Column) -> pa.ChunkedArray:
+    there = values.is_valid()
+    converted = _converted(values.filter(there), type_, column)
+    default = _evaluate(column, {}, TableSchema((column,)), 1, FormatOptions.of(DEFAULT_SETTINGS))
+    assert default is not None
+    both = pa.chunked_array([*converted.chunks, *_in_storage(default, column.type).chunks], converted.type)
+    places = np.where(there.to_numpy(), np.cumsum(there.to_numpy()) - 1, len(converted))
+    return (both.unify_dictionaries() if pa.types.is_dictionary(both.type) else both).take(pa.array(places))
+
+
+def _or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.ChunkedArray:
+    """A text that is no value is NULL where the type has it."""
+    text = f"accurateCastOrNull(text, {quote_string(strip_nullable(target).name)})"
+    (cast,) = compile_expressions([text], TableSchema((Column("text", type_),)))
+    return _in_storage(cast.evaluate(pa.table({"text": values})), target)
 
 
 def has_same_numbers(old: DataType, new: DataType) -> bool:
@@ -261,7 +293,7 @@ def with_compiled_defaults(schema: TableSchema) -> TableSchema:
         replace(
             column,
             default=CompiledDefault(column, schema) if column.default_kind in ("DEFAULT", "MATERIALIZED") else None,
-            convert=CompiledConversion(column),
+            convert=CompiledConversion(column, schema.history.retyped.get(column.name, ())),
         )
         for column in schema.columns
     )

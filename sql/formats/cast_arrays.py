@@ -105,7 +105,8 @@ def _cast(array: pa.Array, source: DataType, target: DataType, options: FormatOp
     if isinstance(source, FixedStringType) and not isinstance(target, FixedStringType):
         valid_text(pc.cast(array, pa.binary()))
     if isinstance(target, StringType):
-        return render_plain(array, source, options)
+        text = render_plain(array, source, options)
+        return pc.utf8_rtrim(text, "\0") if isinstance(source, FixedStringType) else text
     if isinstance(source, (StringType, FixedStringType)):
         return _from_text(array, source, target, options)
     if isinstance(target, FixedStringType):

@@ -47,7 +47,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         ("MODIFY COLUMN k UInt64", 524, "key"),
         ("MODIFY COLUMN w UInt8 DEFAULT 0", 6, "abc"),
         ("MODIFY COLUMN s UInt8 DEFAULT 0", 43, "length"),
-        ("MODIFY COLUMN n UInt8", 349, "NULL"),
+        ("MODIFY COLUMN n UInt8", 36, "by a DEFAULT what NULL becomes"),
         ("MODIFY COLUMN s REMOVE CODEC", 36, "doesn't have CODEC"),
         ("MODIFY COLUMN s CODEC(Nope)", 432, "Nope"),
         ("COMMENT COLUMN nope 'x'", 10, "nope"),
