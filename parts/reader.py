@@ -112,7 +112,7 @@ class Part(OpenedPart):
         if self.has_deleted_rows and not with_deleted:
             yield from _live(
                 self.read_rows(
-                    [*columns, ROW_EXISTS],
+                    list(dict.fromkeys([*columns, ROW_EXISTS])),
                     ranges,
                     max_batch_rows=max_batch_rows,
                     max_threads=max_threads,
@@ -120,7 +120,8 @@ class Part(OpenedPart):
                     with_dictionaries=with_dictionaries,
                     test=test,
                     with_deleted=True,
-                )
+                ),
+                columns,
             )
             return
         wanted = [self._column(name) for name in columns]
@@ -267,16 +268,15 @@ class Part(OpenedPart):
             row = next_row
 
 
-def _live(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that are there, of batches whose last column says so, without it."""
+def _live(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows that are there, of batches that say so, with the columns ``names`` alone."""
     for batch in batches:
-        mask = live_rows(batch.column(batch.num_columns - 1))
-        names = batch.schema.names[:-1]
+        mask = live_rows(batch.column(ROW_EXISTS))
         if not names:
             rows = batch.num_rows if mask is None else mask.true_count
             yield from _empty_batches(rows, max(rows, 1))
             continue
-        batch = batch.select(names)
+        batch = batch.select(list(names))
         if mask is not None:
             batch = batch.filter(mask)
         if batch.num_rows:

@@ -147,6 +147,15 @@ HISTORIES = {
         "ALTER TABLE t MODIFY COLUMN c UInt8 DEFAULT 4, MODIFY COLUMN a LowCardinality(String), DROP COLUMN e",
         "SELECT * FROM t ORDER BY k",
     ],
+    "which rows there are": [
+        "CREATE TABLE t (k UInt8, v UInt8) ENGINE = MergeTree ORDER BY k",
+        "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)",
+        "DELETE FROM t WHERE k = 2",
+        "INSERT INTO t VALUES (4, 4)",
+        "SELECT k, _row_exists FROM t ORDER BY k",
+        "SELECT sum(_row_exists), count() FROM t WHERE _row_exists = 1 AND k < 4",
+        "SELECT v FROM t WHERE NOT _row_exists",
+    ],
     "what NULL becomes": [
         "CREATE TABLE t (k UInt8, a Nullable(UInt16), b Nullable(String), c LowCardinality(Nullable(String)), "
         "d Nullable(Int8) DEFAULT 5) ENGINE = MergeTree ORDER BY k",
