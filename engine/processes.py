@@ -88,7 +88,8 @@ class ProcessList:
         self.memory = memory if memory is not None else MemoryTracker("total")
         self._on_add = on_add
         self.elsewhere = elsewhere or Elsewhere()
-        self._lock = threading.Lock()
+        # A statement that nobody has closed ends in whatever thread collects it, perhaps while that is in here.
+        self._lock = threading.RLock()
         self._processes: dict[str, Process] = {}
         self._users: dict[str, MemoryTracker] = {}
 

@@ -216,11 +216,12 @@ class StatementRunner(ABC):
             result.close()
             return result
         process.refresh = result.refresh
-        close = result.on_close
+        steps = [result.on_close, end]
 
         def on_close() -> None:
-            close()
-            end()
+            # Once: the collector may end the batches of a closed result in a thread that holds any lock.
+            while steps:
+                steps.pop(0)()
 
         return replace(result, batches=_translated(result.batches, process, on_close), on_close=on_close)
 

@@ -22,7 +22,7 @@ class OtherWorkers(Elsewhere):
         self._users = {name: index for index, name in enumerate(users)}
         self._places: dict[str, int] = {}
         self._free = list(range(MOST_IDS))
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as that of the list of processes
 
     def queries(self) -> int:
         return self._others(self._page.queries)
