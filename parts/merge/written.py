@@ -32,7 +32,7 @@ def written_description(
     ttl = description.ttl
     if expire_at and ttl.of_kind(RuleKind.GROUP_BY):  # which gives columns any values
         return description
-    needed = {BLOCK_NUMBER, *mode.columns, *needed_columns(description)}
+    needed = {BLOCK_NUMBER, *mode.columns, *_needed_columns(description)}
     rules = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN) if expire_at and is_wide}
 
     def is_default(column: Column) -> bool:
@@ -51,8 +51,19 @@ def written_description(
     return replace(description, schema=TableSchema(written or stored[:1]))
 
 
-def needed_columns(description: TableDescription) -> set[str]:
-    """Those that keys, skip indexes and times are made of."""
+def expired_columns(source: Part, known: PartTtl, description: TableDescription, expire_at: int) -> set[str]:
+    """Those that have expired in every row of a part, which a mutation leaves it without if it becomes wide; some
+    column stays. ``known`` is what it knows of the table's TTL."""
+    if not description.settings.is_wide(source.data_uncompressed_bytes, source.rows):
+        return set()
+    found = {rule.column for rule in description.ttl.of_kind(RuleKind.COLUMN) if rule.has_expired(known, expire_at)}
+    gone = found - _needed_columns(description)
+    return gone if {*source.readable, *source.converted} - gone else set()
+
+
+def _needed_columns(description: TableDescription) -> set[str]:
+    """Those that anything of a part is made of, and that the table's mode reduces by."""
     keys = (description.sorting_key, description.partition_key, *(index.key for index in description.indexes))
     columns = {name for key in keys for name in key.columns}
-    return columns.union(name for rule in description.ttl.rules for name in rule.columns)
+    columns.update(name for rule in description.ttl.rules for name in rule.columns)
+    return columns.union(description.merge_mode.columns)

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from parts.errors import CorruptionError, UserError
 from parts.merge.expiry import expired_out, values_expired
-from parts.merge.written import needed_columns
+from parts.merge.written import expired_columns
 from parts.nested_columns import check_sizes
 from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
@@ -197,10 +197,7 @@ class MutationRun:
             blocks = self._tables(part.read([], with_deleted=True))
             rewrite_columns(part, place, self.description, (), blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
-        columns = {rule.column: rule for rule in ttl.of_kind(RuleKind.COLUMN)}
-        is_wide = self.description.settings.is_wide(part.data_uncompressed_bytes, part.rows)
-        kept = {*columns} - needed_columns(self.description)
-        gone = {name for name in kept if is_wide and columns[name].has_expired(known, at)}
+        gone = expired_columns(part, known, self.description, at)
         if ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY):
             names = [column.name for column in columns_of_rows(part, self.description.schema)]
             left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())

@@ -81,6 +81,15 @@ HISTORIES = {
         "OPTIMIZE TABLE t FINAL",
         "SELECT * FROM t ORDER BY k",
     ],
+    "the only column has expired": [
+        "CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY tuple() SETTINGS min_bytes_for_wide_part = 0" + _STILL,
+        "INSERT INTO t VALUES (1), (2)",
+        "ALTER TABLE t MODIFY COLUMN a UInt8 TTL toDate('2000-01-01') SETTINGS allow_suspicious_ttl_expressions = 1",
+        "SELECT count(), sum(a) FROM t",
+        "INSERT INTO t VALUES (3)",
+        "OPTIMIZE TABLE t FINAL",
+        "SELECT * FROM t",
+    ],
     "columns that have expired where rows may": [
         "CREATE TABLE t (k UInt8, d Date, a UInt8, b UInt8 DEFAULT 7) ENGINE = MergeTree ORDER BY k "
         "TTL d + INTERVAL 1 DAY DELETE WHERE k = 1 SETTINGS min_bytes_for_wide_part = 0" + _STILL,
