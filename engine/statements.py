@@ -216,12 +216,12 @@ class StatementRunner(ABC):
             result.close()
             return result
         process.refresh = result.refresh
-        steps = [result.on_close, end]
+        steps = iter((result.on_close, end))
 
         def on_close() -> None:
-            # Once: the collector may end the batches of a closed result in a thread that holds any lock.
-            while steps:
-                steps.pop(0)()
+            # Each once: the collector may end the batches of a closed result in a thread that holds any lock.
+            for step in steps:
+                step()
 
         return replace(result, batches=_translated(result.batches, process, on_close), on_close=on_close)
 
