@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -153,9 +154,11 @@ def _written_type(clause: ColumnClause, *, is_new: bool) -> DataType:
 def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *, is_new: bool) -> dict[str, DataType]:
     """The types of all columns. Every default expression is compiled, so that an unknown name is found at CREATE.
 
-    A default may read columns whose own type is inferred: rounds run until one adds nothing.
+    A default may read columns whose own type is inferred: rounds run until one adds nothing. Raises ``UserError`` 174
+    for those of a new table that need each other.
     """
     types = dict(known)
+    read: dict[str, tuple[str, ...]] = {}
     pending = [clause for clause in clauses if clause.default_kind]
     if not pending:
         return types
@@ -171,13 +174,28 @@ def _infer_types(clauses: Sequence[ColumnClause], known: dict[str, DataType], *,
                 continue
             _check_constant(clause.name, compiled, types.get(clause.name), is_new=is_new)
             types.setdefault(clause.name, compiled.type)
+            read[clause.name] = compiled.columns
             progress.append(clause)
         pending = [clause for clause in pending if clause not in progress]
         if not pending:
+            if is_new:
+                _refuse_circles(read)
             return types
         if not progress and error is not None:
             raise UserError(error.name, f"{error.message} (in the default of column {pending[0].name!r})")
     return types
+
+
+def _refuse_circles(read: Mapping[str, Sequence[str]]) -> None:
+    """``read``: the columns that each default reads."""
+    try:
+        TopologicalSorter(read).prepare()
+    except CycleError as error:
+        raise UserError(
+            "CYCLIC_ALIASES",
+            f"Cyclic alias detected in column DEFAULT expressions: {' -> '.join(reversed(error.args[1]))}; a default may not "
+            "read its own column, not by way of others either",
+        ) from None
 
 
 def _check_constant(name: str, default: CompiledExpression, type_: DataType | None, *, is_new: bool) -> None:

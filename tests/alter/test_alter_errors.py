@@ -33,6 +33,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         ("ADD COLUMN a Nope", 50, "Nope"),
         ("ADD COLUMN a UInt8 DEFAULT nope + 1", 47, "nope"),
         ("ADD COLUMN a UInt8 DEFAULT 'x'", 6, "x"),
+        ("ADD COLUMN a UInt8 DEFAULT a", 174, "a -> a"),
+        ("MODIFY COLUMN k UInt32 DEFAULT m", 174, "read its own column"),
         ("ADD COLUMN _block_number UInt64", 44, "reserved"),
         ("DROP COLUMN nope", 10, "the columns are: k, p, s"),
         ("DROP COLUMN s", 44, "`c` depends on it"),
