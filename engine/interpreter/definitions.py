@@ -17,7 +17,7 @@ from engine.readonly import check_settings_change
 from engine.session import QueryResult
 from engine.tables.table import Table
 from parts.errors import UserError
-from sql.definitions.creation import completed
+from sql.definitions.creation import completed, like
 from sql.definitions.defaults import insertable_columns
 from sql.definitions.nested import flattened_columns
 from sql.definitions.ttl import check_ttl_depends
@@ -35,8 +35,6 @@ from sql.grammar.statements import (
     Use,
 )
 from sql.settings.session import SettingValue, parse_settings
-
-_KEYS = ("partition_by", "order_by", "primary_key", "sample_by")
 
 
 def create_database(statement: CreateDatabase, context: Context) -> QueryResult:
@@ -113,14 +111,7 @@ def _with_columns(statement: CreateTable, context: Context) -> CreateTable:
         source = context.server.catalog.table(database, ref.table).definition.create
         if source.view is not None and statement.engine is None:
             raise UserError("INCORRECT_QUERY", f"Cannot CREATE a table AS {database}.{ref.table}, it is a View")
-        if statement.engine is None and not statement.is_temporary:
-            statement = replace(
-                statement,
-                engine=source.engine,
-                settings=statement.settings or source.settings,
-                **{key: getattr(statement, key) or getattr(source, key) for key in _KEYS},
-            )
-        return replace(statement, columns=source.columns, indexes=source.indexes)
+        return like(source, statement, context.settings)
     if statement.as_select and not statement.columns:
         selected = described(statement.as_select, context)
         return replace(statement, columns=tuple(ColumnClause(name, str(type_)) for name, type_ in selected))
@@ -147,10 +138,11 @@ def attach_table(statement: AttachTable, context: Context) -> QueryResult:
 
 
 def rename_tables(statement: RenameTables, context: Context) -> QueryResult:
-    for old, new in statement.pairs:
-        context.server.catalog.rename_table(
-            (context.database(old.database), old.table), (context.database(new.database), new.table)
-        )
+    catalog = context.server.catalog
+    for place, (old, new) in enumerate(statement.pairs):
+        database = context.database(old.database)
+        if place not in statement.optional or catalog.find(database, old.table) is not None:
+            catalog.rename_table((database, old.table), (context.database(new.database), new.table))
     return QueryResult()
 
 

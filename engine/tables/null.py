@@ -8,6 +8,7 @@ from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.small_table import SmallTable
 from engine.tables.table_data import TableData
+from parts.constraints import check_constraints
 from parts.errors import UserError
 
 
@@ -33,6 +34,7 @@ class NullInsert(InsertSink):
         self._outcome = InsertOutcome()
 
     def write(self, block: pa.Table, token: str = "") -> None:
+        check_constraints(block, self.description, self.table.definition.full_name)
         self._outcome.written_rows += block.num_rows
         self._outcome.written_bytes += block.nbytes
 

@@ -1,4 +1,5 @@
-"""What CREATE TABLE leaves to the settings of the statement: the engine, an empty key, the deprecated syntax."""
+"""What CREATE TABLE leaves to another table, or to the settings of the statement: the engine, an empty key, the
+deprecated syntax."""
 
 from __future__ import annotations
 
@@ -11,21 +12,33 @@ from sql.settings.session import Settings
 
 _NO_ENGINE = "None"
 _GRANULARITY = "index_granularity"
+_KEYS = ("partition_by", "order_by", "primary_key", "sample_by")
+
+
+def like(source: CreateTable, create: CreateTable, settings: Settings) -> CreateTable:
+    """``CREATE TABLE … AS source``, of which ``create`` is what was written. Every table takes the columns, the
+    constraints and the comment; one without an engine of its own the engine, the settings and the TTL too; a MergeTree
+    of another the indexes and each key that it does not give. TTL is a MergeTree's alone. Raises 119 as
+    :func:`completed`."""
+    if create.engine is None and not create.is_temporary:
+        create = replace(
+            create, engine=source.engine, settings=create.settings or source.settings, ttl=create.ttl or source.ttl
+        )
+    create = _with_engine(create, settings)
+    columns = source.columns
+    if not _is_merge_tree(create):
+        columns = tuple(replace(column, ttl="") for column in columns)
+    elif _is_merge_tree(source):
+        keys = {key: getattr(create, key) or getattr(source, key) for key in _KEYS}
+        create = replace(create, indexes=source.indexes, **keys)
+    return replace(create, columns=columns, constraints=source.constraints, comment=create.comment or source.comment)
 
 
 def completed(create: CreateTable, settings: Settings, granularity: int) -> CreateTable:
     """``granularity`` is the server's ``index_granularity``, which stands in the definition as ClickHouse writes it: a
     table keeps the one that it was made with. Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the
     deprecated syntax, unless it is allowed."""
-    default = settings.default_temporary_table_engine if create.is_temporary else settings.default_table_engine
-    if create.engine is None:
-        if default == _NO_ENGINE:
-            raise UserError(
-                "ENGINE_REQUIRED",
-                f"CREATE TABLE {create.table.table} names no engine, and default_table_engine = 'None'; add ENGINE = "
-                "MergeTree",
-            )
-        create = replace(create, engine=EngineClause(default))
+    create = _with_engine(create, settings)
     assert create.engine is not None
     if create.engine.name not in ENGINES:
         return create
@@ -42,3 +55,20 @@ def completed(create: CreateTable, settings: Settings, granularity: int) -> Crea
     if create.is_temporary or _GRANULARITY in create.settings:
         return create
     return replace(create, settings={**create.settings, _GRANULARITY: granularity})
+
+
+def _with_engine(create: CreateTable, settings: Settings) -> CreateTable:
+    if create.engine is not None:
+        return create
+    default = settings.default_temporary_table_engine if create.is_temporary else settings.default_table_engine
+    if default == _NO_ENGINE:
+        raise UserError(
+            "ENGINE_REQUIRED",
+            f"CREATE TABLE {create.table.table} names no engine, and default_table_engine = 'None'; add ENGINE = "
+            "MergeTree",
+        )
+    return replace(create, engine=EngineClause(default))
+
+
+def _is_merge_tree(create: CreateTable) -> bool:
+    return create.engine is not None and create.engine.name in ENGINES

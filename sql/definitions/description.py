@@ -191,10 +191,11 @@ def _refuse_circles(read: Mapping[str, Sequence[str]]) -> None:
     try:
         TopologicalSorter(read).prepare()
     except CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
         raise UserError(
             "CYCLIC_ALIASES",
-            f"Cyclic alias detected in column DEFAULT expressions: {' -> '.join(reversed(error.args[1]))}; a default may not "
-            "read its own column, not by way of others either",
+            f"Cyclic alias detected in column DEFAULT expressions: {circle}; a default may not read its own column, "
+            "not by way of others either",
         ) from None
 
 

@@ -103,7 +103,14 @@ def rename(stream: TokenStream) -> Statement:
         raise not_implemented("RENAME DATABASE")
     refuse_other_objects(stream, "RENAME")
     stream.expect("TABLE")
-    return RenameTables(_pairs(stream, "TO"))
+    pairs: list[tuple[TableRef, TableRef]] = []
+    optional: set[int] = set()
+    while not pairs or stream.accept(","):
+        if if_exists(stream):
+            optional.add(len(pairs))
+        pairs.append(_pair(stream, "TO"))
+    refuse_on_cluster(stream)
+    return RenameTables(tuple(pairs), frozenset(optional))
 
 
 def exchange(stream: TokenStream) -> Statement:
@@ -111,17 +118,17 @@ def exchange(stream: TokenStream) -> Statement:
     if stream.at("DICTIONARIES"):
         raise not_implemented("EXCHANGE DICTIONARIES")
     stream.expect("TABLES")
-    return ExchangeTables(_pairs(stream, "AND"))
-
-
-def _pairs(stream: TokenStream, between: str) -> tuple[tuple[TableRef, TableRef], ...]:
-    pairs: list[tuple[TableRef, TableRef]] = []
-    while not pairs or stream.accept(","):
-        first = table_ref(stream)
-        stream.expect(between)
-        pairs.append((first, table_ref(stream)))
+    pairs = [_pair(stream, "AND")]
+    while stream.accept(","):
+        pairs.append(_pair(stream, "AND"))
     refuse_on_cluster(stream)
-    return tuple(pairs)
+    return ExchangeTables(tuple(pairs))
+
+
+def _pair(stream: TokenStream, between: str) -> tuple[TableRef, TableRef]:
+    first = table_ref(stream)
+    stream.expect(between)
+    return first, table_ref(stream)
 
 
 def truncate(stream: TokenStream) -> Statement:

@@ -115,6 +115,8 @@ class AttachTable:
 @dataclass(frozen=True, slots=True)
 class RenameTables:
     pairs: tuple[tuple[TableRef, TableRef], ...]
+    optional: frozenset[int] = frozenset()
+    """The places of the pairs with IF EXISTS."""
 
 
 @dataclass(frozen=True, slots=True)
