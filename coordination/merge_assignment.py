@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordination.keeper import BadVersion, Create, Keeper, KeeperConnectionLoss, MultiFailed, SetData, Stat
+from coordination.keeper import BadVersion, Create, Keeper, KeeperError, MultiFailed, SetData, Stat
 from coordination.log_entry import EntryType, LogEntry
 from coordination.mutation_set import MutationEntry, mutated_name
 from coordination.packets import op_bytes, packets, require_fitting
 from coordination.paths import TablePaths
+from parts.errors import UnknownOutcomeError
 from parts.part_name import PartName, merged_name
 
 
@@ -76,9 +77,11 @@ def mutation_entry(
 def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: Sequence[LogEntry]) -> bool:
     """Logs the merges and mutations. They must be disjoint, and chosen by one predicate of that ``log_version``.
 
-    ``False``: somebody else assigned meanwhile, or the answer was lost; pull, build a new predicate, choose again
-    (merges that were logged after all are then among the virtual parts). Raises 290 for a merge of too many parts.
+    ``False``: somebody else assigned meanwhile; pull, build a new predicate, choose again. ``UnknownOutcomeError``: the
+    answer was lost, or some are logged and the others are not; what was logged is among the virtual parts after a pull.
+    Raises 290 for a merge of too many parts.
     """
+    logged = 0
     ops = [Create(table.log_prefix, entry.to_bytes(), sequential=True) for entry in entries]
     for op, entry in zip(ops, entries, strict=True):
         require_fitting(op, f"a merge of {len(entry.source_parts)} parts into {entry.new_part}")
@@ -87,10 +90,15 @@ def assign_merges(keeper: Keeper, table: TablePaths, log_version: int, entries: 
             stat = keeper.multi([*packet, SetData(table.log, b"", log_version)])[-1]
             assert isinstance(stat, Stat)
             log_version = stat.version
+            logged += len(packet)
         return True
-    except MultiFailed as error:
+    except (MultiFailed, KeeperError) as error:
+        if logged:
+            raise UnknownOutcomeError(
+                "UNFINISHED", f"{logged} of {len(entries)} merges are in the log, the others are not: {error}"
+            ) from error
+        if not isinstance(error, MultiFailed):
+            raise
         if isinstance(error.cause, BadVersion):
             return False
         raise error.cause from error
-    except KeeperConnectionLoss:
-        return False

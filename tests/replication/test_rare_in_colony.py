@@ -12,6 +12,7 @@ import pytest
 
 import engine.system_tables.replication as replication_tables
 from coordination.memory_keeper import Fault
+from coordination.merge_assignment import assign_merges, merge_entry
 from engine.simulator.colony import Colony, Node
 from engine.tables.options import InsertOptions, OptimizeOptions
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
@@ -442,3 +443,43 @@ def test_outdated_parts_leave_zookeeper_before_the_disk(make_colony: MakeColony,
     colony.settle()
     colony.check_equal()
     assert one.keys() == two.keys() == [0, 1]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.EXPIRE_AFTER])
+def test_optimize_whose_logging_was_not_answered_may_have_been_done(make_colony: MakeColony, fault: Fault) -> None:
+    colony = make_colony(2)
+    one, _ = colony
+    for key in range(3):
+        one.insert(1, [key])
+    faults = [fault]
+
+    def lose(node: Node, kind: str, path: str) -> Fault | None:
+        is_logging = kind == "multi" and path == one.table.paths.log_prefix
+        return faults.pop() if faults and is_logging else None
+
+    colony.on_request = lose
+    with pytest.raises(UnknownOutcomeError, match="may be in the log"):
+        one.optimize()
+    assert not faults
+    colony.heal()
+    colony.check_equal()
+    assert len(one.parts()) == 1
+
+
+def test_merges_of_which_some_are_logged_are_not_refused(make_colony: MakeColony) -> None:
+    colony = make_colony(1)
+    (one,) = colony
+    sources = [[PartName(f"{number:032}", index, index, 0) for index in range(2)] for number in range(3000)]
+    merges = [merge_entry(names, one.name, 1.0) for names in sources]
+    asked: list[str] = []
+
+    def lose(node: Node, kind: str, path: str) -> Fault | None:
+        asked.append(path)
+        return Fault.EXPIRE if len(asked) == 2 else None
+
+    keeper, paths = one.keeper, one.table.paths
+    version = keeper.get(paths.log)[1].version
+    colony.on_request = lose
+    with one.acting(), pytest.raises(UnknownOutcomeError, match="of 3000 merges are in the log"):
+        assign_merges(keeper, paths, version, merges)
+    assert 0 < len(colony.ensemble.connect().children(paths.log)) < len(merges)

@@ -19,7 +19,7 @@ from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.shared_definition import shared_definition
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
-from parts.errors import ConflictError, PandoError, UserError
+from parts.errors import ConflictError, PandoError, UnknownOutcomeError, UserError
 from parts.merge.select import PartFacts, max_merge_bytes, select_merge
 from parts.part_name import PartName, merged_name
 
@@ -235,6 +235,14 @@ class MergeSteps:
         return is_here or self._state.queue.has_virtual_cover(result) is None
 
     def _assign_optimize(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
+        """After a lost answer it looks again, once; what then fails cannot say that nothing was done."""
+        try:
+            return self._assign_chosen(keeper, options)
+        except UnknownOutcomeError:
+            with afterwards("The merges may be in the log"):
+                return self._assign_chosen(keeper, options)
+
+    def _assign_chosen(self, keeper: Keeper, options: OptimizeOptions) -> list[list[PartName]]:
         """Inserts under way and merges that others assign only make it look again; at last raises 388."""
         failure = ConflictError(
             "CANNOT_ASSIGN_OPTIMIZE", "Other replicas keep assigning merges to this table; try OPTIMIZE again"
