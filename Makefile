@@ -56,8 +56,9 @@ test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under
 	$(BIN)/pando simulate --seeds 200
 	$(BIN)/pando simulate --moves --seeds 100
 
-proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, and all faults at all requests of replicas (hours)
+proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, 5,000 on replicas, and all faults at all requests of replicas (hours)
 	$(BIN)/python -m tests.alter histories 0:20000
+	$(BIN)/python -m tests.alter histories 0:5000 --replicas
 	$(BIN)/python -m tests.alter faults
 
 mutants: check-tools $(VENV)/.dev ## Every bug that was put in on purpose (tests/mutants) must be caught (some minutes)

@@ -1,6 +1,6 @@
 """The proofs of tables that change, as a whole.
 
-``python -m tests.alter histories 0:5000``: many histories, here and in ClickHouse.
+``python -m tests.alter histories 0:5000``: many histories, here and in ClickHouse; ``--replicas``: on two replicas.
 ``python -m tests.alter faults``: every operation of replicas, hit at every request to ZooKeeper and every fsync.
 """
 
@@ -12,12 +12,14 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from engine.simulator.steps import Crash
 from tests.alter.fault_matrix import OPERATIONS, matrix
-from tests.alter.following import following
+from tests.alter.following import Follower, following
+from tests.alter.replicas import following_replicas
 
 
 def main() -> int:
@@ -26,6 +28,7 @@ def main() -> int:
     histories = commands.add_parser("histories")
     histories.add_argument("seeds", help="first:end")
     histories.add_argument("--steps", type=int, default=20)
+    histories.add_argument("--replicas", action="store_true", help="two replicas of each table")
     faults = commands.add_parser("faults")
     faults.add_argument("operations", nargs="*", help=", ".join(OPERATIONS))
     faults.add_argument("--distinct", action="store_true", help="of equal requests the first and the last")
@@ -35,15 +38,16 @@ def main() -> int:
     if arguments.command == "faults":
         first, step = map(int, arguments.share.split("/"))
         return run_faults(arguments.operations or list(OPERATIONS), arguments.distinct, slice(first, None, step))
-    return run_histories(range(*map(int, arguments.seeds.split(":"))), arguments.steps)
+    follow = following_replicas if arguments.replicas else following
+    return run_histories(range(*map(int, arguments.seeds.split(":"))), arguments.steps, follow)
 
 
-def run_histories(seeds: range, steps: int) -> int:
+def run_histories(seeds: range, steps: int, follow: Callable[[Path], AbstractContextManager[Follower]]) -> int:
     failed: list[int] = []
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
     began = time.monotonic(), time.process_time()
-    with tempfile.TemporaryDirectory() as directory, following(Path(directory)) as follower:
+    with tempfile.TemporaryDirectory() as directory, follow(Path(directory)) as follower:
         for seed in seeds:
             try:
                 difference = follower.follow(seed, steps)

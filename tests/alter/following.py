@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from engine.config import Config
 from engine.engine import Engine
@@ -37,10 +38,20 @@ class Pando:
         self._engine.stop()
 
     def query(self, sql: str) -> bytes:
-        result = self._engine.execute(sql, Session(), None)
-        answer = b"".join(write_blocks("TSV", result.columns, result.batches, settings=DEFAULT_SETTINGS))
-        result.on_close()
-        return answer
+        return answer(self._engine, sql)
+
+
+def answer(engine: Engine, sql: str, **settings: int) -> bytes:
+    result = engine.execute(sql, Session(settings={**settings}), None)
+    text = b"".join(write_blocks("TSV", result.columns, result.batches, settings=DEFAULT_SETTINGS))
+    result.on_close()
+    return text
+
+
+class Answering(Protocol):
+    """One server, or several that are asked as one. Raises ``PandoError`` for what is refused."""
+
+    def query(self, sql: str) -> bytes: ...
 
 
 class _OracleFailed(Exception):
@@ -53,7 +64,7 @@ class Follower:
     a history ended because ClickHouse fails."""
 
     oracle: Oracle
-    pando: Pando
+    pando: Answering
     done: Counter[str] = field(default_factory=Counter)
 
     def follow(self, seed: int, steps: int) -> str:
