@@ -52,6 +52,7 @@ from sql.run.executor import QueryEngine
 from sql.run.found_rows import FoundRows, updated, without
 from sql.settings.session import settings_of
 
+_OF_ROWS = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
 _PART = "\0part"
 """The name of the part in the queries; no user can give it."""
 
@@ -194,11 +195,12 @@ class MutationRun:
         elif not ttl.may_have_expired(known, at):
             return False
         if not ttl.may_have_expired(known, at):
-            blocks = self._tables(part.read([], with_deleted=True))
-            rewrite_columns(part, place, self.description, (), blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
+            new = self._to_take_up(part)
+            blocks = self._tables(part.read(new, with_deleted=True))
+            rewrite_columns(part, place, self.description, new, blocks, ttl=TtlCollector(ttl, codec=codec, known=known))
             return True
         gone = expired_columns(part, known, self.description, at)
-        if ttl.of_kind(RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY):
+        if ttl.of_kind(*_OF_ROWS):
             names = [column.name for column in columns_of_rows(part, self.description.schema)]
             left = self._tables(part.read(names)) if not ttl.is_gone(known, at) else iter(())
             rows = expired_out(left, self.description, at)
@@ -207,12 +209,20 @@ class MutationRun:
             self._expire_values(part, known, at, place, gone)
         return True
 
+    def _to_take_up(self, part: Part) -> list[str]:
+        """The columns that a part lacks and has once its TTL is known: all, if rows expire, else those that do."""
+        ttl = self.description.ttl
+        expiring = [rule.column for rule in ttl.of_kind(RuleKind.COLUMN)]
+        names = self.description.schema.stored.names if ttl.of_kind(*_OF_ROWS) else expiring
+        return [name for name in names if part.lacks([name])]
+
     def _expire_values(self, part: Part, known: PartTtl, at: int, place: Path, gone: set[str]) -> None:
         """Writes the columns of which something has expired; the part is left without those that are ``gone``."""
         ttl = self.description.ttl
         expired = [rule for rule in ttl.of_kind(RuleKind.COLUMN) if rule.may_have_expired(known, at)]
         written = [rule for rule in expired if rule.column not in gone and not part.lacks([rule.column])]
-        names = [rule.column for rule in written]
+        new = [name for name in self._to_take_up(part) if name not in gone]
+        names = [*new, *(rule.column for rule in written)]
         defaults = {name for rule in written if rule.default is not None for name in rule.default.columns}
         applied = [rule for rule in expired if rule in written or rule.column in defaults]
         facts = {text: fact for text, fact in known.rules.items() if text not in {rule.text for rule in written}}
@@ -221,7 +231,7 @@ class MutationRun:
 
         def blocks() -> Iterator[pa.Table]:
             times = (name for rule in applied for name in rule.columns)
-            read = list(dict.fromkeys([*(rule.column for rule in applied), *times, *defaults]))
+            read = list(dict.fromkeys([*names, *(rule.column for rule in applied), *times, *defaults]))
             tables = self._tables(part.read(read, with_deleted=True))
             for block in values_expired(tables, applied, self.description, at):
                 found.update(block)
@@ -230,12 +240,14 @@ class MutationRun:
         rewrite_columns(part, place, self.description, names, blocks(), gone, ttl=found)
 
     def _make_index(self, part: Part, name: str, place: Path) -> bool:
-        """Of a column that the part does not have yet there is none."""
-        known = {*part.readable, *part.converted}
+        """A compact part takes up the columns that it lacks; a wide one that lacks some gets no index of them."""
         for index in self.description.indexes:
-            if index.name == name and part.skip_index(index) is None and known.issuperset(index.key.columns):
-                blocks = self._tables(part.read([], with_deleted=True))
-                rewrite_columns(part, place, self.description, (), blocks, indexes=[name])
+            if index.name == name and part.skip_index(index) is None:
+                new = [column for column in index.key.columns if part.lacks([column])]
+                if new and part.part_type == "Wide":
+                    return False
+                blocks = self._tables(part.read(new, with_deleted=True))
+                rewrite_columns(part, place, self.description, new, blocks, indexes=[name])
                 return True
         return False
 

@@ -14,6 +14,7 @@ from tests.engine.conftest import Local
 from tests.sql_statements.oracle import Oracle
 
 _STILL = ", max_bytes_to_merge_at_max_space_in_pool = 1, max_number_of_merges_with_ttl_in_pool = 0"
+_COLUMNS = "SELECT name, column FROM system.parts_columns WHERE table = 't' AND active ORDER BY ALL"
 HISTORIES = {
     "texts that are no values": [
         "CREATE TABLE t (a Nullable(String), k UInt8) ENGINE = MergeTree ORDER BY k",
@@ -48,6 +49,32 @@ HISTORIES = {
         "INSERT INTO t VALUES (1, 'a')",
         "ALTER TABLE t UPDATE s = 's'||toString(k) WHERE k in (1,2), DELETE WHERE k=7 SETTINGS mutations_sync = 1",
         "SELECT command FROM system.mutations WHERE table = 't'",
+    ],
+    "columns that a part takes up with its TTL": [
+        "CREATE TABLE t (k UInt8, d Date, v UInt8) ENGINE = MergeTree ORDER BY k SETTINGS min_bytes_for_wide_part = 0"
+        + _STILL,
+        "INSERT INTO t VALUES (1, '2001-01-01', 1), (2, '2101-01-01', 1)",
+        "INSERT INTO t VALUES (3, '2101-01-01', 1)",
+        "ALTER TABLE t ADD COLUMN q UInt8 DEFAULT 5, ADD COLUMN r UInt8 DEFAULT 6",
+        "ALTER TABLE t MODIFY COLUMN q UInt8 DEFAULT 5 TTL d + INTERVAL 1 DAY",
+        _COLUMNS,
+        "ALTER TABLE t MODIFY TTL d + INTERVAL 1 DAY",
+        _COLUMNS,
+        "ALTER TABLE t MODIFY COLUMN r DEFAULT 7",
+        "SELECT * FROM t ORDER BY k",
+        "ALTER TABLE t CLEAR COLUMN v",
+        "ALTER TABLE t MODIFY TTL d + INTERVAL 1 YEAR",
+        "ALTER TABLE t MODIFY COLUMN v String",
+        "SELECT * FROM t ORDER BY k",
+    ],
+    "columns that a part takes up with an index": [
+        "CREATE TABLE t (k UInt8, v UInt8) ENGINE = MergeTree ORDER BY k",
+        "INSERT INTO t VALUES (1, 1)",
+        "ALTER TABLE t ADD COLUMN q UInt8 DEFAULT 5, ADD COLUMN r UInt8 DEFAULT 6, ADD INDEX i (q + v) TYPE minmax",
+        "ALTER TABLE t MATERIALIZE INDEX i SETTINGS mutations_sync = 1",
+        _COLUMNS,
+        "ALTER TABLE t MODIFY COLUMN q DEFAULT 7",
+        "SELECT * FROM t WHERE q + v = 6",
     ],
     "columns that merges do not write": [
         "CREATE TABLE t (k UInt8, d Date, a UInt8, b UInt8 TTL d + INTERVAL 1 DAY) ENGINE = MergeTree ORDER BY k "
