@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import pyarrow as pa
+
 from engine.tables.definition import TableDefinition
 from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part
-from parts.types import DataType, EnumType, strip_nullable
+from sql.formats.registry import write_blocks
+from sql.settings.session import DEFAULT_SETTINGS
 
 _MOST_EVENTS = 20_000
 
@@ -143,17 +146,14 @@ class PartLog:
 
 
 def partition_text(part: Part) -> str:
-    """As ``system.parts.partition`` writes it."""
-    types = [type_ for _, type_, _ in part.partition_arrays]
-    values = tuple(_shown(value, type_) for value, type_ in zip(part.partition, types, strict=True))
-    if len(values) == 1:
-        return "ᴺᵁᴸᴸ" if values[0] is None else str(values[0])
-    return str(values).replace("None", "NULL") if None in values else str(values)
-
-
-def _shown(value: object, type_: DataType) -> object:
-    """An Enum by its name."""
-    bare = strip_nullable(type_)
-    if value is None or not isinstance(bare, EnumType):
-        return value
-    return next(name for name, number in bare.values if number == value)
+    """As ``system.parts.partition`` writes it: one value is bare, several are a tuple of literals."""
+    found = part.partition_arrays
+    if not found:
+        return "tuple()"
+    if len(found) == 1 and not found[0][2][0].is_valid:
+        return "ᴺᵁᴸᴸ"
+    columns = [(name, type_) for name, type_, _ in found]
+    row = pa.RecordBatch.from_arrays([array.slice(0, 1) for _, _, array in found], [name for name, _ in columns])
+    format = "TSVRaw" if len(found) == 1 else "Values"
+    text = b"".join(write_blocks(format, columns, iter([row]), settings=DEFAULT_SETTINGS))
+    return (text.rstrip(b"\n") if len(found) == 1 else text).decode(errors="replace")

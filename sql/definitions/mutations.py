@@ -116,9 +116,13 @@ class Mutation:
         return ""
 
     def check(self, description: TableDescription) -> None:
-        """Raises 16, 36, 420 and 524 for columns that cannot be changed so, 183 for what makes several rows of one."""
-        if any(isinstance(node, Function) and node.name.lower() == "arrayjoin" for node in self._nodes()):
-            raise UserError("UNEXPECTED_EXPRESSION", "arrayJoin is not allowed in mutations")
+        """Raises 16, 36, 420 and 524 for columns that cannot be changed so, 183 for what makes several rows of one, 184
+        for what looks at several: they are the rows of a part, which merges make others."""
+        for node in self._nodes(into_queries=False):
+            if isinstance(node, Function) and node.name.lower() == "arrayjoin":
+                raise UserError("UNEXPECTED_EXPRESSION", "arrayJoin is not allowed in mutations")
+            if isinstance(node, Function) and node.window is not None:
+                raise UserError("ILLEGAL_AGGREGATION", f"Window function {node.name} is not allowed in mutations")
         if PART_OFFSET in description.schema:
             raise UserError("NOT_IMPLEMENTED", f"Mutations of a table with a column `{PART_OFFSET}` are not supported")
         for command in self.commands:
@@ -139,11 +143,11 @@ class Mutation:
                     description.schema.column(name)
                     _check_not_in_key(name, description, "CLEAR", "ALTER_OF_COLUMN_IS_FORBIDDEN")
 
-    def _nodes(self) -> Iterator[Node]:
+    def _nodes(self, *, into_queries: bool = True) -> Iterator[Node]:
         for command in self.commands:
             if isinstance(command, UpdateRows | DeleteRows):
                 for text in (command.condition, *_values(command)):
-                    yield from walk(parse_expression(text))
+                    yield from walk(parse_expression(text), into_queries=into_queries)
 
 
 def with_values(text: str, given: Mapping[str, str]) -> str:

@@ -50,6 +50,26 @@ HISTORIES = {
         "ALTER TABLE t UPDATE s = 's'||toString(k) WHERE k in (1,2), DELETE WHERE k=7 SETTINGS mutations_sync = 1",
         "SELECT command FROM system.mutations WHERE table = 't'",
     ],
+    "subqueries that make rows": [
+        "CREATE TABLE t (k UInt8, v UInt8) ENGINE = MergeTree ORDER BY k",
+        "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)",
+        "ALTER TABLE t DELETE WHERE k IN (SELECT arrayJoin([1, 2])) SETTINGS mutations_sync = 1",
+        "ALTER TABLE t UPDATE v = (SELECT max(r) FROM (SELECT row_number() OVER () AS r FROM numbers(5))) WHERE k = 3 "
+        "SETTINGS mutations_sync = 1",
+        "SELECT * FROM t ORDER BY k",
+    ],
+    "names of partitions": [
+        "CREATE TABLE t (k UInt8, s String, d Date, e Enum8('a' = 1), u UUID, n Nullable(UInt8), x DateTime('UTC'), "
+        "f FixedString(3)) ENGINE = MergeTree PARTITION BY (s, d, e, u, n, x, f) ORDER BY k "
+        "SETTINGS allow_nullable_key = 1",
+        "INSERT INTO t VALUES (1, 'x''y', '2020-01-05', 'a', '00000000-0000-0000-0000-000000000001', NULL, 1, 'ab')",
+        "SELECT partition FROM system.parts WHERE table = 't' AND active",
+        "CREATE TABLE v (k UInt8, u UUID) ENGINE = MergeTree PARTITION BY u ORDER BY k",
+        "INSERT INTO v VALUES (1, '00000000-0000-0000-0000-000000000001')",
+        "CREATE TABLE w (k UInt8) ENGINE = MergeTree ORDER BY k",
+        "INSERT INTO w VALUES (1)",
+        "SELECT partition FROM system.parts WHERE table IN ('v', 'w') AND active ORDER BY 1",
+    ],
     "columns that a part takes up with its TTL": [
         "CREATE TABLE t (k UInt8, d Date, v UInt8) ENGINE = MergeTree ORDER BY k SETTINGS min_bytes_for_wide_part = 0"
         + _STILL,
