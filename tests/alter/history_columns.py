@@ -18,16 +18,28 @@ VALUES = {
     "Array(UInt16)": "range({n} % 4)",
     "Enum8('a' = 1, 'b' = 2)": "if({n} % 2 = 0, 'a', 'b')",
 }
-_WIDER = {
+_OTHER_TYPES = {
     "UInt8": ("Int32", "UInt64", "String", "Nullable(UInt16)", "Float64"),
     "Int32": ("String", "Float64", "Nullable(Int64)"),
-    "UInt64": ("String", "Float64"),
+    "UInt64": ("String", "Float64", "Decimal(18, 3)"),
+    "Decimal(18, 3)": ("String", "Float64"),
+    "Float64": ("Int32", "UInt64", "Float32", "String"),
+    "Float32": ("String", "Int32"),
+    "DateTime('UTC')": ("Date", "String", "UInt64", "DateTime64(3, 'UTC')"),
+    "DateTime64(3, 'UTC')": ("DateTime('UTC')", "String", "Date"),
+    "Nullable(Int64)": ("Nullable(String)",),
+    "Array(UInt16)": ("Array(String)", "Array(Nullable(Int64))"),
     "String": ("LowCardinality(String)", "Nullable(String)"),
     "LowCardinality(String)": ("String",),
     "Nullable(UInt16)": ("Nullable(UInt64)", "Nullable(String)"),
-    "Date": ("String", "DateTime('UTC')"),
-    "Enum8('a' = 1, 'b' = 2)": ("String", "Enum8('a' = 1, 'b' = 2, 'c' = 3)"),
+    "Date": ("String", "DateTime('UTC')", "UInt16", "Int32", "Date32"),
+    "Date32": ("Date", "String"),
+    "Enum8('a' = 1, 'b' = 2)": ("String", "Enum8('a' = 1, 'b' = 2, 'c' = 3)", "Int8", "Enum16('a' = 1, 'b' = 2)"),
 }
+"""What nothing is out of the range of: Pando refuses to convert that, where ClickHouse wraps around."""
+_VERBS = {
+    "add": 2, "drop": 1, "rename": 2, "modify": 1, "clear": 1, "comment": 1, "codec": 1, "place": 1, "default": 2,
+}  # fmt: skip
 _DEFAULTS = {
     "UInt8": ("7", "k % 5"),
     "UInt64": ("k * 10", "k + 1"),
@@ -52,7 +64,15 @@ class Column:
         return self.kind not in ("ALIAS", "MATERIALIZED")
 
     def value(self, number: str) -> str:
-        return VALUES.get(self.type, "'a'" if self.type.startswith("Enum") else "0").format(n=number)
+        return VALUES.get(self.type, _constant(self.type)).format(n=number)
+
+
+def _constant(type_: str) -> str:
+    if type_.startswith("Enum"):
+        return "'a'"
+    if type_.startswith("Array"):
+        return "[]"
+    return "toDate('2020-01-01')" if type_.startswith("Date") else "0"
 
 
 @dataclass
@@ -85,7 +105,7 @@ class Columns:
 
     def _command(self, random: Random) -> tuple[str, set[str], Callable[[], object]]:
         """Its text, the columns that it touches, and what to do when it is taken."""
-        verb = random.choice(("add", "add", "drop", "rename", "rename", "modify", "clear", "comment", "codec", "place"))
+        (verb,) = random.choices(list(_VERBS), list(_VERBS.values()))
         if verb == "add":
             return self._added(random)
         if not self.all:
@@ -102,9 +122,12 @@ class Columns:
                 return f"RENAME COLUMN `{name}` TO `{new}`", {name, new}, lambda: self._rename(name, new)
             case "clear" if not column.kind:
                 return f"CLEAR COLUMN `{name}`", {name}, _nothing
-            case "modify" if not column.kind and column.type in _WIDER:
-                wider = random.choice(_WIDER[column.type])
-                return f"MODIFY COLUMN `{name}` {wider}", {name}, lambda: setattr(column, "type", wider)
+            case "modify" if not column.kind and column.type in _OTHER_TYPES:
+                other = random.choice(_OTHER_TYPES[column.type])
+                return f"MODIFY COLUMN `{name}` {other}", {name}, lambda: setattr(column, "type", other)
+            case "default" if column.kind in ("DEFAULT", "MATERIALIZED") and column.type in _DEFAULTS:
+                default = random.choice((*_DEFAULTS[column.type], VALUES[column.type].format(n="k")))
+                return f"MODIFY COLUMN `{name}` {column.kind} {default}", {name}, _nothing
             case "comment":
                 return f"COMMENT COLUMN `{name}` 'about {random.randrange(9)}'", {name}, _nothing
             case "codec" if column.kind != "ALIAS":
