@@ -42,8 +42,11 @@ def one_by_one(text: str, brackets: str, separators: str) -> list[str] | None:
 
 
 def escapes_outside(text: str) -> bool:
-    """A backslash before a quote that is not in a string, which is refused."""
-    return re.search(r"\\'", re.sub(r"'(?:[^'\\]++|\\.|'')*+(?:'|\\?$)", "''", text, flags=re.DOTALL)) is not None
+    """A quote that is not in a string and that a backslash escapes (an odd number of them), which is refused."""
+    return (
+        re.search(r"(?<!\\)\\(?:\\\\)*'", re.sub(r"'(?:[^'\\]++|\\.|'')*+(?:'|\\?$)", "''", text, flags=re.DOTALL))
+        is not None
+    )
 
 
 PIECES = st.sampled_from([*"[](){},:' \\\t\nax1", "''", "\\'", "'a'", "é", "\u2003", "[1, 2]", "'],'", "NULL"])
@@ -60,6 +63,7 @@ LISTS = st.tuples(st.sampled_from(["[", "{", "(", " [", "\u00a0("]), TEXTS, st.s
 @example(["{'a':1,'b':{1:2}}", "{}"], ("{}", ",:"))
 @example(["[1,,2]"], ("[]", ","))
 @example(["['\\\\', 1]", "[\\', 2]"], ("[]", ","))
+@example(["[\\\\'],']", "[\\\\\\'],']"], ("[]", ","))
 def test_all_rows_at_once_are_split_as_one_by_one(texts: list[str | None], form: tuple[str, str]) -> None:
     brackets, separators = form
     expected = [[] if text is None else one_by_one(text, brackets, separators) for text in texts]
