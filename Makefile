@@ -7,6 +7,8 @@ PACKAGES := engine coordination parts sql recovery spark_connector
 WORKERS ?= 2
 # Of the long simulation: first:end
 SEEDS ?= 100:300
+# Of the random damages: first:end
+DAMAGES ?= 0:500
 # Of the fuzzers: how many cases of each kind, from which seed on
 FUZZ ?= 5000
 FUZZ_SEED ?= 1000
@@ -15,7 +17,7 @@ FUZZ_SEED ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-long sweep proofs mutants fuzz lint format bench bench-functions hogs soak chaos clean check-tools
+.PHONY: help demo test test-quick test-clients test-long sweep proofs damage mutants fuzz lint format bench bench-functions bench-growth hogs soak chaos clean check-tools
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +50,9 @@ test: check-tools $(VENV)/.dev lint ## Lint, types, layering, every test, and th
 test-quick: check-tools $(VENV)/.dev ## The tests without processes, Spark and long suites
 	$(BIN)/pytest -n $(WORKERS) -m "not slow and not cluster and not spark and not clients"
 
+test-clients: check-tools $(VENV)/.dev ## The newest clients of the package registry, each in an environment of its own (some minutes)
+	PANDO_TEST_CLIENTS=newest $(BIN)/pytest -n $(WORKERS) tests/clients
+
 sweep: check-tools $(VENV)/.dev ## Every function over 200,000 rows of every type, against ClickHouse (an hour or more, 10 GB)
 	PANDO_SWEEP_ROWS=200000 $(BIN)/pytest -n $(WORKERS) --timeout 7200 tests/functions
 
@@ -55,16 +60,21 @@ test-long: check-tools $(VENV)/.dev ## Replicated tables and whole servers under
 	PANDO_SIMULATION_SEEDS=$(SEEDS) $(BIN)/pytest -n $(WORKERS) tests/replication/test_colony_simulation.py
 	$(BIN)/pando simulate --seeds 200
 	$(BIN)/pando simulate --moves --seeds 100
+	$(BIN)/pando simulate --restores --seeds 100
 
 proofs: check-tools $(VENV)/.dev ## 20,000 histories of a table against ClickHouse, 5,000 on replicas, and all faults at all requests of replicas (hours)
 	$(BIN)/python -m tests.alter histories 0:20000
 	$(BIN)/python -m tests.alter histories 0:5000 --replicas
 	$(BIN)/python -m tests.alter faults
 
+damage: check-tools $(VENV)/.dev ## 500 random damages of a replica's directory, and every file operation failing (some minutes)
+	$(BIN)/python -m tests.recovery damage $(DAMAGES)
+	$(BIN)/python -m tests.recovery disk
+
 mutants: check-tools $(VENV)/.dev ## Every bug that was put in on purpose (tests/mutants) must be caught (some minutes)
 	$(BIN)/python -m tests.mutants
 
-fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests; FUZZ=100000 for more of each kind
+fuzz: check-tools $(VENV)/.dev ## Hostile statements, bodies and requests, and random queries beside ClickHouse; FUZZ=100000 for more of each
 	$(BIN)/python -m tests.fuzz all $(FUZZ) $(FUZZ_SEED)
 
 lint: check-tools $(VENV)/.dev ## ruff, mypy, the layering contracts, the size of modules
@@ -84,13 +94,16 @@ bench: check-tools $(VENV)/.dev ## Side by side with ClickHouse, as ratios (abou
 bench-functions: check-tools $(VENV)/.dev ## CPU time of every function over 200,000 rows, beside ClickHouse's (about ten minutes)
 	$(BIN)/python -m benchmarks.functions
 
+bench-growth: check-tools $(VENV)/.dev ## How costs grow with parts, columns, mutations, tables: exponents, beside ClickHouse's (about an hour)
+	$(BIN)/python -m benchmarks.growth
+
 soak: check-tools $(VENV)/.dev ## A million requests against a server, and the memory it holds (a quarter of an hour)
 	$(BIN)/python -m benchmarks.soak
 
 hogs: check-tools $(VENV)/.dev ## Hostile statements against a server: code, time, slowest /ping, memory
 	$(BIN)/python -m benchmarks.hogs
 
-chaos: check-tools $(VENV)/.dev ## Three replicas under SIGKILL for five minutes, with inserts, mutations and partition commands
+chaos: check-tools $(VENV)/.dev ## Three replicas and their ZooKeeper, killed and paused for five minutes, under inserts, mutations and partition commands
 	$(BIN)/python -m tests.cluster.chaos
 
 clean: ## Remove what the targets made

@@ -20,7 +20,8 @@ from kazoo.client import KazooClient
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.hogs import HOGS, ask
+from benchmarks.hog_statements import HOGS
+from benchmarks.hogs import ask
 from engine.cluster.cluster import ZOOKEEPER, Cluster
 
 _EVERY_SECONDS = 0.05

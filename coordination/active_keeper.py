@@ -3,6 +3,9 @@
 Every write becomes a multi that also checks the activation (``is_active`` and the version of ``host``). So a server
 whose replica was taken over by another, or activated anew, changes nothing in ZooKeeper any more, however long ago it
 began: no part is committed, nothing pulled, assigned, dropped or cleaned up. Reads pass as they are.
+
+An activation also ends with its session. A ZooKeeper that was put back to an older snapshot may hold ``is_active`` and
+``host`` as they were, so the nodes alone do not prove that this session made them.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from collections.abc import Callable, Sequence
 
 from coordination.keeper import (
     ANY_VERSION,
+    Answer,
     Create,
     Delete,
     Keeper,
     KeeperError,
     MultiFailed,
     Op,
+    Read,
     SessionState,
     SetData,
     Stat,
@@ -60,6 +65,10 @@ class ActiveKeeper:
         return self._keeper.session_id
 
     @property
+    def session_timeout_seconds(self) -> float:
+        return self._keeper.session_timeout_seconds
+
+    @property
     def state(self) -> SessionState:
         return self._keeper.state
 
@@ -83,12 +92,18 @@ class ActiveKeeper:
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         return self._keeper.children_many(paths)
 
+    def read_many(self, reads: Sequence[Read]) -> list[Answer]:
+        return self._keeper.read_many(reads)
+
     # --- writes ------------------------------------------------------------------------------------------------
 
     def multi(self, ops: Sequence[Op]) -> list[str | Stat | None]:
         """The checks stand last, so that the first operation that fails is told as the caller ordered them."""
         if not ops:
             return []
+        if self._keeper.session_id not in (0, self._activation.session_id):
+            self._on_over()
+            raise ActivationOver(self._activation)
         missing = [check for check in self._activation.checks if check not in ops]
         try:
             return self._keeper.multi([*ops, *missing])[: len(ops)]

@@ -1,4 +1,5 @@
-"""The ids of inserted blocks (``blocks/<id>`` holds the name of the part as it was inserted): who may delete them.
+"""The ids of inserted blocks (``blocks/<id>`` holds the name of the part as it was inserted, see ``block_views``):
+who may delete them.
 
 An id may be deleted only as the very node that was judged: one that was deleted and made anew since belongs to rows
 that stay, and without it their repeat would be stored twice. So every deletion moves the version of the partition's
@@ -9,9 +10,10 @@ failed quorums, parts that are lost, the clean-up of the deduplication window, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from coordination.block_views import BlockNode
 from coordination.keeper import (
     BadVersion,
     Delete,
@@ -24,7 +26,7 @@ from coordination.keeper import (
     Stat,
 )
 from coordination.packets import op_bytes, packets
-from coordination.partition_nodes import find_partition, partition_nodes
+from coordination.partition_nodes import find_partitions, partition_nodes
 from coordination.paths import TablePaths
 from parts.errors import ConflictError
 from parts.part_name import PartName
@@ -50,17 +52,33 @@ def judge_block_ids(
     keeper: Keeper, table: TablePaths, partition_id: str, is_gone: Callable[[PartName], bool]
 ) -> JudgedIds:
     """The ids of the partition's parts for which ``is_gone``. Raises ``NoNode`` if there is no such partition."""
-    found = find_partition(keeper, table, partition_id)
-    if found is None:
-        raise NoNode("no node", table.partition(partition_id))
-    node, stat = found
-    paths = [table.block(name) for name in keeper.children(table.blocks)]
-    deletes = [
-        Delete(path)
-        for path, part, _ in _read(keeper, paths)
-        if part is not None and part.partition_id == partition_id and is_gone(part)
-    ]
-    return JudgedIds(node.path, stat.version, tuple(deletes))
+    return judge_ids_of_many(keeper, table, {partition_id: is_gone})[partition_id]
+
+
+def judge_ids_of_many(
+    keeper: Keeper, table: TablePaths, is_gone: Mapping[str, Callable[[PartName], bool]]
+) -> dict[str, JudgedIds]:
+    """As :func:`judge_block_ids`, of several partitions with one list of the ids. An id begins with its partition, so
+    only those of these partitions are read."""
+    found = find_partitions(keeper, table, list(is_gone))
+    if missing := [partition_id for partition_id in is_gone if partition_id not in found]:
+        raise NoNode("no node", table.partition(missing[0]))
+    names = [name for name in keeper.children(table.blocks) if _may_be_of(name, is_gone)]
+    deletes: dict[str, list[Delete]] = {partition_id: [] for partition_id in is_gone}
+    for path, part, _ in _read(keeper, [table.block(name) for name in names]):
+        if part is not None and part.partition_id in is_gone and is_gone[part.partition_id](part):
+            deletes[part.partition_id].append(Delete(path))
+    return {
+        partition_id: JudgedIds(found[partition_id][0].path, found[partition_id][1].version, tuple(ids))
+        for partition_id, ids in deletes.items()
+    }
+
+
+def _may_be_of(block_id: str, partition_ids: Container[str]) -> bool:
+    """A block's id is that of its partition, in which there is no underscore, then one, then a hash or a token. Of an
+    id of another form nothing is known."""
+    partition_id, underscore, _ = block_id.partition("_")
+    return not underscore or partition_id in partition_ids
 
 
 def free_block_ids(
@@ -129,8 +147,6 @@ def _partition_ids(keeper: Keeper, paths: Sequence[str]) -> set[str]:
 def _read(keeper: Keeper, paths: Sequence[str]) -> list[tuple[str, PartName | None, Stat | None]]:
     answers = keeper.get_many(paths)
     return [
-        (path, None, None)
-        if answer is None
-        else (path, PartName.try_parse(answer[0].decode(errors="replace")), answer[1])
+        (path, None, None) if answer is None else (path, PartName.try_parse(BlockNode.part_of(answer[0])), answer[1])
         for path, answer in zip(paths, answers, strict=True)
     ]

@@ -11,9 +11,10 @@ parts (a table that was dropped and made again, data attached from elsewhere): `
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
+from coordination.block_views import NOTHING_MISSING, BlockNode, MissingViews
 from coordination.keeper import (
     Create,
     Delete,
@@ -24,7 +25,8 @@ from coordination.keeper import (
     Op,
     check_not_exists,
 )
-from coordination.partition_nodes import PartitionNode, make_partition, partition_nodes
+from coordination.packets import op_bytes, packets
+from coordination.partition_nodes import PartitionNode, make_partition, node_of_lock, partition_nodes
 from coordination.paths import TablePaths
 from parts.errors import ConflictError, UnavailableError
 
@@ -50,6 +52,7 @@ class DuplicateBlock:
 
     block_id: str
     part: str
+    missing: MissingViews = NOTHING_MISSING
 
 
 def allocate_block(
@@ -102,13 +105,28 @@ def allocate_block(
     )
 
 
+def allocate_blocks(
+    keeper: Keeper, table: TablePaths, nodes: Sequence[PartitionNode], owner: str, locks: list[BlockLock]
+) -> None:
+    """Takes a number in each of the partitions and appends it to ``locks``, some hundred in one round trip.
+
+    Raises ``MultiFailed`` with ``NoNode`` when one was forgotten: what was taken is in ``locks`` then."""
+    session = keeper.session_id
+    creates: list[Op] = [Create(node.lock_prefix, owner.encode(), ephemeral=True, sequential=True) for node in nodes]
+    for packet in packets(creates, op_bytes):
+        for path in map(str, keeper.multi(packet)):
+            node = node_of_lock(table, path)
+            locks.append(BlockLock(path, node.partition_id, node.number(path), session))
+
+
 def _duplicate(keeper: Keeper, table: TablePaths, block_id: str) -> DuplicateBlock | None:
     """``None`` when the id went away meanwhile (window cleanup, DROP): then the block is new."""
     try:
         data, _ = keeper.get(table.block(block_id))
     except NoNode:
         return None
-    return DuplicateBlock(block_id, data.decode())
+    node = BlockNode.parse(data)
+    return DuplicateBlock(block_id, node.part, node.missing)
 
 
 def _advance_counter(keeper: Keeper, node: PartitionNode, lock: BlockLock, minimum: int) -> None:

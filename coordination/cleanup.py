@@ -1,5 +1,7 @@
 """Trimming what only grows: the log, the deduplication window; and giving up replicas that are dead for too long.
 
+Quorums that wait for dropped replicas are settled too (:mod:`coordination.quorum_settlement`).
+
 Decisions are pure (``plan_*``); :func:`clean_once` reads, decides and acts. Any active replica may run it, several at a
 time too: every action is safe to lose or to repeat.
 
@@ -15,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from coordination.applications import clean_applications
 from coordination.deduplication_window import DeduplicationWindow
+from coordination.dropped_blocks import clean_lost_blocks
 from coordination.keeper import (
     BadVersion,
     Check,
@@ -29,20 +33,25 @@ from coordination.keeper import (
 from coordination.log_entry import LogEntry
 from coordination.part_set import PartSet
 from coordination.paths import ReplicaPaths, TablePaths, log_name, sequence_number
+from coordination.quorum_settlement import settle_quorums
 from coordination.scan_records import clean_scan_records
 from parts.part_name import PartName
 
 _BATCH = 200
+_NO_VERSION = -2
+"""A version that no node has."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupSettings:
-    """Names and defaults are those of a table's settings."""
+    """Names and defaults are those of a table's settings; the last two bound lists that have no setting."""
 
     min_replicated_logs_to_keep: int = 10
     max_replicated_logs_to_keep: int = 1000
     replicated_deduplication_window: int = 1000
     replicated_deduplication_window_seconds: int = 7 * 24 * 3600
+    applications_to_keep: int = 10_000
+    lost_parts_to_keep: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,11 @@ class CleanupReport:
     blocks: int = 0
     lost_replicas: tuple[str, ...] = field(default=())
     log_holders: tuple[LogHolder, ...] = field(default=())
+
+    @property
+    def is_work_left(self) -> bool:
+        """Whether the next round may find more, though nothing is logged before it."""
+        return bool(self.log_entries or self.blocks or self.lost_replicas or self.log_holders)
 
 
 def plan_lost_replicas(
@@ -140,8 +154,11 @@ def clean_once(
         replicas = read_positions(keeper, table)
     surplus = plan_log_trim(indices, replicas, min_logs=settings.min_replicated_logs_to_keep)
     trimmed = _delete_all(keeper, [f"{table.log}/{log_name(index)}" for index in surplus])
-    _clean_failed_parts(keeper, table, [replica.name for replica in replicas])
+    settle_quorums(keeper, table)
+    _clean_failed_parts(keeper, table, replicas)
     clean_scan_records(keeper, table)
+    clean_applications(keeper, table, most=settings.applications_to_keep)
+    clean_lost_blocks(keeper, table, most=settings.lost_parts_to_keep)
     blocks = (window or DeduplicationWindow()).clean(
         keeper,
         table,
@@ -151,8 +168,9 @@ def clean_once(
     return CleanupReport(trimmed, blocks, tuple(lost), tuple(holders))
 
 
-def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[str]) -> None:
-    """Removes the marker of a failed quorum once nothing names the part: no list of parts, no queue, no log entry.
+def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[ReplicaPosition]) -> None:
+    """Removes the marker of a failed quorum once nothing names the part: no list of parts, no queue, no log entry that
+    somebody has still to pull.
 
     Until then the marker keeps every replica from merging the part. The log's version moves with the removal, so that a
     merge chosen from an older view is not assigned.
@@ -160,13 +178,14 @@ def _clean_failed_parts(keeper: Keeper, table: TablePaths, replicas: Sequence[st
     names = keeper.children(table.quorum_failed_parts)
     if not names:
         return
-    paths = [f"{table.log}/{name}" for name in keeper.children(table.log)]
-    for name in replicas:
-        replica = table.replica(name)
+    pulled = min((position.pointer or 0 for position in replicas if position.holds_log), default=0)
+    paths = [f"{table.log}/{name}" for name in keeper.children(table.log) if sequence_number(name) >= pulled]
+    for position in replicas:
+        replica = table.replica(position.name)
         paths += [replica.queue_entry(entry) for entry in keeper.children(replica.queue)]
     entries = [LogEntry.parse(answer[0]) for answer in keeper.get_many(paths) if answer is not None]
     named = {str(part) for entry in entries for part in entry.made}
-    for listing in keeper.children_many([table.replica(name).parts for name in replicas]):
+    for listing in keeper.children_many([table.replica(position.name).parts for position in replicas]):
         named.update(listing or ())
     for name in names:
         if name not in named:
@@ -215,13 +234,11 @@ def _mark_lost(
         replica = table.replica(position.name)
         # Checking that a survivor stays unlost keeps two cleaners from marking each other's survivor.
         survivor = _survivor(replicas, {*marked, position.name})
-        checks = (
-            [] if survivor is None else [Check(table.replica(survivor).is_lost, _lost_version(keeper, table, survivor))]
-        )
         if survivor is None:
             continue
+        stays = stays_unlost(keeper, table.replica(survivor))
         try:
-            keeper.multi([Check(replica.host, position.host_version), *checks, SetData(replica.is_lost, b"1")])
+            keeper.multi([Check(replica.host, position.host_version), stays, SetData(replica.is_lost, b"1")])
             marked.append(position.name)
         except MultiFailed as error:
             if not isinstance(error.cause, BadVersion | NoNode):
@@ -235,10 +252,10 @@ def _survivor(replicas: Sequence[ReplicaPosition], going: set[str]) -> str | Non
     return best.name if best is not None else None
 
 
-def _lost_version(keeper: Keeper, table: TablePaths, name: str) -> int:
-    """The version of a survivor's ``is_lost``, read while it says 0; -2 (never equal) otherwise."""
-    answer = keeper.get_many([table.replica(name).is_lost])[0]
-    return answer[1].version if answer is not None and answer[0] != b"1" else -2
+def stays_unlost(keeper: Keeper, replica: ReplicaPaths) -> Check:
+    """For the multi that marks another replica as lost: fails when this one is marked too, or was already."""
+    answer = keeper.get_many([replica.is_lost])[0]
+    return Check(replica.is_lost, answer[1].version if answer is not None and answer[0] != b"1" else _NO_VERSION)
 
 
 def _listed_parts(keeper: Keeper, replica: ReplicaPaths) -> PartSet:

@@ -21,8 +21,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coordination.cleanup import ReplicaPosition, read_positions
-from coordination.keeper import BadVersion, Check, Create, Keeper, KeeperConnectionLoss, MultiFailed, NoNode, SetData
+from coordination.cleanup import ReplicaPosition, read_positions, stays_unlost
+from coordination.keeper import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Keeper,
+    KeeperConnectionLoss,
+    MultiFailed,
+    NoNode,
+    SetData,
+)
 from coordination.log_entry import LogEntry
 from coordination.packets import op_bytes, packets
 from coordination.part_record import PartRecord
@@ -57,6 +67,21 @@ def choose_source(positions: Sequence[ReplicaPosition], own_name: str) -> Replic
     return max(candidates, key=lambda p: (p.is_active, p.pointer or 0, p.name), default=None)
 
 
+def request_clone(keeper: Keeper, replica: ReplicaPaths) -> bool:
+    """Marks the own replica as lost, for its next session to clone it. ``False``: no replica is left to clone it from,
+    or the chosen one was marked as lost meanwhile."""
+    source = choose_source(read_positions(keeper, replica.table), replica.name)
+    if source is None:
+        return False
+    try:
+        keeper.multi([stays_unlost(keeper, replica.table.replica(source.name)), SetData(replica.is_lost, b"1")])
+        return True
+    except MultiFailed as error:
+        if not isinstance(error.cause, BadVersion | NoNode):
+            raise error.cause from error
+        return False
+
+
 def clone_replica(keeper: Keeper, replica: ReplicaPaths, local_parts: Mapping[PartName, str]) -> CloneResult:
     """Fills this replica's queue. ``local_parts``: the active parts on disk and their content hashes ("" if unknown).
 
@@ -89,7 +114,9 @@ def clone_replica(keeper: Keeper, replica: ReplicaPaths, local_parts: Mapping[Pa
 
 
 def finish_clone(keeper: Keeper, replica: ReplicaPaths) -> None:
-    keeper.set(replica.is_lost, b"0")
+    """The mark that it is being restored (``recovery.restore``) goes in the same multi."""
+    marks = [Delete(replica.restoring)] if keeper.exists(replica.restoring) is not None else []
+    keeper.multi([SetData(replica.is_lost, b"0"), *marks])
 
 
 def _clear_queue(keeper: Keeper, replica: ReplicaPaths) -> None:

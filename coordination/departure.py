@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from coordination.block_numbers import BlockLock
-from coordination.drop_range import LastBlock, plan_drop
+from coordination.drop_range import LastBlocks, plan_drop
 from coordination.keeper import Check, Create, Keeper, Op
 from coordination.log_entry import EntryType, LogEntry
 from coordination.mutation_set import MutationSet
@@ -42,10 +42,10 @@ def plan_departure(
     activation: Activation,
     *,
     clock: Callable[[], float],
-    last_block: LastBlock,
+    last_blocks: LastBlocks,
 ) -> tuple[Op, ...]:
     """Steps 2 and 3: the operations for the other table's multi."""
-    drop = plan_drop(keeper, table, [lock], last_block)
+    drop = plan_drop(keeper, table, [lock], last_blocks)
     ops, has_leftovers = drop.ops(_MAX_BYTES)
     mutations = keeper.get(table.mutations)[1].version
     entry = LogEntry(

@@ -47,7 +47,7 @@ def log_part_drop(
     must = [
         ids.guard_op,
         SetData(table.log, b"", log_version),
-        *drop_ops(keeper, table, part.partition_id, part.max_block),
+        *drop_ops(keeper, table, {part.partition_id: part.max_block}),
         *forget_confirmed_ops(keeper, table, part),
     ]
     drop = RangeDrop((part,), tuple(must), tuple([op] for op in ids.deletes))

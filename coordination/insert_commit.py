@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordination.block_numbers import BlockLock, DuplicateBlock, allocate_block, release
+from coordination.block_views import NOTHING_MISSING, BlockNode, MissingViews
 from coordination.keeper import (
     Check,
     Create,
@@ -66,6 +67,8 @@ class InsertRequest:
     activation: Activation
     block_id: str = ""
     quorum: QuorumPlan | None = None
+    missing: MissingViews = NOTHING_MISSING
+    """The materialized views that have to get the block next."""
 
     @property
     def log_entry(self) -> LogEntry:
@@ -87,7 +90,8 @@ class InsertRequest:
 class InsertResult:
     status: InsertStatus
     duplicate_of: str = ""
-    """DUPLICATE: the part that holds the rows."""
+    """DUPLICATE: the part that holds the rows, and the views that miss the block."""
+    missing: MissingViews = NOTHING_MISSING
     reason: str = ""
 
 
@@ -128,7 +132,7 @@ def commit_ops(request: InsertRequest) -> list[Op]:
         ops.append(Create(request.quorum.node(table, part), status.to_bytes()))
     ops += request.activation.checks
     if request.block_id:
-        ops.append(Create(table.block(request.block_id), part.encode()))
+        ops.append(Create(table.block(request.block_id), BlockNode(part, request.missing).to_bytes()))
     ops.append(Create(request.replica.part(part), request.record.to_bytes()))
     return ops
 
@@ -166,7 +170,8 @@ def _explain_failure(keeper: Keeper, request: InsertRequest, error: MultiFailed)
         answer = keeper.get_many([path])[0]
         if answer is None:
             return InsertResult(InsertStatus.RETRY, reason="the block that was a duplicate is gone")
-        return InsertResult(InsertStatus.DUPLICATE, duplicate_of=answer[0].decode())
+        node = BlockNode.parse(answer[0])
+        return InsertResult(InsertStatus.DUPLICATE, duplicate_of=node.part, missing=node.missing)
     if path == table.quorum_status and isinstance(cause, NodeExists):
         raise too_many_pending("") from error
     if isinstance(error.op, Check):
@@ -223,7 +228,7 @@ def is_committed(keeper: Keeper, request: InsertRequest) -> bool:
         return True
     if request.block_id:
         answer = keeper.get_many([replica.table.block(request.block_id)])[0]
-        return answer is not None and answer[0].decode() == str(part)
+        return answer is not None and BlockNode.part_of(answer[0]) == str(part)
     return False
 
 

@@ -6,48 +6,47 @@ Invariants and threads:
 - **Unknown is told from failed.** A write that was handed to the client and got no answer raises
   ``KeeperConnectionLoss``; one that was never handed over raises ``KeeperUnavailable``. Reads are repeated for
   ``read_retry_seconds`` and then raise ``KeeperUnavailable``.
-- After expiry the client makes a new session by itself; it shows as another ``session_id``. The first call of every
-  session is a ``sync``, because a new session may meet a server that lags behind what the old one has seen.
-- The chroot is prefixed here, so that it can be made when the first session opens, however late that is.
+- The session and its return are :mod:`coordination.kazoo_session`'s; the chroot is prefixed here.
 - The client wakes its thread through a socket pair that holds some 270 unread bytes, one per request: pipelines are cut
   into runs of ``PIPELINE_DEPTH``.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState, KeeperState
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
-    NodeExistsError,
     NoNodeError,
     NotEmptyError,
     OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
     SessionExpiredError,
+    UnimplementedError,
     ZookeeperError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.serialization import GetChildren, GetData
 from kazoo.protocol.states import WatchedEvent
-from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from coordination.chroot import Chroot, path_and_parents
 from coordination.kazoo_answers import Watcher, definite_error, stat_of
-from coordination.kazoo_handler import PollingHandler
+from coordination.kazoo_multi_read import LEAST_TOGETHER, MOST_TOGETHER, MultiRead, MultiReadSupport
+from coordination.kazoo_session import KazooSession
 from coordination.keeper import (
     ANY_VERSION,
+    Answer,
     Check,
+    Children,
     Create,
     Delete,
+    Get,
     KeeperConnectionLoss,
     KeeperSessionExpired,
     KeeperUnavailable,
@@ -56,6 +55,7 @@ from coordination.keeper import (
     NoNode,
     NotEmpty,
     Op,
+    Read,
     SessionState,
     SetData,
     Stat,
@@ -64,20 +64,7 @@ from coordination.keeper import (
 from coordination.packets import require_sendable, runs
 
 PIPELINE_DEPTH = 100
-_log = logging.getLogger("pando.keeper")
-_STATES = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.EXPIRED,
-}
-
-
-def _quiet_client_logger() -> logging.Logger:
-    """The client reports every reconnection attempt as a warning; those are our DEBUG."""
-    logger = logging.getLogger("pando.keeper.client")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
-    return logger
+_OPERATIONS: dict[type[Read], type[GetData | GetChildren]] = {Get: GetData, Children: GetChildren}
 
 
 class KazooKeeper:
@@ -95,117 +82,44 @@ class KazooKeeper:
     ) -> None:
         """Waits up to ``connect_timeout_seconds`` for the first session and goes on without it (see ``state``)."""
         self._chroot = Chroot(chroot)
-        self._session_timeout_seconds = session_timeout_seconds
         self._read_retry_seconds = read_retry_seconds
         self._write_connect_wait_seconds = write_connect_wait_seconds
-        self._listeners: list[Callable[[SessionState], None]] = []
-        self._closed = False
-        self._prepared_session = 0
-        self._prepare_lock = threading.Lock()
-        self._revive_lock = threading.Lock()
-        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.2, max_delay=1.0)
-        self._client = KazooClient(
-            hosts=hosts,
-            timeout=session_timeout_seconds,
-            connection_retry=retry,
-            handler=PollingHandler(),
-            logger=_quiet_client_logger(),
-        )
-        self._client.add_listener(self._on_state)
-        self._client.start_async().wait(connect_timeout_seconds)
+        self._session = KazooSession(hosts, session_timeout_seconds, self._chroot)
+        self._client = self._session.client
+        self._multi_reads = MultiReadSupport()
+        self._session.wait_connected(connect_timeout_seconds)
 
     # --- session -----------------------------------------------------------------------------------------------
 
     @property
     def session_id(self) -> int:
-        return 0 if self._closed else int(self._client._session_id or 0)
+        return self._session.id
 
     @property
     def state(self) -> SessionState:
-        return SessionState.EXPIRED if self._closed else _STATES[self._client.state]
+        return self._session.state
 
     @property
     def session_timeout_seconds(self) -> float:
-        return self._session_timeout_seconds
+        return self._session.timeout_seconds
 
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
-        self._listeners.append(listener)
-
-    def _on_state(self, state: str) -> None:
-        for listener in list(self._listeners):
-            try:
-                listener(_STATES[state])
-            except Exception:
-                _log.exception("A session listener failed")
+        self._session.add_listener(listener)
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            self._client.stop()
-            self._client.close()
-        except Exception as error:  # closing must not fail its caller: the session ends by its time-out instead
-            _log.warning("Closing the ZooKeeper session: %s", error)
+        self._session.close()
 
     def wait_connected(self, timeout_seconds: float) -> bool:
         """Waits for a session, ``False`` if there is none in time."""
-        return bool(not self._closed and self._client._live.wait(timeout_seconds))
-
-    def _require_connection(self, wait_seconds: float, path: str) -> None:
-        if self._closed:
-            raise KeeperSessionExpired("the session was closed", path)
-        self._revive()
-        if not self._client._live.wait(wait_seconds):
-            raise KeeperUnavailable(f"no connection to ZooKeeper at {self._addresses()}", path)
-        if self._prepared_session != self.session_id:
-            self._prepare_session(path)
-
-    def _addresses(self) -> str:
-        return ",".join(f"{host}:{port}" for host, port in self._client.hosts)
-
-    def _revive(self) -> None:
-        """The client's thread ends for good on an answer it cannot parse; start it again."""
-        if self._client._state != KeeperState.CLOSED or not self._client._connection.connection_stopped.is_set():
-            return
-        with self._revive_lock:
-            if not self._closed and self._client._connection.connection_stopped.is_set():
-                self._client.start_async()
-
-    def _prepare_session(self, path: str) -> None:
-        with self._prepare_lock:
-            session = self.session_id
-            if session in (0, self._prepared_session):
-                return
-            try:
-                self._client.sync_async("/").get(timeout=self._answer_timeout)
-                for node in path_and_parents(self._chroot.prefix):
-                    self._make_chroot_node(node)
-            except (ZookeeperError, KazooTimeoutError) as error:
-                raise KeeperUnavailable(f"the new session is not usable yet ({type(error).__name__})", path) from error
-            if session == self.session_id:
-                self._prepared_session = session
-
-    def _make_chroot_node(self, path: str) -> None:
-        try:
-            result = self._client.handler.async_result()
-            self._client._call(CreateRequest(path, b"", OPEN_ACL_UNSAFE, 0), result)
-            result.get(timeout=self._answer_timeout)
-        except NodeExistsError:
-            pass
+        return self._session.wait_connected(timeout_seconds)
 
     # --- calling -----------------------------------------------------------------------------------------------
 
-    @property
-    def _answer_timeout(self) -> float:
-        """The client notices a dead connection within the session time-out; past that the answer is lost."""
-        return self._session_timeout_seconds * 1.5 + 1.0
-
     def _write(self, path: str, send: Callable[[], Any]) -> Any:
-        self._require_connection(self._write_connect_wait_seconds, path)
+        self._session.require_connection(self._write_connect_wait_seconds, path)
         session = self.session_id
         try:
-            result = send().get(timeout=self._answer_timeout)
+            result = send().get(timeout=self._session.answer_timeout)
         except (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, ConnectionClosedError) as error:
             raise KeeperConnectionLoss(path) from error
         except ZookeeperError as error:
@@ -220,20 +134,21 @@ class KazooKeeper:
         deadline = time.monotonic() + self._read_retry_seconds
         while True:
             try:
-                self._require_connection(max(0.0, deadline - time.monotonic()), path)
+                self._session.require_connection(max(0.0, deadline - time.monotonic()), path)
                 return [self._answer(pending) for pending in send()]
             except (ConnectionLoss, KazooTimeoutError, OperationTimeoutError, SessionExpiredError) as error:
-                if self._closed:
+                if self._session.is_closed:
                     raise KeeperSessionExpired("the session was closed", path) from error
                 if time.monotonic() >= deadline:
-                    raise KeeperUnavailable(f"connection to {self._addresses()} lost while reading", path) from error
+                    addresses = self._session.addresses
+                    raise KeeperUnavailable(f"connection to {addresses} lost while reading", path) from error
                 time.sleep(0.01)
             except ZookeeperError as error:
                 raise definite_error(error, path) from error
 
     def _answer(self, pending: Any) -> Any:
         try:
-            return pending.get(timeout=self._answer_timeout)
+            return pending.get(timeout=self._session.answer_timeout)
         except NoNodeError as error:
             return error
 
@@ -243,11 +158,44 @@ class KazooKeeper:
             raise NoNode("no node", path)
         return answer
 
-    def _pipelined(self, paths: Sequence[str], send: Callable[[str], Any]) -> list[Any]:
+    def _pipelined(self, requests: Sequence[tuple[str, Callable[[str], Any]]]) -> list[Any]:
+        """``requests``: paths, and how each is asked for."""
         answers: list[Any] = []
-        for run in runs(paths, PIPELINE_DEPTH):
-            answers.extend(self._read(run[0], lambda run=run: [send(self._chroot.full(path)) for path in run]))  # type: ignore[misc]
+        for run in runs(requests, PIPELINE_DEPTH):
+            answers.extend(
+                self._read(run[0][0], lambda run=run: [send(self._chroot.full(path)) for path, send in run])  # type: ignore[misc]
+            )
         return answers
+
+    def _read_many(self, reads: Sequence[Read], least_together: int) -> list[Any]:
+        """Some hundred by one request, where the server can do that."""
+        senders = {Get: self._client.get_async, Children: self._client.get_children_async}
+        answers: list[Any] = []
+        for run in runs(reads, MOST_TOGETHER):
+            together = self._together(run) if len(run) >= least_together else None
+            answers += (
+                self._pipelined([(read.path, senders[type(read)]) for read in run]) if together is None else together
+            )
+        return answers
+
+    def _together(self, reads: Sequence[Read]) -> list[Any] | None:
+        """``None``: they have to be read one by one, which also tells of what is wrong, and tries again."""
+        if not self._multi_reads.is_worth_trying:
+            return None
+        operations = [_OPERATIONS[type(read)](self._chroot.full(read.path), None) for read in reads]
+        try:
+            self._session.require_connection(self._read_retry_seconds, reads[0].path)
+            pending = self._client.handler.async_result()
+            self._client._call(MultiRead(operations), pending)
+            answers: list[Any] = pending.get(timeout=self._session.answer_timeout)
+        except (ZookeeperError, KazooTimeoutError, OperationTimeoutError) as error:
+            self._multi_reads.failed(is_refusal=isinstance(error, UnimplementedError))
+            return None
+        self._multi_reads.worked()
+        is_whole = len(answers) == len(operations) and all(
+            isinstance(answer, NoNodeError) or not isinstance(answer, Exception) for answer in answers
+        )
+        return answers if is_whole else None
 
     def _watcher(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
         return None if watch is None else Watcher(watch, path, self._chroot.stripped)
@@ -269,16 +217,20 @@ class KazooKeeper:
         return sorted(self._read_one(path, lambda: self._client.get_children_async(self._chroot.full(path), watcher)))
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        answers = self._pipelined(paths, self._client.get_async)
-        return [None if isinstance(answer, NoNodeError) else (answer[0], stat_of(answer[1])) for answer in answers]
+        return list(map(_content, self._read_many(list(map(Get, paths)), LEAST_TOGETHER)))
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
-        answers = self._pipelined(paths, self._client.exists_async)
+        if len(paths) >= LEAST_TOGETHER:  # there is no such operation in a multiRead
+            return [None if answer is None else answer[1] for answer in self.get_many(paths)]
+        answers = self._pipelined([(path, self._client.exists_async) for path in paths])
         return [stat_of(answer) if answer is not None else None for answer in answers]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
-        answers = self._pipelined(paths, self._client.get_children_async)
-        return [None if isinstance(answer, NoNodeError) else sorted(answer) for answer in answers]
+        return list(map(_names, self._read_many(list(map(Children, paths)), LEAST_TOGETHER)))
+
+    def read_many(self, reads: Sequence[Read]) -> list[Answer]:
+        answers = self._read_many(reads, least_together=2)
+        return [_content(a) if isinstance(read, Get) else _names(a) for read, a in zip(reads, answers, strict=True)]
 
     # --- writes ------------------------------------------------------------------------------------------------
 
@@ -344,10 +296,10 @@ class KazooKeeper:
 
     def _delete_quietly(self, paths: Sequence[str]) -> None:
         for run in runs(paths, PIPELINE_DEPTH):
-            self._require_connection(self._read_retry_seconds, run[0])
+            self._session.require_connection(self._read_retry_seconds, run[0])
             for pending in [self._client.delete_async(self._chroot.full(path)) for path in run]:
                 try:
-                    pending.get(timeout=self._answer_timeout)
+                    pending.get(timeout=self._session.answer_timeout)
                 except (NoNodeError, NotEmptyError, ConnectionLoss, KazooTimeoutError):
                     continue  # the next round looks again
                 except ZookeeperError as error:
@@ -395,3 +347,11 @@ class KazooKeeper:
 
     def sync(self, path: str) -> None:
         self._read(path, lambda: [self._client.sync_async(self._chroot.full(path))])
+
+
+def _content(answer: Any) -> tuple[bytes, Stat] | None:
+    return None if isinstance(answer, NoNodeError) else (answer[0], stat_of(answer[1]))
+
+
+def _names(answer: Any) -> list[str] | None:
+    return None if isinstance(answer, NoNodeError) else sorted(answer)

@@ -72,6 +72,24 @@ class Check:
 Op = Create | Delete | SetData | Check
 
 
+@dataclass(frozen=True, slots=True)
+class Get:
+    """A node's data and stat; answered by ``None`` if there is none."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The names of a node's children, sorted; answered by ``None`` if there is no such node."""
+
+    path: str
+
+
+Read = Get | Children
+Answer = tuple[bytes, Stat] | list[str] | None
+
+
 def check_not_exists(path: str) -> tuple[Op, Op]:
     """Operations that fail a multi with :class:`NodeExists` if ``path`` exists (plain ZooKeeper has no such check)."""
     return (Create(path), Delete(path))
@@ -167,6 +185,10 @@ class Keeper(Protocol):
         """Identifies the session; 0 when there is none. A changed value means that ephemeral nodes were lost."""
 
     @property
+    def session_timeout_seconds(self) -> float:
+        """How long a session lasts in ZooKeeper after its client was last heard of."""
+
+    @property
     def state(self) -> SessionState: ...
 
     def add_listener(self, listener: Callable[[SessionState], None]) -> None:
@@ -187,6 +209,9 @@ class Keeper(Protocol):
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
         """Pipelined listings, each sorted; ``None`` for a node that does not exist."""
+
+    def read_many(self, reads: Sequence[Read]) -> list[Answer]:
+        """Carried out in this order, by as few requests as the server allows."""
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         """The path created. Raises :class:`NoNode` (parent), :class:`NodeExists`."""

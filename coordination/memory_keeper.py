@@ -26,8 +26,11 @@ from enum import Enum
 from coordination.chroot import Chroot, path_and_parents
 from coordination.keeper import (
     ANY_VERSION,
+    Answer,
+    Children,
     Create,
     Delete,
+    Get,
     KeeperConnectionLoss,
     KeeperError,
     KeeperSessionExpired,
@@ -37,12 +40,13 @@ from coordination.keeper import (
     NoNode,
     NotEmpty,
     Op,
+    Read,
     SessionState,
     SetData,
     Stat,
     Watch,
 )
-from coordination.memory_tree import Node, Transaction, Tree, stat_of
+from coordination.memory_tree import Node, Snapshot, Transaction, Tree, answer_of, stat_of
 from coordination.packets import require_sendable
 
 
@@ -69,22 +73,22 @@ class MemoryEnsemble:
         self.lock = threading.RLock()
         self.zxid = 0
         self.tree: Tree = {"/": Node(b"", 0, 0, 0, 0, 0, 0, 0, 0, frozenset())}
-        self._next_session = 1
+        self._last_session = 0
         self._keepers: list[MemoryKeeper] = []
 
     def connect(self, chroot: str = "") -> MemoryKeeper:
         keeper = MemoryKeeper(self, chroot)
         self._keepers.append(keeper)
         keeper.reconnect()
-        if chroot:
-            _create_parents_raw(self, keeper, chroot)
+        for node in path_and_parents(chroot) if chroot else ():
+            if node not in self.tree:
+                self.run(keeper.session_id, [Create(node)])
         return keeper
 
     def new_session(self) -> int:
         with self.lock:
-            session = self._next_session
-            self._next_session += 1
-            return session
+            self._last_session += 1
+            return self._last_session
 
     def run(self, session: int, ops: Sequence[Op]) -> list[str | Stat | None]:
         """All or nothing; fires the watches of every session afterwards."""
@@ -106,15 +110,21 @@ class MemoryEnsemble:
     def end_session(self, session: int) -> None:
         """Deletes the session's ephemeral nodes."""
         with self.lock:
-            owned = [path for path, node in self.tree.items() if node.owner == session]
-            for path in owned:
+            for path in [path for path, node in self.tree.items() if node.owner == session]:
                 self.run(session, [Delete(path)])
 
+    def snapshot(self) -> Snapshot:
+        with self.lock:
+            return Snapshot(dict(self.tree), self.zxid)
 
-def _create_parents_raw(ensemble: MemoryEnsemble, keeper: MemoryKeeper, path: str) -> None:
-    for node in path_and_parents(path):
-        if node not in ensemble.tree:
-            ensemble.run(keeper.session_id, [Create(node)])
+    def restore(self, snapshot: Snapshot) -> list[int]:
+        """Numbers of transactions are given again, and every client's session expires. Returns the sessions that own
+        nodes of the snapshot: no client has them, and they last until :meth:`end_session`."""
+        with self.lock:
+            self.tree, self.zxid = dict(snapshot.tree), snapshot.zxid
+        for keeper in list(self._keepers):
+            keeper.lose_session()
+        return sorted({node.owner for node in snapshot.tree.values()} - {0})
 
 
 class MemoryKeeper:
@@ -171,9 +181,13 @@ class MemoryKeeper:
 
     def expire(self) -> None:
         """The session ends with its ephemerals; :meth:`reconnect` makes a new one."""
-        session, self._session = self._session, 0
-        if session:
-            self._ensemble.end_session(session)
+        if self._session:
+            self._ensemble.end_session(self._session)
+        self.lose_session()
+
+    def lose_session(self) -> None:
+        """No server takes the session any more; ephemerals stay."""
+        self._session = 0
         self._change(SessionState.EXPIRED)
         self._drop_watches()
 
@@ -279,9 +293,9 @@ class MemoryKeeper:
 
     # --- reads -------------------------------------------------------------------------------------------------
 
-    def _watch_data(self, path: str, watch: Watch | None) -> None:
+    def _watch(self, watches: dict[str, list[tuple[Watch, str]]], path: str, watch: Watch | None) -> None:
         if watch is not None:
-            self._data_watches.setdefault(self._chroot.full(path), []).append((watch, path))
+            watches.setdefault(self._chroot.full(path), []).append((watch, path))
 
     def _peek(self, path: str) -> Node | None:
         self._enter("read", path)
@@ -292,13 +306,13 @@ class MemoryKeeper:
             node = self._peek(path)
             if node is None:
                 raise NoNode("no node", path)
-            self._watch_data(path, watch)
+            self._watch(self._data_watches, path, watch)
             return node.data, stat_of(node)
 
     def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         with self._ensemble.lock:
             node = self._peek(path)
-            self._watch_data(path, watch)
+            self._watch(self._data_watches, path, watch)
             return stat_of(node) if node is not None else None
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
@@ -306,24 +320,21 @@ class MemoryKeeper:
             node = self._peek(path)
             if node is None:
                 raise NoNode("no node", path)
-            if watch is not None:
-                self._child_watches.setdefault(self._chroot.full(path), []).append((watch, path))
+            self._watch(self._child_watches, path, watch)
             return sorted(node.children)
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        with self._ensemble.lock:
-            nodes = [self._peek(path) for path in paths]
-            return [(node.data, stat_of(node)) if node is not None else None for node in nodes]
+        return self.read_many(list(map(Get, paths)))  # type: ignore[return-value]
 
     def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
-        with self._ensemble.lock:
-            nodes = [self._peek(path) for path in paths]
-            return [stat_of(node) if node is not None else None for node in nodes]
+        return [self.exists(path) for path in paths]
 
     def children_many(self, paths: Sequence[str]) -> list[list[str] | None]:
+        return self.read_many(list(map(Children, paths)))  # type: ignore[return-value]
+
+    def read_many(self, reads: Sequence[Read]) -> list[Answer]:
         with self._ensemble.lock:
-            nodes = [self._peek(path) for path in paths]
-            return [sorted(node.children) if node is not None else None for node in nodes]
+            return [answer_of(read, self._peek(read.path)) for read in reads]
 
     def sync(self, path: str) -> None:
         self._enter("sync", path)

@@ -10,15 +10,18 @@ from dataclasses import dataclass, replace
 
 from coordination.keeper import (
     ANY_VERSION,
+    Answer,
     BadVersion,
     Check,
     Create,
     Delete,
+    Get,
     KeeperError,
     NodeExists,
     NoNode,
     NotEmpty,
     Op,
+    Read,
     SetData,
     Stat,
 )
@@ -39,6 +42,14 @@ class Node:
 
 
 Tree = dict[str, Node]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a server writes to its disk: the nodes, ephemeral ones too, and the last transaction."""
+
+    tree: Tree
+    zxid: int
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -154,3 +165,9 @@ def stat_of(node: Node) -> Stat:
         data_length=len(node.data),
         children_count=len(node.children),
     )
+
+
+def answer_of(read: Read, node: Node | None) -> Answer:
+    if node is None:
+        return None
+    return (node.data, stat_of(node)) if isinstance(read, Get) else sorted(node.children)

@@ -12,13 +12,17 @@ or was in the log by step 5; one that takes its number later gets one above B's.
 mutation.
 
 The assignment then expects the log's version of step 1, which every merge and drop assigned since has moved.
+
+Step 4 costs a request for each partition, so whoever merges chooses first by what this replica knows
+(:func:`guess_predicate`) and asks about the partitions of his choice. What was not asked about is not merged. A single
+part may be replaced (by a mutation, or a drop of it alone) whatever is being committed beside it: that asks about none.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,6 +45,7 @@ class MergePredicate:
     snapshot: PartSet
     unconfirmed: frozenset[PartName]
     committing: Mapping[str, list[int]]
+    """Of the partitions that were asked about."""
     current: PartSet
     mutations: MutationSet
 
@@ -72,7 +77,9 @@ class MergePredicate:
         versions = self.mutations.version(left), self.mutations.version(right)
         if versions[0] != versions[1]:
             return f"current mutation versions of parts {left} and {right} differ: {versions[0]} and {versions[1]}"
-        numbers = self.committing.get(left.partition_id, [])
+        numbers = self.committing.get(left.partition_id)
+        if numbers is None:
+            return f"nobody has asked what is being inserted into partition {left.partition_id}"
         index = bisect_right(numbers, left.max_block)
         if index < len(numbers) and numbers[index] < right.min_block:
             return f"block number {numbers[index]} is still being inserted between parts {left} and {right}"
@@ -123,19 +130,33 @@ class MergePredicate:
         return self.snapshot.partition_ids()
 
 
+_NO_VERSION = -2
+"""The log never has it: nothing is assigned by a guess."""
+
+
+def guess_predicate(queue: ReplicationQueue, mutations: MutationSet) -> MergePredicate:
+    """What may be merged if nothing is being inserted, as far as this replica knows. Asks nobody, and assigns nothing:
+    it only tells what is worth asking about."""
+    parts = queue.virtual_parts()
+    nothing: dict[str, list[int]] = {partition_id: [] for partition_id in parts.partition_ids()}
+    return MergePredicate(_NO_VERSION, parts, frozenset(), nothing, parts, mutations)
+
+
 def build_predicate(
     keeper: Keeper,
     table: TablePaths,
     queue: ReplicationQueue,
     pull: Callable[[], object],
     load_mutations: Callable[[Keeper], MutationSet],
+    partition_ids: Collection[str],
 ) -> MergePredicate:
     """Reads what the decision needs, in the order that makes it right. ``pull`` brings the queue up to the log,
-    ``load_mutations`` is :meth:`coordination.mutations.KnownMutations.load`."""
+    ``load_mutations`` is :meth:`coordination.mutations.KnownMutations.load`. Parts are merged in ``partition_ids``
+    alone, each of which costs a request."""
     stat = keeper.exists(table.log)
     snapshot = queue.virtual_parts()
     unconfirmed = unconfirmed_parts(keeper, table)
-    committing = committing_blocks(keeper, table, snapshot.partition_ids())
+    committing = committing_blocks(keeper, table, sorted(partition_ids)) if partition_ids else {}
     pull()
     return MergePredicate(
         log_version=stat.version if stat is not None else 0,

@@ -7,7 +7,8 @@ knew, of all that have lower numbers.
 
 Invariants:
 - Parts of which one lacks a mutation that the other has, or was inserted behind, are never merged (:meth:`version`).
-- What has been finished stays so: no block below a mutation's number comes any more once none is being committed.
+- What has been finished stays so: no block below a mutation's number comes any more once none is being committed. Only
+  the loss of a mutated part undoes it: an older version of the part is there again (:meth:`finished_before_loss`).
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class MutationEntry:
     def parts_to_do(self, parts: Iterable[PartName]) -> list[PartName]:
         return [part for part in parts if self.is_ahead_of(part)]
 
+    def is_ahead_of_any(self, oldest: Mapping[str, int]) -> bool:
+        """``oldest``: partition → the least version of data that a part there has (:func:`oldest_versions`)."""
+        return any(version < self.numbers.get(partition_id, 0) for partition_id, version in oldest.items())
+
     def waits_for_blocks(self, committing: Mapping[str, Sequence[int]]) -> bool:
         """Whether a block that it has to change may still come."""
         return any(
@@ -124,9 +129,31 @@ class MutationSet:
         numbers, owners = self._by_partition.get(source.partition_id, ([], []))
         return owners[bisect_right(numbers, source.data_version) : bisect_right(numbers, result.data_version)]
 
-    def partition_ids(self, finished: str) -> list[str]:
-        """Where mutations behind ``finished`` have something to do."""
-        return sorted({p for mutation in self.unfinished(finished) for p in mutation.numbers})
+    def is_forgotten_between(self, source: PartName, result: PartName) -> bool:
+        """Whether mutations that made ``result`` of ``source`` are gone, or may be. Old ones go first, so the one
+        before the first that is there tells."""
+        if result.data_version <= source.data_version:
+            return False
+        there = self.between(source, result)
+        if not there or there[-1].numbers[source.partition_id] != result.data_version:
+            return True
+        before = int(there[0].mutation_id) - 1
+        return before >= 0 and self.get(f"{before:010d}") is None
+
+    def finished_before_loss(self, finished: str, parts: Sequence[PartName]) -> str:
+        """``finished``, or the last mutation before the first one that some part lacks again."""
+        done, oldest = "", oldest_versions(parts)
+        for mutation in self.mutations:
+            if mutation.mutation_id > finished:
+                break
+            if mutation.is_ahead_of_any(oldest):
+                return done
+            done = mutation.mutation_id
+        return finished
+
+    def last_numbers(self, finished: str) -> dict[str, int]:
+        """Where mutations behind ``finished`` have something to do: the number of the last of them."""
+        return {p: number for mutation in self.unfinished(finished) for p, number in mutation.numbers.items()}
 
     def unfinished(self, finished: str) -> list[MutationEntry]:
         """Behind ``finished``, the last that this replica is done with ("" for none)."""
@@ -138,11 +165,20 @@ class MutationSet:
         ``committing`` must have been read before the log was pulled to which ``parts`` are true: all that are active
         here, or are to come.
         """
+        oldest = oldest_versions(parts)
         for mutation in self.unfinished(finished):
-            if mutation.waits_for_blocks(committing) or mutation.parts_to_do(parts):
+            if mutation.waits_for_blocks(committing) or mutation.is_ahead_of_any(oldest):
                 break
             finished = mutation.mutation_id
         return finished
+
+
+def oldest_versions(parts: Iterable[PartName]) -> dict[str, int]:
+    """Partition → the least version of data among its parts."""
+    oldest: dict[str, int] = {}
+    for part in parts:
+        oldest[part.partition_id] = min(part.data_version, oldest.get(part.partition_id, part.data_version))
+    return oldest
 
 
 def mutated_name(source: PartName, mutations: Sequence[MutationEntry]) -> PartName:

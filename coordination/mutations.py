@@ -12,9 +12,9 @@ A replica that is done with a mutation says so in its ``mutation_pointer``, the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, release
+from coordination.block_numbers import BlockLock, allocate_block, allocate_blocks, committing_blocks, release
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
     BadVersion,
@@ -31,8 +31,8 @@ from coordination.keeper import (
     Watch,
 )
 from coordination.mutation_set import MutationEntry, MutationSet, removable
-from coordination.packets import op_bytes, packets, require_fitting
-from coordination.partition_nodes import PartitionNode, node_of_lock, partition_nodes
+from coordination.packets import require_fitting
+from coordination.partition_nodes import PartitionNode, partition_nodes
 from coordination.paths import ReplicaPaths, TablePaths, sequence_number
 from coordination.replica_activity import MUTATE, require_feature
 from parts.errors import ConflictError, UnknownOutcomeError
@@ -42,7 +42,7 @@ _ATTEMPTS = 20
 
 
 def mutation_id(name: str) -> str:
-    """Of a node's name, or of its path."""
+    """The id of a mutation, from its node's name or path."""
     return f"{sequence_number(name):010d}"
 
 
@@ -53,10 +53,18 @@ class KnownMutations:
         self._table = table
         self._lock = threading.Lock()
         self._current = MutationSet()
+        self._settled: dict[str, int] = {}
+        """Partition → the block number below which nothing is being committed, nor will be."""
 
     @property
     def current(self) -> MutationSet:
         return self._current
+
+    def forget(self) -> None:
+        """Reads all anew the next time."""
+        with self._lock:
+            self._current = MutationSet()
+            self._settled = {}
 
     def load(self, keeper: Keeper, watch: Watch | None = None) -> MutationSet:
         """What is there now; ``watch`` fires when one comes or goes."""
@@ -71,6 +79,18 @@ class KnownMutations:
                         known[id_] = MutationEntry.parse(id_, answer[0])
                 self._current = MutationSet(tuple(known[id_] for id_ in ids if id_ in known))
             return self._current
+
+    def committing(self, keeper: Keeper, numbers: Mapping[str, int]) -> dict[str, list[int]]:
+        """Partition → the least block number that is being committed below the one given, if there is one.
+
+        Numbers grow, so of what was settled once ZooKeeper is not asked again. ``numbers`` must be those of mutations
+        that were loaded: whoever has seen one sees the locks that were taken before it.
+        """
+        with self._lock:
+            asked = sorted(p for p, number in numbers.items() if self._settled.get(p, -1) < number)
+            for partition_id, taken in committing_blocks(keeper, self._table, asked).items() if asked else ():
+                self._settled[partition_id] = min(*taken, numbers[partition_id]) if taken else numbers[partition_id]
+            return {p: [self._settled[p]] for p in asked if self._settled[p] < numbers[p]}
 
 
 def create_mutation(
@@ -123,14 +143,8 @@ def _take_numbers(
     first_number: Callable[[str], int],
     locks: list[BlockLock],
 ) -> None:
-    table, session = replica.table, keeper.session_id
-    creates: list[Op] = [
-        Create(node.lock_prefix, replica.name.encode(), ephemeral=True, sequential=True) for node in nodes
-    ]
-    for packet in packets(creates, op_bytes):
-        for path in map(str, keeper.multi(packet)):
-            node = node_of_lock(table, path)
-            locks.append(BlockLock(path, node.partition_id, node.number(path), session))
+    table = replica.table
+    allocate_blocks(keeper, table, nodes, replica.name, locks)
     for lock in list(locks):
         minimum = first_number(lock.partition_id)
         if lock.number < minimum:  # a counter that was begun anew beside parts that are older
@@ -204,11 +218,9 @@ def kill_mutation(keeper: Keeper, table: TablePaths, id_: str) -> bool:
     """No part is changed by it from now on; those that were stay as they are. ``False``: there is none of this id."""
     for _ in range(_ATTEMPTS):
         try:
-            keeper.multi([Delete(table.mutation(id_), 0), SetData(table.mutations, b"")])
+            keeper.delete(table.mutation(id_))
             return True
-        except MultiFailed as error:
-            if not isinstance(error.cause, NoNode):
-                raise error.cause from error
+        except NoNode:
             return False
         except KeeperConnectionLoss:
             keeper.sync(table.mutations)
@@ -236,8 +248,8 @@ def advance_pointer(
 ) -> str:
     """What ``finished`` (the pointer as it is) becomes. ``parts_to_come`` pulls the log, and says what is active here
     or is to come; it is asked when the numbers being committed have been read."""
-    waiting = known.load(keeper)
-    committing = committing_blocks(keeper, replica.table, waiting.partition_ids(finished))
+    waiting = known.current
+    committing = known.committing(keeper, waiting.last_numbers(finished))
     pointer = waiting.finished_up_to(finished, committing, parts_to_come())
     if pointer > finished:
         keeper.set(replica.mutation_pointer, pointer.encode())
@@ -245,7 +257,7 @@ def advance_pointer(
 
 
 def pointers(keeper: Keeper, table: TablePaths) -> dict[str, str]:
-    """Of every active replica."""
+    """The mutation pointer of every active replica, by its name."""
     names = keeper.children(table.replicas)
     replicas = [table.replica(name) for name in names]
     active = keeper.exists_many([replica.is_active for replica in replicas])

@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coordination.keeper import BadVersion, Create, Keeper, MultiFailed, NodeExists, NoNode, SetData, Stat
@@ -44,7 +45,7 @@ class PartitionNode:
         return f"{self.lock_prefix}{number - self.first:010d}"
 
     def number(self, lock: str) -> int:
-        """Of a lock's name, or of its path."""
+        """The block number of a lock, from its name or path."""
         return self.first + sequence_number(lock)
 
 
@@ -55,12 +56,23 @@ def partition_nodes(keeper: Keeper, table: TablePaths) -> dict[str, PartitionNod
 
 
 def find_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> tuple[PartitionNode, Stat] | None:
-    plain = PartitionNode(table, partition_id)
-    if (stat := keeper.exists(plain.path)) is not None:
-        return plain, stat
-    node = partition_nodes(keeper, table).get(partition_id)
-    stat = keeper.exists(node.path) if node is not None else None
-    return (node, stat) if node is not None and stat is not None else None
+    return find_partitions(keeper, table, [partition_id]).get(partition_id)
+
+
+def find_partitions(
+    keeper: Keeper, table: TablePaths, partition_ids: Sequence[str]
+) -> dict[str, tuple[PartitionNode, Stat]]:
+    """Those that are there, by their ids. All are listed only if some are not called as their partitions."""
+    found = _look(keeper, [PartitionNode(table, partition_id) for partition_id in partition_ids])
+    if len(found) < len(partition_ids):
+        nodes = partition_nodes(keeper, table)
+        found |= _look(keeper, [nodes[id_] for id_ in partition_ids if id_ in nodes and id_ not in found])
+    return found
+
+
+def _look(keeper: Keeper, nodes: Sequence[PartitionNode]) -> dict[str, tuple[PartitionNode, Stat]]:
+    stats = keeper.exists_many([node.path for node in nodes])
+    return {node.partition_id: (node, stat) for node, stat in zip(nodes, stats, strict=True) if stat is not None}
 
 
 def make_partition(keeper: Keeper, table: TablePaths, partition_id: str) -> PartitionNode:
@@ -90,6 +102,39 @@ def next_first(keeper: Keeper, table: TablePaths) -> tuple[int, Stat]:
     """The first number of the next partition to come."""
     data, stat = keeper.get(table.block_numbers)
     return int(data or 0), stat
+
+
+def next_numbers(keeper: Keeper, table: TablePaths, partition_ids: Iterable[str]) -> dict[str, int]:
+    """The block number that each of these partitions gives next. Lower ones were given, or never will be.
+
+    ZooKeeper names a sequential node by the creates that its parent has seen. A node's ``cversion`` counts creates and
+    deletes, so together with the children that are left it tells how many creates there were.
+    """
+    nodes = partition_nodes(keeper, table)
+    wanted = sorted(set(partition_ids))
+    known = [nodes[partition_id] for partition_id in wanted if partition_id in nodes]
+    stats = keeper.exists_many([node.path for node in known])
+    counted = {
+        node.partition_id: node.first + (stat.children_version + stat.children_count) // 2
+        for node, stat in zip(known, stats, strict=True)
+        if stat is not None
+    }
+    first, _ = next_first(keeper, table)  # after the nodes: a partition that was forgotten meanwhile has moved it
+    return {partition_id: counted.get(partition_id, first) for partition_id in wanted}
+
+
+def raise_next_first(keeper: Keeper, table: TablePaths, first: int) -> None:
+    """The next partition to come counts from ``first`` or above."""
+    for _ in range(_ATTEMPTS):
+        now, stat = next_first(keeper, table)
+        if now >= first:
+            return
+        try:
+            keeper.set(table.block_numbers, _content(first), stat.version)
+            return
+        except BadVersion:
+            continue
+    raise ConflictError("KEEPER_EXCEPTION", f"Others keep making partitions of {table.root}; try again")
 
 
 def first_op(table: TablePaths, first: int, version: int) -> SetData:

@@ -5,9 +5,9 @@
     <root>/metadata columns log/log-N blocks/<block id> block_numbers/<partition>/block-N
            quorum/status quorum/last_part quorum/failed_parts/<part> quorum/parallel/<part>
            mutations/mutation-N alter_partition_version lost_part_count scans/<name> dropped_blocks/<partition>
-           lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name>
+           lost_blocks/<part> transactions/<name>/<key> open_transactions/<name> applications/<name> restored
            replicas/<name>/…
-    replicas/<name>/host is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
+    replicas/<name>/host identity is_active log_pointer queue/queue-N parts/<part> is_lost flags metadata columns
            metadata_version mutation_pointer min_unprocessed_insert_time max_processed_insert_time
 
 N is ZooKeeper's ten-digit sequence number.
@@ -185,6 +185,11 @@ class TablePaths:
         return f"{self.root}/dropped"
 
     @property
+    def restored(self) -> str:
+        """There if SYSTEM RESTORE REPLICA made the table (``recovery.restore``), until a replica is forgotten."""
+        return f"{self.root}/restored"
+
+    @property
     def replicas(self) -> str:
         return f"{self.root}/replicas"
 
@@ -218,6 +223,11 @@ class ReplicaPaths:
     @property
     def host(self) -> str:
         return f"{self.root}/host"
+
+    @property
+    def identity(self) -> str:
+        """Which data directory the replica's nodes belong to (``replica_activity``)."""
+        return f"{self.root}/identity"
 
     @property
     def is_active(self) -> str:
@@ -264,6 +274,11 @@ class ReplicaPaths:
         return f"{self.root}/flags/force_restore_data"
 
     @property
+    def restoring(self) -> str:
+        """While SYSTEM RESTORE REPLICA is under way (``recovery.restore``)."""
+        return f"{self.root}/flags/restoring"
+
+    @property
     def metadata(self) -> str:
         return f"{self.root}/metadata"
 
@@ -274,6 +289,11 @@ class ReplicaPaths:
     @property
     def metadata_version(self) -> str:
         return f"{self.root}/metadata_version"
+
+    @property
+    def last_alter(self) -> str:
+        """The id of the last ALTER that this replica wrote."""
+        return f"{self.root}/last_alter"
 
     @property
     def mutation_pointer(self) -> str:

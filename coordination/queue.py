@@ -4,9 +4,9 @@ Invariants:
 - *Virtual parts* = active parts + results of queued entries. They only change together with ZooKeeper: by entries
   added after the pull committed, by this replica's own commits, by entries that left the queue.
 - Executing entries never make intersecting parts, nor parts whose sources are still being made.
-- A DROP_RANGE runs before every entry it covers: those that were queued before it are cancelled
-  (:meth:`covered_entries`), those that run are told to stop (:meth:`is_cancelled`) and waited for. It also waits for
-  this replica's own INSERTs between their commit and their activation (:meth:`inserting`).
+- A DROP_RANGE runs before every entry it covers: those that wait are cancelled (:meth:`covered_entries`), those that
+  run are told to stop (:meth:`is_cancelled`) and waited for. It also waits for this replica's own INSERTs between their
+  commit and their activation (:meth:`inserting`).
 - An entry that may not run (:mod:`coordination.queue_rules`) is parked on what it waits for, and looked at again when
   that has ended (:mod:`coordination.queue_schedule`): looking for work costs what is new or freed, not what waits.
 
@@ -17,7 +17,7 @@ the entry has left ZooKeeper), ``fail`` or ``postpone``. All methods may be call
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -34,6 +34,7 @@ from coordination.queue_rules import (
     Rules,
     Wait,
     is_small_insert,
+    kind_of_gone,
 )
 from coordination.queue_schedule import Rank, Schedule
 from parts.part_name import PartName
@@ -51,13 +52,22 @@ class ReplicationQueue:
     """Entries are kept in the order of their queue nodes, which is the order of the log."""
 
     def __init__(
-        self, replica_name: str, clock: Callable[[], float], *, recheck_seconds: float = _RECHECK_SECONDS
+        self,
+        replica_name: str,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        *,
+        recheck_seconds: float = _RECHECK_SECONDS,
     ) -> None:
-        """``recheck_seconds``: when a waiting entry is looked at though nothing was heard of what it waits for."""
+        """``clock``: seconds since the epoch, which are only shown; ``monotonic`` measures every pause.
+        ``recheck_seconds``: when a waiting entry is looked at though nothing was heard of what it waits for."""
         self.replica_name = replica_name
+        self.on_ready: Callable[[], None] = lambda: None  # what waited may run; not for new entries
+        self.on_finish: Callable[[], None] = lambda: None
         self.examined = 0
         """Entries looked at so far, for tests of how much work the queue makes."""
         self._clock = clock
+        self._monotonic = monotonic
         self._recheck_seconds = recheck_seconds
         self._lock = threading.RLock()
         self._index = QueueIndex()
@@ -81,7 +91,7 @@ class ReplicationQueue:
         with self._lock:
             if name in self._index:
                 return
-            item = QueueItem(name, entry)
+            item = QueueItem(name, entry, self._monotonic())
             self._index.put(item)
             self._schedule.ready(_rank(item))
             self._apply_to_virtual(entry)
@@ -102,7 +112,7 @@ class ReplicationQueue:
         finally:
             with self._lock:
                 self._inserting.discard(part)
-                self._schedule.release(part)
+                self._release(part)
 
     def parts_to_come(self) -> list[PartName]:
         """What the replica is to have, and what it makes on the way there."""
@@ -126,6 +136,11 @@ class ReplicationQueue:
         with self._lock:
             return self._virtual.copy()
 
+    def virtual_parts_of(self, partition_id: str) -> list[PartName]:
+        """In block order."""
+        with self._lock:
+            return self._virtual.parts(partition_id)
+
     def has_virtual_cover(self, part: PartName) -> PartName | None:
         """A part may be fetched in place of another only if it is one of the virtual parts."""
         with self._lock:
@@ -138,6 +153,12 @@ class ReplicationQueue:
     def get(self, name: str) -> QueueItem | None:
         with self._lock:
             return self._index.get(name)
+
+    def seconds_queued(self, name: str) -> float:
+        """For how long this server has had the entry in its queue; 0 for one that is not there."""
+        with self._lock:
+            item = self._index.get(name)
+            return self._monotonic() - item.queued_at if item is not None else 0.0
 
     def names(self) -> set[str]:
         with self._lock:
@@ -167,7 +188,8 @@ class ReplicationQueue:
             if item is None:
                 return None
             self._schedule.forget(_rank(item))
-            self._schedule.release(name)
+            self._release(name)
+            self.on_finish()
             for dropped in item.entry.gone:
                 # An INSERT that was committed before the drop may have become active after the drop was queued.
                 self._virtual.remove_covered(dropped)
@@ -180,22 +202,25 @@ class ReplicationQueue:
         with self._lock:
             item = self._index.get(name)
             if item is not None:
-                now = self._clock()
                 pause = min(_FIRST_BACKOFF_SECONDS * 2 ** min(item.num_tries, 16), _MAX_BACKOFF_SECONDS)
-                self._end(replace(item, last_exception=error, last_exception_time=now), now + pause)
+                self._end(replace(item, last_exception=error, last_exception_time=self._clock()), pause)
 
     def postpone(self, name: str, reason: str, *, pause_seconds: float = 1.0) -> None:
         """Not failed, only not now (e.g. no replica has the part yet). The pause lets the entries behind it run."""
         with self._lock:
             item = self._index.get(name)
             if item is not None:
-                self._end(self._postponed(item, reason), self._clock() + pause_seconds)
+                self._end(self._postponed(item, reason), pause_seconds)
 
-    def _end(self, item: QueueItem, next_attempt_time: float) -> None:
+    def _end(self, item: QueueItem, pause_seconds: float) -> None:
         """It runs no more, and is still to be done; what waited for it may go on."""
-        self._index.put(replace(item, is_executing=False, next_attempt_time=next_attempt_time))
-        self._schedule.later(_rank(item), next_attempt_time)
-        self._schedule.release(item.name)
+        self._index.put(replace(item, is_executing=False))
+        self._schedule.later(_rank(item), self._monotonic() + pause_seconds)
+        self._release(item.name)
+
+    def _release(self, key: Hashable) -> None:
+        if self._schedule.release(key):
+            self.on_ready()
 
     def _postponed(self, item: QueueItem, reason: str) -> QueueItem:
         return replace(
@@ -228,7 +253,7 @@ class ReplicationQueue:
     def next_action(self, local: LocalParts, limits: Limits) -> Action | None:
         """The first entry that may run now, marked as executing; ``None`` if there is none."""
         with self._lock:
-            now = self._clock()
+            now = self._monotonic()
             self._release_for(limits)
             while True:
                 rank = self._schedule.pop(now)
@@ -241,6 +266,14 @@ class ReplicationQueue:
                 if item is not None and (action := self._start(item, local, limits)) is not None:
                     return action
 
+    def seconds_until_due(self) -> float:
+        """How long :meth:`next_action`, which found nothing, finds nothing unless :attr:`on_ready` is called or an
+        entry added. 0 for what waits for a slot or room on the disk, of which nobody tells; infinity without timers."""
+        with self._lock:
+            if any(key in (FETCH_SLOT, MERGE_SLOT) or isinstance(key, tuple) for key in self._schedule.parked_on()):
+                return 0.0
+            return max(0.0, self._schedule.next_due() - self._monotonic())
+
     def take_along_inserts(self, first: Action, local: LocalParts, limits: Limits, at_most: int) -> list[Action]:
         """More small INSERTs of the replica whose INSERT ``first`` fetches, if they may run now, marked as executing:
         the caller ends each of them too. What was tried before is left to run alone."""
@@ -251,7 +284,7 @@ class ReplicationQueue:
                 return taken
             if not is_small_insert(leader.entry):
                 return taken
-            while len(taken) < at_most and (rank := self._schedule.pop(self._clock())) is not None:
+            while len(taken) < at_most and (rank := self._schedule.pop(self._monotonic())) is not None:
                 item = self._index.get(rank[1])
                 if item is None:
                     continue
@@ -276,13 +309,13 @@ class ReplicationQueue:
     def _start(self, item: QueueItem, local: LocalParts, limits: Limits) -> Action | None:
         """``None``: it may not run, and is parked."""
         self.examined += 1
-        now = self._clock()
+        now = self._monotonic()
         verdict = self._rules(now).judge(item, local, limits)
         if isinstance(verdict, Wait):
             self._index.put(self._postponed(item, verdict.reason))
             self._schedule.park(_rank(item), verdict.key, min(verdict.until, now + self._recheck_seconds))
             return None
-        self._index.put(replace(item, is_executing=True, num_tries=item.num_tries + 1, last_attempt_time=now))
+        self._index.put(replace(item, is_executing=True, num_tries=item.num_tries + 1, last_attempt_time=self._clock()))
         return verdict
 
     def _rules(self, now: float = 0.0) -> Rules:
@@ -291,7 +324,7 @@ class ReplicationQueue:
     # --- drops -------------------------------------------------------------------------------------------------
 
     def covered_entries(self, name: str) -> list[str]:
-        """Entries queued before the drop ``name`` whose result it covers, and that do not run: they go with it."""
+        """Entries whose result the drop ``name`` covers, and that do not run: they go with it."""
         with self._lock:
             item = self._index.get(name)
             assert item is not None
@@ -299,22 +332,18 @@ class ReplicationQueue:
                 other.name
                 for dropped in item.entry.gone
                 for other in self._index.in_partition(dropped.partition_id)
-                if other.name < name
-                and not other.is_executing
-                and other.entry.new_part is not None
-                and dropped.covers(other.entry.new_part)
+                if not other.is_executing and other.entry.new_part is not None and dropped.covers(other.entry.new_part)
             ]
 
-    def dropped_later(self, name: str) -> list[PartName]:
-        """The ranges of drops that are queued behind the entry ``name``: what they cover it need not bring."""
+    def taken_away_later(self, name: str, part: PartName) -> LogEntry | None:
+        """The first entry behind ``name`` that drops the part or moves it to ``detached/``."""
         with self._lock:
-            item = self._index.get(name)
-            partition_ids = item.entry.partition_ids if item is not None else set()
-            drops = [drop for partition_id in partition_ids for drop in self._index.drops(partition_id)]
-            return [dropped for drop in drops if drop.name > name for dropped in drop.entry.gone]
+            later = [drop for drop in self._index.drops(part.partition_id) if drop.name > name]
+        takers = [drop for drop in later if any(gone.covers(part) for gone in drop.entry.gone)]
+        return min(takers, key=lambda drop: drop.name).entry if takers else None
 
     def take_along(self, names: Collection[str], parts: Collection[PartName]) -> list[Action] | None:
-        """The replacements that must be one step with the running ones of ``names``, by which ``parts`` come: they are
+        """The entries that must be one step with the running ones of ``names``, by which ``parts`` come: they are
         marked as executing, and the caller ends each of them too. ``None``: one of them may not run now."""
         with self._lock:
             group, taken = set(names), list[QueueItem]()
@@ -327,7 +356,7 @@ class ReplicationQueue:
             for item in taken:
                 self._schedule.forget(_rank(item))
                 self._index.put(replace(item, is_executing=True))
-            return [Action(ActionKind.REPLACE, item.name, item.entry) for item in taken]
+            return [Action(kind_of_gone(item.entry), item.name, item.entry) for item in taken]
 
     def is_replacing(self, part: PartName) -> bool:
         """Whether something of these blocks comes by a replacement that is still to be done: only that may bring it."""

@@ -19,12 +19,13 @@ class QueueItem:
 
     name: str
     entry: LogEntry
+    queued_at: float = 0.0
+    """By the monotonic clock: when this server took it up."""
     is_executing: bool = False
     num_tries: int = 0
     last_exception: str = ""
     last_exception_time: float = 0.0
     last_attempt_time: float = 0.0
-    next_attempt_time: float = 0.0
     num_postponed: int = 0
     postpone_reason: str = ""
     last_postpone_time: float = 0.0

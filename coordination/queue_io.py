@@ -31,7 +31,7 @@ from coordination.keeper import (
 )
 from coordination.log_entry import EntryType, LogEntry
 from coordination.packets import packets
-from coordination.paths import ReplicaPaths, log_name, sequence_number
+from coordination.paths import ReplicaPaths, TablePaths, log_name, sequence_number
 from coordination.queue import ReplicationQueue
 from coordination.queue_index import INSERTS
 from coordination.quorum import confirm_own_parts, fetch_entries
@@ -39,6 +39,7 @@ from parts.errors import ConflictError, UnavailableError
 from parts.part_name import PartName
 
 _BATCH = 200
+_MOST_EXPECTED = 8
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class LogCursor:
     position: tuple[int, int] | None = None
     """(index of the next entry, version of ``log_pointer``)."""
     expected: int = 1
-    """As many entries as the last pull found; a pull that finds more asks for more."""
+    """As many entries as the last pull found, if they were few. A pull that finds more asks how many there are."""
 
     def take(self) -> tuple[int, int] | None:
         position, self.position = self.position, None
@@ -110,22 +111,23 @@ def pull_log(
     adds to the queue, while the replica is active. The pointer's version would tell.
     """
     cursor = cursor or LogCursor()
-    known = cursor.take()
-    end = 0
+    known, size, end = cursor.take(), cursor.expected, 0
     if known is None:
         known, end = _find_position(keeper, replica, queue)
+        size = min(size, max(0, end - known[0]))
     index, version = known
-    size, is_end = min(cursor.expected, _BATCH), False
+    is_end = False
     while not is_end:
         entries = _read_log(keeper, replica, index, size)
-        is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < size)
+        is_end = _is_end(keeper, replica.table.log_entry(index + len(entries)), watch, len(entries) < max(1, size))
         for packet in packets(entries, lambda entry: len(entry.to_bytes())):
             version = _pull_batch(keeper, replica, queue, index, packet, version)
             index += len(packet)
-        size = min(2 * size, _BATCH)
+        if not is_end:
+            size = max(1, min(_log_end(keeper, replica.table) - index, _BATCH))
     if index < end:
         raise LogTrimmedError(replica, index)
-    cursor.position, cursor.expected = (index, version), max(1, index - known[0])
+    cursor.position, cursor.expected = (index, version), max(1, min(index - known[0], _MOST_EXPECTED))
     return index - known[0]
 
 
@@ -137,6 +139,13 @@ def _find_position(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueu
     if indices and min(indices) > pointer:
         raise LogTrimmedError(replica, pointer)
     return (pointer, version), max(indices, default=-1) + 1
+
+
+def _log_end(keeper: Keeper, table: TablePaths) -> int:
+    """The index of the entry that comes next. A node's ``cversion`` counts creates and deletes, so together with the
+    children that are left it tells how many there were."""
+    stat = keeper.exists(table.log)
+    return (stat.children_version + stat.children_count) // 2 if stat is not None else 0
 
 
 def _read_log(keeper: Keeper, replica: ReplicaPaths, index: int, size: int) -> list[LogEntry]:
@@ -250,6 +259,12 @@ def _delete_if_there(keeper: Keeper, path: str) -> None:
         return
 
 
+def read_insert_times(keeper: Keeper, replica: ReplicaPaths) -> tuple[float, float]:
+    """What :func:`save_insert_times` wrote: as ``ReplicationQueue.insert_times``."""
+    oldest, newest = keeper.get_many([replica.min_unprocessed_insert_time, replica.max_processed_insert_time])
+    return tuple(float(answer[0] or 0) if answer is not None else 0.0 for answer in (oldest, newest))  # type: ignore[return-value]
+
+
 def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQueue) -> None:
     """Writes both insert times down; call it now and then (each queue step), they are for operators."""
     oldest, newest = queue.insert_times()
@@ -261,9 +276,11 @@ def save_insert_times(keeper: Keeper, replica: ReplicaPaths, queue: ReplicationQ
     )
 
 
-def own_parts(keeper: Keeper, replica: ReplicaPaths) -> list[PartName]:
-    """What ZooKeeper lists as this replica's parts, covered ones included until they are cleaned up."""
-    return [PartName.parse(name) for name in keeper.children(replica.parts)]
+def own_parts(keeper: Keeper, replica: ReplicaPaths, partition_id: str | None = None) -> list[PartName]:
+    """What ZooKeeper lists as this replica's parts (of one partition), covered ones included until they are cleaned
+    up."""
+    prefix = f"{partition_id}_" if partition_id is not None else ""
+    return [PartName.parse(name) for name in keeper.children(replica.parts) if name.startswith(prefix)]
 
 
 def remove_parts(keeper: Keeper, replica: ReplicaPaths, parts: Iterable[PartName | str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -51,6 +51,11 @@ def is_small_insert(entry: LogEntry) -> bool:
     return entry.type is EntryType.GET_PART and entry.quorum < 2 and 0 < entry.size_bytes <= _SMALL_BYTES
 
 
+def kind_of_gone(entry: LogEntry) -> ActionKind:
+    """The kind of action for an entry that drops or replaces parts."""
+    return ActionKind.REPLACE if entry.type is EntryType.REPLACE_RANGE else ActionKind.DROP_RANGE
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the pools can take now."""
@@ -95,7 +100,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``inserting``: this replica's own INSERTs between their commit and their activation. ``now`` in seconds."""
+    """``inserting``: this replica's own INSERTs between their commit and their activation. ``now``: monotonic."""
 
     replica_name: str
     index: QueueIndex
@@ -116,9 +121,6 @@ class Rules:
             return Action(ActionKind.SKIP, item.name, entry, "the part, or one that covers it, is here")
         if (made := self._made_elsewhere(item)) is not None:
             return made
-        if (older := self._drop_before(item, (entry.new_part,))) is not None:
-            # A merge over the gap that it makes would take for gone what is to be kept in detached/.
-            return self._wait(item, f"log entry {older.name} that drops a part of it has not been executed", older.name)
         if (older := self._replacement_before(item, (entry.new_part,))) is not None:
             # What covers its parts would show some of them before the others.
             return self._wait(item, f"log entry {older.name} that makes a part of it has not been executed", older.name)
@@ -136,20 +138,30 @@ class Rules:
         return Wait(f"Not executing log entry {item.name} for {what} because {reason}.", key, until)
 
     def beside(self, names: Collection[str], parts: Collection[PartName]) -> list[QueueItem]:
-        """Replacements that must be one step with those of ``names``, by which ``parts`` come. They make something of
-        the same blocks (a merged part comes instead of what was merged); they drop something that the others make,
-        which therefore is not brought; or the others drop something of theirs."""
-        group = [item for item in self.index.replacements() if item.name in names]
-        return [
+        """Entries that must be one step with those of ``names``, by which ``parts`` come.
+
+        - Replacements. They make something of the same blocks (a merged part comes instead of what was merged); they
+          drop something that the others make, which therefore is not brought; or the others drop something of theirs.
+        - Drops of one part or into ``detached/`` that one of ``names`` has to wait for. Such a drop may itself wait for
+          another of ``names``. If it stayed outside, neither could ever run.
+
+        With these the step lacks nothing that one of its entries waits for. So the oldest entry that drops or replaces
+        something can always go, as soon as what runs now has ended: every queue drains.
+
+        A replica that gets the entries later, or one by one, ends with the same parts. Whatever the order, what stays
+        is what the entries make and none of them drops: no drop covers what an entry behind it makes, as that has a
+        higher block number. A drop into ``detached/`` takes what is active before the later entry drops it.
+        """
+        group = [item for name in names if (item := self.index.get(name)) is not None]
+        replacements = [
             other
             for other in self.index.replacements()
-            if other.name not in names
-            and (
-                _meeting(other.entry.made, parts) is not None
-                or any(_meeting(other.entry.gone, item.entry.made) for item in group if item.name < other.name)
-                or any(_meeting(item.entry.gone, other.entry.made) for item in group if other.name < item.name)
-            )
+            if _meeting(other.entry.made, parts) is not None
+            or any(_meeting(other.entry.gone, item.entry.made) for item in group if item.name < other.name)
+            or any(_meeting(item.entry.gone, other.entry.made) for item in group if other.name < item.name)
         ]
+        drops = [drop for item in group for drop in self._drops_before(item, item.entry.gone)]
+        return list({other.name: other for other in (*replacements, *drops) if other.name not in names}.values())
 
     def judge_drop(self, item: QueueItem, beside: Collection[str] = ()) -> Wait | None:
         """``None``: what the entry takes away may go now, in one step with those ``beside`` it. A replacement before it
@@ -165,7 +177,7 @@ class Rules:
         part = _meeting(self.inserting, entry.gone)
         if part is not None:
             return self._wait(item, f"an INSERT of part {part} is being committed", part)
-        older = self._drop_before(item, entry.gone) or self._replacement_before(item, entry.gone)
+        older = next(self._drops_before(item, entry.gone), None) or self._replacement_before(item, entry.gone)
         if older is not None and older.name not in beside:
             return self._wait(item, f"log entry {older.name} has not been executed", older.name)
         return None
@@ -188,21 +200,25 @@ class Rules:
                 return older
         return None
 
-    def _drop_before(self, item: QueueItem, parts: Collection[PartName]) -> QueueItem | None:
-        """One queued before the entry, of one part or into ``detached/``, that takes away something of these blocks."""
+    def _drops_before(self, item: QueueItem, parts: Collection[PartName]) -> Iterator[QueueItem]:
+        """Those before the entry that take away something of these blocks: of one part, or into ``detached/``."""
         for partition_id in {part.partition_id for part in parts}:
             for older in self.index.drops(partition_id):
                 is_exact = older.entry.detach or older.entry.type is EntryType.DROP_PART
                 if is_exact and older.name < item.name and _meeting(older.entry.gone, parts) is not None:
-                    return older
-        return None
+                    yield older
 
     def drop_over(self, item: QueueItem) -> QueueItem | None:
-        """A queued drop, newer than the entry, over any block the entry makes or reads."""
+        """A queued drop of any block the entry makes or reads.
+
+        No order is asked for. A later drop takes the entry along. Behind a drop of all blocks up to a number nothing is
+        logged or queued of these blocks. What is logged behind the drop of one part are merges over the gap that it
+        makes: carried out first, they would take for gone what is to be kept in detached/.
+        """
         part = item.entry.new_part
         assert part is not None
         for drop in self.index.drops(part.partition_id):
-            if drop.name > item.name and _meeting(drop.entry.gone, (part,)) is not None:
+            if _meeting(drop.entry.gone, (part,)) is not None:
                 return drop
         return None
 
@@ -239,7 +255,7 @@ class Rules:
             return self._judge_fetch(item, limits, "always_fetch_merged_part is set")
         old_at = math.inf
         if entry.source_replica != self.replica_name and size > limits.prefer_fetch_bytes and not item.last_exception:
-            old_at = entry.create_time + limits.prefer_fetch_seconds
+            old_at = item.queued_at + limits.prefer_fetch_seconds
             if self.now >= old_at:
                 return self._judge_fetch(item, limits, "the entry is old and large")
         if limits.free_merge_slots <= 0:

@@ -10,6 +10,7 @@ length of the queue; what has moved on stays in the heaps until it comes up, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from heapq import heappop, heappush
 
@@ -67,6 +68,14 @@ class Schedule:
         if not waiting:
             self._parked.pop(key, None)
         return released
+
+    def next_due(self) -> float:
+        """When the next entry wants to be looked at by itself: 0 for at once, infinity for never."""
+        if any(self._place.get(rank) is _READY for rank in self._ready):
+            return 0.0
+        while self._timers and self._due.get(self._timers[0][1]) != self._timers[0][0]:
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else math.inf
 
     def parked_on(self) -> list[Hashable]:
         """The keys on which something may be parked."""

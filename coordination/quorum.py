@@ -6,7 +6,8 @@ its fetched part; the last one removes the node (and, not parallel, sets ``quoru
 a transaction wait together, under ``quorum/parallel/<transaction>``: a replica adds itself when it has them all.
 
 **A missing node does not mean success**: a peer that found no living holder removes it too, and leaves
-``quorum/failed_parts/<part>`` (``quorum_failure``). The waiter is ``quorum_wait``, the reader ``sequential_reads``.
+``quorum/failed_parts/<part>`` (``quorum_failure``); and it goes when the replicas that are left after a drop have the
+part (``quorum_settlement``). The waiter is ``quorum_wait``, the reader ``sequential_reads``.
 Codes: 285 too few live replicas, 286 another part is pending.
 """
 
@@ -16,7 +17,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from coordination.keeper import BadVersion, Delete, Keeper, MultiFailed, NoNode, Op, SetData, Stat
+from coordination.keeper import BadVersion, Delete, Keeper, MultiFailed, NoNode, Op, SetData, Stat, Watch
 from coordination.log_entry import EntryType, LogEntry
 from coordination.paths import ReplicaPaths, TablePaths
 from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
@@ -24,6 +25,8 @@ from parts.part_name import PartName
 
 AUTO = "auto"
 _ATTEMPTS = 20
+_MOST_LAST_PARTS = 1000
+"""In ``quorum/last_part``, which every INSERT with a quorum rewrites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,10 @@ class QuorumStatus:
 
 
 def parse_last_parts(data: bytes) -> dict[str, str]:
-    """``quorum/last_part``: partition id → the last part that reached its quorum."""
+    """``quorum/last_part``: partition id → the last part that reached its quorum, the latest of these last.
+
+    It holds the latest partitions alone. A reader finds any confirmed part that its replica lacks in the log or in the
+    replica's queue: entries stay there until the replica has the part, and what it loses later comes back as one."""
     if not data:
         return {}
     try:
@@ -82,7 +88,7 @@ def parse_last_parts(data: bytes) -> dict[str, str]:
 
 
 def format_last_parts(parts: dict[str, str]) -> bytes:
-    return json.dumps({"version": 1, "parts": parts}, separators=(",", ":"), sort_keys=True).encode()
+    return json.dumps({"version": 1, "parts": parts}, separators=(",", ":")).encode()
 
 
 # --- before an INSERT ------------------------------------------------------------------------------------------
@@ -95,6 +101,8 @@ class QuorumPlan:
     required: int
     is_parallel: bool
     pending_part: str = ""
+    lowered_version: int = 0
+    """The version of ``quorum`` before the INSERT. It moves when a requirement is lowered (``quorum_settlement``)."""
 
     def node(self, table: TablePaths, part: str) -> str:
         return table.quorum_parallel_part(part) if self.is_parallel else table.quorum_status
@@ -124,15 +132,16 @@ def plan_quorum(keeper: Keeper, table: TablePaths, setting: int | str, *, is_par
     required = required_replicas(setting, len(names))
     if required < 2:
         return None
-    stats = keeper.exists_many([table.replica(name).is_active for name in names])
+    lowered, *stats = keeper.exists_many([table.quorum, *(table.replica(name).is_active for name in names)])
     live = sum(stat is not None for stat in stats)
     if live < required:
         raise UnavailableError(
             "TOO_FEW_LIVE_REPLICAS",
-            f"Number of alive replicas ({live}) is less than requested quorum ({required}/{len(names)})",
+            f"Number of alive replicas ({live}) is less than requested quorum ({required}/{len(names)})"
+            + (f"; the table has only {len(names)}, ask for less" if required > len(names) else ""),
         )
     pending = None if is_parallel else read_status(keeper, table.quorum_status)
-    return QuorumPlan(required, is_parallel, pending[0].part if pending else "")
+    return QuorumPlan(required, is_parallel, pending[0].part if pending else "", lowered.version if lowered else 0)
 
 
 def too_many_pending(part: str) -> UnavailableError:
@@ -163,29 +172,25 @@ def holder_ops(keeper: Keeper, table: TablePaths, part: PartName, replica: str, 
     found = read_status(keeper, path)
     if found is None or found[0].part != str(part) or replica in found[0].replicas:
         return []
-    return _holder_ops(keeper, table, path, *found, replica)
+    return progress_ops(keeper, table, path, found[0].with_replica(replica), found[1].version)
 
 
-def _holder_ops(
-    keeper: Keeper, table: TablePaths, path: str, status: QuorumStatus, stat: Stat, replica: str
-) -> list[Op]:
-    more = status.with_replica(replica)
-    ops = _progress_ops(path, more, stat.version)
+def progress_ops(keeper: Keeper, table: TablePaths, path: str, status: QuorumStatus, version: int) -> list[Op]:
+    """Operations that replace the status of this version at ``path``, or remove it when it is met."""
+    ops: list[Op] = [Delete(path, version)] if status.is_met else [SetData(path, status.to_bytes(), version)]
     if path != table.quorum_status:
         return ops
     last, last_stat = keeper.get(table.quorum_last_part)
-    return ops + _last_part_ops(table, more, PartName.parse(status.part), last, last_stat.version)
-
-
-def _progress_ops(path: str, status: QuorumStatus, version: int) -> list[Op]:
-    return [Delete(path, version)] if status.is_met else [SetData(path, status.to_bytes(), version)]
+    return ops + _last_part_ops(table, status, PartName.parse(status.part), last, last_stat.version)
 
 
 def _last_part_ops(table: TablePaths, status: QuorumStatus, part: PartName, last: bytes, last_version: int) -> list[Op]:
     if not status.is_met:
         return []
-    parts = parse_last_parts(last) | {part.partition_id: str(part)}
-    return [SetData(table.quorum_last_part, format_last_parts(parts), last_version)]
+    parts = parse_last_parts(last)
+    parts.pop(part.partition_id, None)
+    latest = dict([*parts.items(), (part.partition_id, str(part))][-_MOST_LAST_PARTS:])
+    return [SetData(table.quorum_last_part, format_last_parts(latest), last_version)]
 
 
 def pending_parts(keeper: Keeper, table: TablePaths) -> list[tuple[QuorumStatus, Stat, str]]:
@@ -271,8 +276,8 @@ def _is_covered(part: PartName, by: Iterable[PartName]) -> bool:
     return any(other.covers(part) for other in by)
 
 
-def failed_parts(keeper: Keeper, table: TablePaths) -> list[str]:
-    return keeper.children(table.quorum_failed_parts)
+def failed_parts(keeper: Keeper, table: TablePaths, watch: Watch | None = None) -> list[str]:
+    return keeper.children(table.quorum_failed_parts, watch)
 
 
 def unconfirmed_parts(keeper: Keeper, table: TablePaths) -> frozenset[PartName]:
@@ -299,7 +304,7 @@ def _confirm(keeper: Keeper, replica: ReplicaPaths, path: str) -> bool:
         found = read_status(keeper, path)
         if found is None or replica.name in found[0].replicas:
             return False
-        ops = _holder_ops(keeper, replica.table, path, *found, replica.name)
+        ops = progress_ops(keeper, replica.table, path, found[0].with_replica(replica.name), found[1].version)
         try:
             keeper.multi(ops)
             return True

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coordination.block_ids import judge_block_ids
-from coordination.keeper import Check, Create, Delete, Keeper, NoNode, Op, SetData, check_not_exists
+from coordination.keeper import Check, Create, Delete, Keeper, NoNode, Op, SetData, Watch, check_not_exists
 from coordination.log_entry import LogEntry
 from coordination.paths import ReplicaPaths, TablePaths
 from coordination.quorum import QuorumStatus, failed_parts, read_status
@@ -81,13 +81,13 @@ def marking_ops(keeper: Keeper, table: TablePaths, status: QuorumStatus, path: s
     return ops
 
 
-def take_back_failed_parts(keeper: Keeper, replica: ReplicaPaths) -> list[str]:
+def take_back_failed_parts(keeper: Keeper, replica: ReplicaPaths, watch: Watch | None = None) -> list[str]:
     """The replica's own parts that failed their quorum, which it must detach as ``noquorum_``.
 
     Call it before ``activate`` (so that nobody fetches them from here), again after (a peer may have given one up in
-    between), and when a marker comes. After detaching, call :func:`forget_failed_parts`.
+    between), and when a marker comes, of which ``watch`` tells. After detaching, call :func:`forget_failed_parts`.
     """
-    names = failed_parts(keeper, replica.table)
+    names = failed_parts(keeper, replica.table, watch)
     held = keeper.exists_many([replica.part(name) for name in names])
     owners = keeper.get_many([replica.table.quorum_failed_part(name) for name in names])
     return [

@@ -28,6 +28,7 @@ from coordination.keeper import (
     NoNode,
     Op,
     SetData,
+    Stat,
 )
 from coordination.paths import ReplicaPaths, TablePaths
 from parts.errors import CorruptionError, UnavailableError, UserError
@@ -56,8 +57,11 @@ FORGET = "forget"
 """The feature: a partition's node may have another name than the partition (``partition_nodes``)."""
 CLEANUP = "cleanup"
 """The feature: a merge may take deleted rows away (OPTIMIZE … CLEANUP)."""
+VIEWS = "views"
+"""The feature: a block's id may say which materialized views miss the block (``block_views``)."""
 FEATURES = (
     EXCHANGE, PARTS, ALTER, EXCHANGE_QUORUM, INDEXES, MUTATE, TTL, CONSTRAINTS, KEYS, TEXT_INDEXES, FORGET, CLEANUP,
+    VIEWS,
 )  # fmt: skip
 """What this version understands of what an older one does not. Nothing is logged that a replica cannot carry out."""
 
@@ -120,6 +124,16 @@ class Activation:
             Check(self.replica.host, self.host_version),
         )
 
+    def holds(self, is_active: Stat | None, host: Stat | None) -> bool:
+        """Whether this activation goes on, by the stats of the two nodes."""
+        return (
+            is_active is not None
+            and host is not None
+            and is_active.ephemeral_owner == self.session_id
+            and is_active.version == self.is_active_version
+            and host.version == self.host_version
+        )
+
 
 def activate(
     keeper: Keeper,
@@ -166,7 +180,7 @@ def activate(
         if mine is not None:
             return mine
         if takes_over and clock() < deadline:
-            _remove_former(keeper, replica, identity)
+            remove_former(keeper, replica, identity)
             continue
         if not _wait_gone(keeper, replica.is_active, deadline, clock, wait, is_stopping):
             raise UnavailableError(
@@ -196,8 +210,11 @@ def _own_activation(keeper: Keeper, replica: ReplicaPaths, identity: str, addres
     )
 
 
-def _remove_former(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
-    """Never another server's node: the version fails if somebody made it anew meanwhile."""
+def remove_former(keeper: Keeper, replica: ReplicaPaths, identity: str) -> None:
+    """Ends the activation of a former session of the same identity, which must certainly be over.
+
+    It never ends another server's: the version fails if somebody made the node anew meanwhile.
+    """
     try:
         data, stat = keeper.get(replica.is_active)
         if data.decode(errors="replace") == identity:
@@ -245,14 +262,7 @@ def deactivate(keeper: Keeper, activation: Activation) -> None:
 def is_still_active(keeper: Keeper, activation: Activation) -> bool:
     """Asks ZooKeeper, after a ``sync``, whether this activation holds."""
     keeper.sync(activation.replica.root)
-    active, host = keeper.exists_many([activation.replica.is_active, activation.replica.host])
-    return (
-        active is not None
-        and host is not None
-        and active.ephemeral_owner == activation.session_id
-        and active.version == activation.is_active_version
-        and host.version == activation.host_version
-    )
+    return activation.holds(*keeper.exists_many([activation.replica.is_active, activation.replica.host]))
 
 
 def registered_replicas(keeper: Keeper, table: TablePaths) -> list[str]:
@@ -290,13 +300,20 @@ def holders_of_part(keeper: Keeper, table: TablePaths, part: str, *, excluding: 
     return [name for i, name in enumerate(names) if stats[2 * i] is not None and stats[2 * i + 1] is not None]
 
 
-def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
-    """Raises ``UserError`` 48 naming a replica whose version lacks it. One that never ran is taken for a new one."""
+def replica_without(keeper: Keeper, table: TablePaths, feature: str) -> str | None:
+    """The name of a replica whose version lacks the feature. One that never ran is taken for a new one."""
     names = keeper.children(table.replicas)
     for name, answer in zip(names, keeper.get_many([table.replica(name).host for name in names]), strict=True):
         if answer is not None and answer[0] and feature not in ReplicaAddress.parse(answer[0]).features:
-            raise UserError(
-                "NOT_IMPLEMENTED",
-                f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "
-                "take it away with SYSTEM DROP REPLICA",
-            )
+            return name
+    return None
+
+
+def require_feature(keeper: Keeper, table: TablePaths, feature: str, what: str) -> None:
+    """Raises ``UserError`` 48 naming a replica whose version lacks it."""
+    if (name := replica_without(keeper, table, feature)) is not None:
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            f"{what} is not possible yet: replica {name!r} runs a version that does not know it. Upgrade it, or "
+            "take it away with SYSTEM DROP REPLICA",
+        )

@@ -15,6 +15,7 @@ import contextlib
 
 from coordination.keeper import BadVersion, Keeper, KeeperConnectionLoss, NodeExists, NoNode
 from coordination.paths import TablePaths
+from coordination.table_lists import make_lists
 
 UNUSED_SECONDS = 86_400.0
 UNUSED_SECONDS_OF_MANY = 3_600.0
@@ -42,7 +43,7 @@ class KeeperScanRecords:
                 self._keeper.create(path, content)
                 return content
             except NoNode:
-                self._keeper.create_parents(self._table.scans)
+                make_lists(self._keeper, self._table, self._table.scans)
             except KeeperConnectionLoss:
                 if attempt == _ATTEMPTS - 1:
                     raise

@@ -22,7 +22,7 @@ from enum import Enum
 
 from coordination.applications import ApplicationVersion, read_application
 from coordination.block_numbers import BlockLock, allocate_block, partitions
-from coordination.drop_range import LastBlock, RangeDrop, plan_drop
+from coordination.drop_range import LastBlocks, RangeDrop, plan_drop
 from coordination.insert_commit import release_quietly
 from coordination.keeper import (
     Check,
@@ -130,7 +130,7 @@ def commit_transaction(
     request: CommitRequest,
     *,
     first_number: Callable[[str], int],
-    last_block: LastBlock,
+    last_blocks: LastBlocks,
     clock: Callable[[], float],
     left_behind: Callable[[], None],
     quorum: int = 0,
@@ -149,7 +149,7 @@ def commit_transaction(
     is_in_doubt = False
     for _ in range(_ATTEMPTS):
         try:
-            outcome = _Attempt(keeper, replica, request, first_number, last_block, clock, quorum).run()
+            outcome = _Attempt(keeper, replica, request, first_number, last_blocks, clock, quorum).run()
         except KeeperConnectionLoss:
             outcome, is_in_doubt = None, True
             left_behind()
@@ -175,7 +175,7 @@ class _Attempt:
         replica: ReplicaPaths,
         request: CommitRequest,
         first_number: Callable[[str], int],
-        last_block: LastBlock,
+        last_blocks: LastBlocks,
         clock: Callable[[], float],
         quorum: int,
     ) -> None:
@@ -184,7 +184,7 @@ class _Attempt:
         self._table = replica.table
         self._request = request
         self._first_number = first_number
-        self._last_block = last_block
+        self._last_blocks = last_blocks
         self._clock = clock
         self._quorum = quorum
         self._locks: list[BlockLock] = []
@@ -217,7 +217,7 @@ class _Attempt:
         drops = self._take_drops(partition_ids)
         parts = self._name(staged)
         partitions_version = self._partitions_version() if request.overwrite is Overwrite.TABLE else None
-        drop = plan_drop(self._keeper, table, drops, self._last_block) if drops else None
+        drop = plan_drop(self._keeper, table, drops, self._last_blocks) if drops else None
         rows = sum(record.rows for record in staged.values())
         decided = content(request.transaction_id, State.COMMITTED, rows=rows)
         ops: list[Op] = [

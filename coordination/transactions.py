@@ -50,6 +50,7 @@ from coordination.keeper import (
 from coordination.log_entry import LogEntry
 from coordination.packets import op_bytes, packets
 from coordination.paths import ReplicaPaths, TablePaths, sequence_number
+from coordination.table_lists import make_lists
 from parts.errors import ConflictError, CorruptionError, UnknownOutcomeError, UserError
 
 IDLE_SECONDS = 86_400.0
@@ -200,8 +201,7 @@ def open_transaction(keeper: Keeper, table: TablePaths, transaction_id: str) -> 
             )
         except MultiFailed as error:
             if isinstance(error.cause, NoNode):
-                keeper.create_parents(table.transactions)
-                keeper.create_parents(table.open_transactions)
+                make_lists(keeper, table, table.transactions, table.open_transactions)
         except KeeperConnectionLoss:
             continue
     raise ConflictError("KEEPER_EXCEPTION", f"Could not open the transaction in {_ATTEMPTS} attempts; try again")
@@ -273,7 +273,7 @@ def abort(keeper: Keeper, table: TablePaths, name: str, reason: str, *, transact
             try:
                 keeper.create(path, content(transaction_id, State.ABORTED, reason=reason))
             except NoNode:
-                keeper.create_parents(table.transactions)
+                make_lists(keeper, table, table.transactions)
             except (NodeExists, KeeperConnectionLoss):
                 continue
         elif found is None or found.state is not State.OPEN:
@@ -285,13 +285,16 @@ def abort(keeper: Keeper, table: TablePaths, name: str, reason: str, *, transact
     raise ConflictError("KEEPER_EXCEPTION", f"Could not abort the transaction in {_ATTEMPTS} attempts; try again")
 
 
-def clean_transactions(keeper: Keeper, table: TablePaths, now: float) -> int:
+def clean_transactions(keeper: Keeper, table: TablePaths) -> int:
     """Aborts what was left open, forgets what was decided long ago; returns how many transactions were changed.
 
-    ``now``: seconds since the epoch.
+    Ages are differences of ZooKeeper's own times: a node is written to learn what time it is there.
     """
     changed = 0
     names = keeper.children_many([table.transactions])[0] or []
+    if not names:
+        return changed
+    now = keeper.set(table.transactions, b"").modified_ms / 1000
     stats = keeper.exists_many([table.transaction(name) for name in names])
     still_open = set(keeper.children_many([table.open_transactions])[0] or ())
     for found in read_many(keeper, table, [name for name in names if name in still_open]):

@@ -1,7 +1,11 @@
-"""Databases and tables, and their definitions on disk.
+"""Databases and tables, and the statements that change them, on disk too.
 
-Where they lie, and that a crash or a power cut leaves every table with its old or its new definition, is the matter of
-``engine.table_files``. DDL statements run one at a time (``_ddl``); look-ups never wait for them.
+Where definitions lie, and that a crash, a power cut or a failing disk leaves every table with its old or its new one,
+is the matter of ``engine.table_files`` and ``engine.durable_texts``. DDL statements run one at a time (``_statement``);
+look-ups never wait for them.
+
+Invariant: what this shows is what a restart would show. The disk is changed first, and memory follows.
+
 Source: ClickHouse's Ordinary database.
 """
 
@@ -9,151 +13,60 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
-from engine.catalog_follower import CatalogFollower
+from engine.loaded_tables import LoadedTables
 from engine.system_names import SYSTEM_NAMES, TEMPORARY
-from engine.table_files import (
-    DefinitionsChange,
-    TableMove,
-    TablePlaces,
-    definition_text,
-    holds_data,
-    parse_definition,
-    remove_durably,
-    write_durably,
-)
+from engine.table_files import DetachedTable, require_no_data
+from engine.tables.afterwards import afterwards
 from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
-from engine.tables.view import DatabaseTables, views_of
+from engine.tables.view import DatabaseTables
 from parts.disk import make_directories
-from parts.errors import PandoError, UserError
+from parts.errors import PandoError, UnavailableError, UnknownOutcomeError, UserError
 from parts.safe_names import check_file_name
-from sql.definitions.description import build_description, with_column_types
 from sql.definitions.engine import pin_location
 from sql.grammar.statements import CreateTable, TableRef
 from sql.grammar.tokens import quote_identifier
-from sql.settings.table_settings import MergeTreeSettings
 
 logger = logging.getLogger(__name__)
 
 _DDL_WAIT_SECONDS = 0.1
 
-TableFactory = Callable[[TableDefinition], Table]
-"""Builds (without starting) the table of a definition."""
 
-
-class Catalog:
+class Catalog(LoadedTables):
     """The databases of one server. ``system`` is not here: it has no disk."""
 
-    def __init__(
-        self, path: Path, temporary_path: Path, factory: TableFactory, default_settings: MergeTreeSettings
-    ) -> None:
-        self._places = TablePlaces(path, temporary_path)
-        self._factory = factory
-        self.default_settings = default_settings
-        self._databases: dict[str, DatabaseTables] = {}
-        self._ddl = threading.RLock()
-        self.follower: CatalogFollower | None = None
-        """Set before :meth:`load`."""
-
-    # -- look-up ------------------------------------------------------------------------------------------------
-
-    def databases(self) -> list[str]:
-        """But for the one of temporary tables."""
-        return sorted(self._databases.keys() - {TEMPORARY})
-
-    def tables(self, database: str | None = None) -> list[Table]:
-        names = [database] if database is not None else self.databases()
-        return [table for name in names for _, table in sorted(self._database(name).copy().items())]
-
-    def find(self, database: str, name: str) -> Table | None:
-        return self._database(database).get(name)
-
-    def table(self, database: str, name: str) -> Table:
-        """Raises ``UserError`` 60 (UNKNOWN_TABLE), 81 (UNKNOWN_DATABASE)."""
-        table = self.find(database, name)
-        if table is None:
-            raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist")
-        return table
-
-    def views_of(self, table: Table) -> list[Table]:
-        """The materialized views that read its blocks."""
-        return views_of(list(self._databases.values()), table)
-
-    def _database(self, name: str) -> DatabaseTables:
-        try:
-            return self._databases[name]
-        except KeyError:
-            raise UserError("UNKNOWN_DATABASE", f"Database {name} does not exist") from None
-
-    # -- start and stop -----------------------------------------------------------------------------------------
-
     def load(self) -> None:
-        """Starts every table on disk; the first start of a server makes the database ``default``."""
-        self._places.begin()
-        self._enter_database(TEMPORARY)
-        for database in self._places.databases():
-            self._load_database(database)
+        """Starts every table on disk that can be loaded; the first start of a server makes the database ``default``."""
+        super().load()
         if "default" not in self._databases:
-            self.create_database("default", if_not_exists=True)
+            try:
+                self.create_database("default", if_not_exists=True)
+            except UnavailableError as error:
+                logger.error("the database default is not made: %s", error)
 
-    def stop(self) -> None:
-        for table in (*self.tables(), *self.tables(TEMPORARY)):
-            table.stop()
-
-    def names_on_disk(self) -> list[tuple[str, str]]:
-        """(database, table) of every definition."""
-        return [(database, name) for database in self._places.databases() for name in self._places.tables(database)]
-
-    def _load_database(self, database: str) -> None:
-        self._enter_database(database)
-        for name in self._places.tables(database):
-            table = self._start(self.read_definition(database, name))
-            if table.definition.create.is_scratch:
-                self._drop_scratch(database, name)
-
-    def _drop_scratch(self, database: str, name: str) -> None:
-        try:
-            self.drop_table(database, name)
-        except PandoError:
-            logger.exception("table %s.%s, which was replaced or not finished, could not be dropped", database, name)
-
-    def _make(self, definition: TableDefinition) -> Table:
-        table = self._factory(definition)
-        table.home = self
-        return table
-
-    def _start(self, definition: TableDefinition) -> Table:
-        table = self._make(definition)
-        table.start()
-        self._enter(table)
-        return table
-
-    def _enter(self, table: Table) -> None:
-        self._databases[table.definition.database][table.definition.name] = table
-        if self.follower is not None:
-            self.follower.table_started(table)
-
-    def _leave(self, table: Table) -> None:
-        """Nobody finds it any more: first elsewhere, then here."""
-        if self.follower is not None:
-            self.follower.table_gone(table)
-        del self._databases[table.definition.database][table.definition.name]
-
-    def _enter_database(self, name: str) -> None:
-        self._databases[name] = DatabaseTables()
-        if self.follower is not None:
-            self.follower.database_made(name)
+    @contextmanager
+    def _statement(self) -> Iterator[None]:
+        """A statement that changes tables: no other one runs, and none is left half done. Raises ``UnavailableError``
+        while a former one that failed cannot be undone."""
+        with self._ddl:
+            for file in self._journal.settle():
+                self._load_again(file)
+            dropped, self._dropped = self._dropped, []
+            for definition in dropped:
+                self._remove(definition, self._make(definition).remove_directory)
+            yield
 
     # -- databases ----------------------------------------------------------------------------------------------
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        with self._ddl:
+        with self._statement():
             if name in self._databases or name in SYSTEM_NAMES:
                 if if_not_exists:
                     return
@@ -163,155 +76,246 @@ class Catalog:
             if file.exists():  # it was detached
                 self._load_database(name)
                 return
-            make_directories(self._places.definitions(name))
-            write_durably(file, f"CREATE DATABASE {quote_identifier(name)}\n")
+            directory = self._places.definitions(name)
+            was_there = directory.exists()
+            try:
+                make_directories(directory)
+                unfinished = self._journal.change({file: f"CREATE DATABASE {quote_identifier(name)}\n"})
+            except Exception:
+                if not was_there:
+                    with suppress(OSError):
+                        directory.rmdir()
+                raise
             self._enter_database(name)
+            if unfinished is not None:
+                raise unfinished
 
     def drop_database(self, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
-        with self._ddl:
+        """Raises ``UnavailableError`` 695 (ASYNC_LOAD_FAILED) for a DROP while a table could not be loaded."""
+        with self._statement():
             if name not in self._databases and if_exists:
                 return
-            for table in list(self._database(name).values()):
+            tables = self._database(name)
+            if not detach and tables.not_loaded:
+                raise min(tables.not_loaded.values(), key=lambda failed: failed.name).error()
+            for table in list(tables.values()):
                 self.drop_table(name, table.definition.name, if_exists=True, detach=detach)
+            with self._journal.changing({} if detach else {self._places.database(name): None}):
+                del self._databases[name]
+                if self.follower is not None:
+                    self.follower.database_gone(name)
             if not detach:
-                directory = self._places.definitions(name)
-                remove_durably(self._places.database(name))
-                for leftover in directory.glob("*"):
-                    leftover.unlink()
-                directory.rmdir()
-            del self._databases[name]
-            if self.follower is not None:
-                self.follower.database_gone(name)
+                with afterwards(f"Database {name} is dropped"):
+                    self._places.remove_definitions(name)
 
     # -- tables -------------------------------------------------------------------------------------------------
 
     def create_table(self, database: str, create: CreateTable) -> Table | None:
         """``create`` must name an engine. ``None`` when it existed and IF NOT EXISTS was said."""
-        with self._ddl:
+        with self._statement():
             name = create.table.table
-            if name in self._database(database):
-                if create.if_not_exists:
-                    return None
-                raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
             check_file_name("table", name)
             file = self._places.definition(database, name)
-            if file.exists():
-                raise UserError(
-                    "TABLE_ALREADY_EXISTS", f"Table {database}.{name} is detached; ATTACH TABLE or drop it first"
-                )
+            if create.if_not_exists and (name in self._database(database) or file.exists()):
+                return None
+            self._require_free(database, name)
             if not create.directory:
                 create = self._apart_from_others(create, (database, name))
             definition = self.make_definition(database, create)
-            if holds_data(definition.data_path):
-                raise UserError(
-                    "TABLE_ALREADY_EXISTS",
-                    f"Directory for table data {definition.data_path.name} of {database}.{name} already holds files; "
-                    "move them away or ATTACH the table",
-                )
-            table = self._make(definition)
-            if not create.attach:
-                table.create()
-            try:
-                table.start()
-                write_durably(file, definition_text(table.definition.create))
-            except BaseException:
-                table.stop()
-                raise
+            require_no_data(definition.data_path, definition.full_name)
+            with self._claimed(definition):
+                table, unfinished = self._created(definition, create)
             self._enter(table)
+            if unfinished is not None:
+                raise unfinished
             return table
 
-    def attach_table(self, database: str, name: str, *, if_not_exists: bool = False) -> None:
-        """Brings back a detached table from its definition on disk."""
-        with self._ddl:
+    def _created(self, definition: TableDefinition, create: CreateTable) -> tuple[Table, Exception | None]:
+        """The table that nobody finds yet, and what :meth:`TextJournal.change` returned."""
+        was_there = definition.data_path.exists()
+        try:
+            table = self._make(definition)
+        except OSError:
+            if not was_there:  # a table makes its directory as soon as it is made
+                shutil.rmtree(definition.data_path, ignore_errors=True)
+            raise
+        try:
+            if not create.attach:
+                table.create()
+            table.start()
+            return table, self._journal.change(self._kept.texts(table.definition))
+        except BaseException as error:
+            table.stop()
+            if isinstance(error, Exception) and not (create.attach or was_there):
+                self._undo_create(table)
+            raise
+
+    def _undo_create(self, table: Table) -> None:
+        try:
+            table.undo_create()
+        except OSError:
+            logger.exception("what is left of table %s, whose CREATE failed", table.definition.full_name)
+
+    def _require_free(self, database: str, name: str) -> None:
+        tables = self._database(database)
+        if name in tables:
+            raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
+        if (failed := tables.not_loaded.get(name)) is not None:
+            raise failed.error()
+        if any((each.database, each.name) == (database, name) for each in self._dropped):
+            raise UnavailableError(
+                "TABLE_IS_DROPPED", f"Table {database}.{name} was dropped, and its files cannot be removed; see the log"
+            )
+        self._places.require_free(database, name)
+
+    def definition_file(self, database: str, name: str) -> Path:
+        return self._places.definition(database, name)
+
+    def detached_tables(self) -> list[DetachedTable]:
+        return [self._places.detached(*name) for name in self.names_on_disk() if not self._is_known(name)]
+
+    def _is_known(self, name: tuple[str, str]) -> bool:
+        """Whether the table is here, could not be loaded, or is dropped."""
+        tables = self._databases.get(name[0], DatabaseTables())
+        is_dropped = any((each.database, each.name) == name for each in self._dropped)
+        return name[1] in tables or name[1] in tables.not_loaded or is_dropped
+
+    def attach_table(
+        self, database: str, name: str, *, if_not_exists: bool = False, as_replicated: bool | None = None
+    ) -> None:
+        """Brings back a detached table from its definition on disk, or one that could not be loaded; ``as_replicated``
+        changes its definition before."""
+        with self._statement():
             if name in self._database(database):
-                if if_not_exists:
+                if if_not_exists and as_replicated is None:
                     return
-                raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} is attached already")
+                raise UserError("TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists")
             if not self._places.definition(database, name).exists():
                 raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} is not known: there is no definition of it")
-            self._start(self.read_definition(database, name))
+            definition = self.read_definition(database, name)
+            if definition.create.is_scratch:
+                self._drop_unloaded(database, name)
+                raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} was to be dropped, and is dropped now")
+            if as_replicated is not None:
+                assert self.conversion is not None, "a server converts tables"
+                define = partial(self.define, database)
+                definition = self.conversion.convert(definition, define, to_replicated=as_replicated)
+                self._write(definition)
+            with self._claimed(definition):
+                table = self._started(definition)
+                try:
+                    unfinished = self._journal.change({self._places.detached_mark(database, name): None})
+                except BaseException:
+                    table.stop()
+                    raise
+            self._enter(table)
+            if unfinished is not None:
+                raise unfinished
 
-    def drop_table(self, database: str, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
-        with self._ddl:
-            table = self.find(database, name) if not (if_exists and database not in self._databases) else None
-            if table is None:
+    def drop_table(
+        self, database: str, name: str, *, if_exists: bool = False, detach: bool = False, permanently: bool = False
+    ) -> None:
+        """``detach``: definition and rows stay, until ATTACH TABLE or, unless ``permanently``, the next start."""
+        with self._statement():
+            if if_exists and database not in self._databases:
+                return
+            is_missing = detach and name in self._database(database).not_loaded
+            table = None if is_missing else self.find(database, name)
+            if table is None and not is_missing:
                 if if_exists:
                     return
                 raise UserError("UNKNOWN_TABLE", f"Table {database}.{name} does not exist")
-            if not detach:
-                table.check_can_drop()
-            table.stop()
-            self._leave(table)
-            if detach and not table.definition.is_durable:
-                table.drop()
-            if not detach:
-                try:
-                    table.drop()
-                    remove_durably(self._places.definition(database, name))
-                except Exception:
-                    self._begin_anew(database, name)
-                    raise
-                if table.definition.inner_name:
-                    self.drop_table(database, table.definition.inner_name, if_exists=True)
+            if table is not None and not detach:
+                self._drop(table)
+                return
+            with self._journal.changing({self._places.detached_mark(database, name): ""} if permanently else {}):
+                self._detach(database, name)
 
-    def _begin_anew(self, database: str, name: str) -> None:
-        """A table whose DROP failed is what a start of the server makes of what is left of it."""
-        if self._places.definition(database, name).exists():
+    def _detach(self, database: str, name: str) -> None:
+        table = self._databases[database].get(name)
+        if table is None:
+            del self._databases[database].not_loaded[name]
+            self._tell_not_loaded(database)
+            return
+        table.stop()
+        self._leave(table)
+        if not table.definition.is_durable:
+            with suppress(OSError):  # a start removes what stays
+                table.drop()
+
+    def _drop(self, table: Table) -> None:
+        """From when its definition says so a start drops the table: what cannot be removed now goes later."""
+        table.check_can_drop()
+        inner = self._databases[table.definition.database].get(table.definition.inner_name)
+        tables = [table] if inner is None else [table, inner]
+        is_kept = table.definition.database != TEMPORARY
+        definitions = [each.definition for each in tables]
+        unfinished = self._journal.change(self._kept.texts(*definitions, is_scratch=True) if is_kept else {})
+        for each in tables:
+            each.stop()
+            self._leave(each)
+        while tables:
             try:
-                self._start(self.read_definition(database, name))
+                tables[0].leave_replicas()
             except Exception:
-                logger.exception("table %s.%s could not be dropped, and does not start again", database, name)
+                self._take_back(definitions[-len(tables) :])
+                raise
+            gone = tables.pop(0)
+            self._remove(gone.definition, gone.drop)
+        if unfinished is not None:
+            raise unfinished
+
+    def _take_back(self, definitions: Sequence[TableDefinition]) -> None:
+        """After a DROP that ZooKeeper refused: each table is what a start makes of what is left of it."""
+        try:
+            self._journal.change(self._kept.texts(*definitions))
+        except Exception:
+            logger.exception("the DROP of %s cannot be undone", definitions[0].full_name)
+        for each in definitions:
+            if not self._load_table(each.database, each.name):
+                told = UnavailableError("TABLE_IS_DROPPED", "Its DROP has begun, and the next start goes on with it")
+                self._note_not_loaded(each.database, each.name, each, told)
 
     def rename_table(self, old: tuple[str, str], new: tuple[str, str]) -> None:
-        """Stops the table, moves definition and data, and starts it under its new name."""
-        with self._ddl:
+        """The data stay where they are. Who reads or writes the table goes on."""
+        with self._statement():
             table = self.table(*old)
             check_file_name("table", new[1])
-            if new[1] in self._database(new[0]) or self._places.definition(*new).exists():
-                raise UserError("TABLE_ALREADY_EXISTS", f"Table {new[0]}.{new[1]} already exists")
-            create = self._apart_from_others(table.renamed(TableRef(*new)), new)
-            data_path = self._places.data(*new, create)
-            if holds_data(data_path):
-                raise UserError(
-                    "TABLE_ALREADY_EXISTS", f"Directory for table data of {new[0]}.{new[1]} already holds files"
-                )
-            definition = replace(table.definition, database=new[0], name=new[1], create=create, data_path=data_path)
-            table.stop()
-            self._leave(table)
-            shutil.rmtree(definition.data_path, ignore_errors=True)  # holds no data
-            TableMove(
-                self._places.definition(*old),
-                self._places.definition(*new),
-                table.definition.data_path,
-                definition.data_path,
-                definition_text(create),
-            ).carry_out(self._places.metadata)
-            self._start(definition)
-            if (inner := definition.inner_name) and old[0] != new[0]:
-                self.rename_table((old[0], inner), (new[0], inner))
+            self._require_free(*new)
+            moves = [(table, new)]
+            if (inner := table.definition.inner_name) and old[0] != new[0]:
+                moves.append((self.table(old[0], inner), (new[0], inner)))
+            self._rename_in_place(moves)
 
     def exchange_tables(self, one: tuple[str, str], other: tuple[str, str]) -> None:
         """Each gets the other's name. Whoever looks for a name finds one table or the other."""
-        with self._ddl:
+        with self._statement():
             first, second = self.table(*one), self.table(*other)
             if first is not second:
                 self._rename_in_place([(first, other), (second, one)])
 
     def create_scratch(self, database: str, create: CreateTable) -> str:
         """A table like this under a name of its own, for :meth:`put_in_place`."""
-        with self._ddl:
+        with self._statement():
             tables = self._database(database)
-            name = next(name for number in count(1) if (name := f"_tmp_replace_{number}") not in tables)
+            names = (f"_tmp_replace_{number}" for number in count(1))
+            name = next(n for n in names if n not in tables and not self._places.definition(database, n).exists())
             wanted = create.table.table
+            if wanted not in tables:
+                self._require_free(database, wanted)
             create = pin_location(create, database=database, table=wanted)
             data_path = self._places.data(database, wanted, self._apart_from_others(create, (database, wanted)))
             create = replace(create, table=TableRef(database, name), is_scratch=True)
-            self.create_table(database, self._places.with_data_at(data_path, create))
+            try:
+                self.create_table(database, self._places.with_data_at(data_path, create))
+            except UnknownOutcomeError as error:
+                self.discard_table(database, name)
+                raise UnavailableError("CANNOT_WRITE_TO_FILE_DESCRIPTOR", error.message) from error
             return name
 
     def put_in_place(self, database: str, scratch: str, name: str) -> None:
         """The scratch table gets the name, and the one that has it, if any, goes."""
-        with self._ddl:
+        with self._statement():
             new, old = self.table(database, scratch), self.find(database, name)
             if old is None:
                 check_file_name("table", name)
@@ -319,11 +323,21 @@ class Catalog:
                 return
             old.check_can_drop()
             self._rename_in_place([(new, (database, name)), (old, (database, scratch))])
-            self.drop_table(database, scratch)
+            with afterwards(f"Table {database}.{name} is replaced"):
+                self.drop_table(database, scratch)
+
+    def discard_table(self, database: str, name: str) -> None:
+        """After a statement that failed, whose error is told: drops what it made, if it is there."""
+        try:
+            self.drop_table(database, name)
+        except PandoError as error:
+            if error.name != "UNKNOWN_TABLE":
+                logger.warning("table %s.%s of a statement that failed stays: %s", database, name, error)
+        except OSError as error:
+            logger.warning("table %s.%s of a statement that failed stays: %s", database, name, error)
 
     def _apart_from_others(self, create: CreateTable, name: tuple[str, str]) -> CreateTable:
-        taken = [table.definition.data_path for table in self.tables()]
-        return self._places.apart_from(taken, replace(create, table=TableRef(*name)))
+        return self._kept.apart_from_others(create, name, lambda other: other[1] in self._databases.get(other[0], ()))
 
     def _rename_in_place(self, moves: Sequence[tuple[Table, tuple[str, str]]]) -> None:
         """All at once, on disk too; the data stay where they are."""
@@ -336,15 +350,15 @@ class Catalog:
             create = replace(create, is_scratch=is_replacing and not create.is_scratch)
             create = self._places.with_data_at(table.definition.data_path, create)
             renamed.append((table, replace(table.definition, database=database, name=name, create=create)))
-            texts[self._places.definition(database, name)] = definition_text(create)
-        DefinitionsChange(texts).carry_out(self._places.metadata)
-        if self.follower is not None:
-            self.follower.tables_renamed(renamed)
-        for table, definition in renamed:
-            table.take_name(definition)
-            self._databases[definition.database][definition.name] = table
-        for database, name in former:
-            if self._databases[database][name].definition.name != name:
+            texts.update(self._kept.texts(renamed[-1][1]))
+        with self._journal.changing(texts):
+            if self.follower is not None:
+                self.follower.tables_renamed(renamed)
+            for table, definition in renamed:
+                table.take_name(definition)
+                self._kept.rename(definition)
+                self._databases[definition.database][definition.name] = table
+            for database, name in set(former) - {(each.database, each.name) for _, each in renamed}:
                 del self._databases[database][name]
 
     def alter_table(self, database: str, name: str, change: Callable[[TableDefinition], CreateTable]) -> None:
@@ -352,7 +366,7 @@ class Catalog:
 
         Raises what contradicts itself in the new one, or keeps the table from taking it; then nothing has changed.
         """
-        with self._ddl:
+        with self._statement():
             table = self.table(database, name)
             self._redefine(table, self.make_definition(database, change(table.definition)))
 
@@ -362,38 +376,19 @@ class Catalog:
         if not self._ddl.acquire(timeout=_DDL_WAIT_SECONDS):
             return False
         try:
-            create = change(table.definition)
-            if create is not None:
-                self._redefine(table, self.make_definition(table.definition.database, create))
+            with self._statement():
+                create = change(table.definition)
+                if create is not None:
+                    self._redefine(table, self.make_definition(table.definition.database, create))
         finally:
             self._ddl.release()
         return True
 
     def _redefine(self, table: Table, new: TableDefinition) -> None:
-        file = self._places.definition(new.database, new.name)
+        is_kept = self._places.definition(new.database, new.name).exists()  # else CREATE writes it
         with table.altering(new):
-            if file.exists():  # else CREATE writes it
-                write_durably(file, definition_text(new.create))
+            unfinished = self._journal.change(self._kept.texts(new) if is_kept else {})
             if self.follower is not None:
                 self.follower.table_altered(table, new)
-
-    # -- definitions --------------------------------------------------------------------------------------------
-
-    def make_definition(self, database: str, create: CreateTable) -> TableDefinition:
-        """Compiles what is needed of a CREATE statement to work with its table."""
-        name = create.table.table
-        create = replace(create, table=TableRef(database, name), if_not_exists=False, attach=False)
-        description = build_description(create, default_settings=self.default_settings)
-        create = with_column_types(create, description.schema)
-        return TableDefinition(database, name, create, description, self._places.data(database, name, create))
-
-    define = make_definition
-
-    def read_definition(self, database: str, name: str) -> TableDefinition:
-        file = self._places.definition(database, name)
-        try:
-            statement = parse_definition(file.read_text())
-            return self.make_definition(database, replace(statement, table=TableRef(database, name)))
-        except PandoError as error:
-            error.message = f"{error.message} (in the table definition {file})"
-            raise
+        if unfinished is not None:
+            raise unfinished

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
+from engine.tables.view import NotLoaded
 
 
 class CatalogFollower(Protocol):
@@ -23,6 +24,9 @@ class CatalogFollower(Protocol):
 
     def tables_renamed(self, renamed: Sequence[tuple[Table, TableDefinition]]) -> None:
         """The definitions, but for their names the tables' own, that they are about to take, all at once."""
+
+    def tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
+        """All of the database that could not be loaded, by name."""
 
     def table_gone(self, table: Table) -> None:
         """Before its files go. Nothing when it was not started."""

@@ -9,12 +9,16 @@
     zookeeper:
       nodes: [{host: zk1, port: 2181}, {host: zk2, port: 2181}]
       session_timeout_ms: 30000
+    auxiliary_zookeepers:          # of tables with ENGINE = ReplicatedMergeTree('zk2:/path', …)
+      zk2: {nodes: [{host: zk3}]}
     macros: {layer: '01', shard: '01', replica: r1}
     users: {default: {password: '', profile: default}}
     profiles: {default: {max_threads: 8}}
     merge_tree: {max_parts_in_total: 100000}
     remote_servers:                # what Distributed tables and cluster() know by name
       hits: [{weight: 1, replicas: [{host: s1r1}, {host: s1r2}]}, {replicas: [{host: s2r1, port: 8123}]}]
+      logs: {shard: [{internal_replication: true, replica: [{host: s1, priority: 1}, {host: s2, priority: 2}]}]}
+    distributed_ddl: {path: /clickhouse/task_queue/ddl}     # statements with ON CLUSTER
 
 Every problem of a file is one line that names the key and the file (:class:`ConfigError`).
 Source of the names: ClickHouse's server settings.
@@ -27,8 +31,18 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    Field,
+    ValidationError,
+    field_validator,
+)
 
+from engine.check_keys import BackgroundCheckKeys
+from engine.config_section import Section, Text
+from engine.graphite_rollup import GraphiteSections
+from engine.remote_servers import ClusterSections
 from engine.user_files import UserFiles
 from parts.errors import UserError
 from parts.memory import available_memory
@@ -37,9 +51,7 @@ from sql.settings.session import SettingValue, given_settings, is_timezone, near
 from sql.settings.table_settings import parse_table_setting
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
-"""A string; YAML reads ``shard: 01`` as a number, and that is what most people write."""
-
+ZooKeeperName = Annotated[str, Field(pattern="^[^:/{}]+$")]
 LogLevel = Literal["trace", "debug", "information", "notice", "warning", "error", "critical", "fatal", "none"]
 
 
@@ -50,11 +62,7 @@ class ConfigError(UserError):
         super().__init__("BAD_ARGUMENTS", message)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-
-class LoggerConfig(_Section):
+class LoggerConfig(Section):
     """``log`` is a file; without it the log goes to standard error."""
 
     level: LogLevel = "information"
@@ -62,12 +70,12 @@ class LoggerConfig(_Section):
     formatting: Literal["json", "text"] = "json"
 
 
-class ZooKeeperNode(_Section):
+class ZooKeeperNode(Section):
     host: str
     port: Port = 2181
 
 
-class ZooKeeperConfig(_Section):
+class ZooKeeperConfig(Section):
     nodes: Annotated[list[ZooKeeperNode], Field(min_length=1, validation_alias=AliasChoices("nodes", "node"))]
     session_timeout_ms: Annotated[int, Field(ge=100)] = 30_000
     root: str = ""
@@ -94,24 +102,24 @@ class ZooKeeperConfig(_Section):
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
 
-class EmbeddedZooKeeperConfig(_Section):
+class EmbeddedZooKeeperConfig(Section):
     """A ZooKeeper that the server starts beside itself. ``dir`` defaults to ``<path>/zookeeper``."""
 
     port: Port = 2181
     dir: Path | None = None
 
 
-class CredentialsConfig(_Section):
+class CredentialsConfig(Section):
     user: str
     password: Text = ""
 
 
-class HeaderConfig(_Section):
+class HeaderConfig(Section):
     name: str
     value: Text
 
 
-class UserConfig(_Section):
+class UserConfig(Section):
     """A user of the HTTP interface. ``readonly`` is the setting of that name, for all the user's sessions."""
 
     password: Text = ""
@@ -120,25 +128,32 @@ class UserConfig(_Section):
     profile: str = "default"
 
 
-class RemoteReplicaConfig(_Section):
-    """One server of a shard: where its HTTP interface is, and who asks it."""
+class DistributedDdlConfig(Section):
+    """The queue of statements with ON CLUSTER in ZooKeeper. Times are seconds; ``profile`` has the settings that the
+    statements are carried out with."""
 
-    host: Annotated[str, Field(min_length=1)]
-    port: Annotated[int, Field(ge=1, le=65535)] = 8123
-    user: str = "default"
-    password: Annotated[Text, Field(repr=False)] = ""
-    default_database: str = ""
+    path: str = "/clickhouse/task_queue/ddl"
+    replicas_path: str = "/clickhouse/task_queue/replicas"
+    """Where servers say that they read the queue."""
+    profile: str = "default"
+    task_max_lifetime: Annotated[int, Field(ge=1)] = 7 * 24 * 3600
+    """An older entry is removed, carried out or not."""
+    max_tasks_in_queue: Annotated[int, Field(ge=1)] = 1000
+    """Of more entries the oldest are removed that all their servers have carried out."""
+    cleanup_delay_period: Annotated[int, Field(ge=1)] = 60
+
+    @field_validator("path", "replicas_path")
+    @classmethod
+    def _is_znode_path(cls, value: str) -> str:
+        value = value.rstrip("/")
+        try:
+            check_znode_path("the path", value)
+        except UserError as error:
+            raise ValueError(error.message.partition(", got")[0]) from None
+        return value
 
 
-class ShardConfig(_Section):
-    """``replicas`` hold the same rows, and replicate what one of them is given."""
-
-    weight: Annotated[int, Field(ge=0, le=1_000_000)] = 1
-    name: Text = ""
-    replicas: Annotated[list[RemoteReplicaConfig], Field(min_length=1)]
-
-
-class Config(_Section):
+class Config(GraphiteSections, ClusterSections, BackgroundCheckKeys, Section):
     path: Path
     tmp_path: Path | None = None
     user_files_path: Path | None = None
@@ -150,6 +165,8 @@ class Config(_Section):
     interserver_http_host: str = ""
     interserver_http_credentials: CredentialsConfig | None = None
     zookeeper: ZooKeeperConfig | None = None
+    auxiliary_zookeepers: dict[ZooKeeperName, ZooKeeperConfig] = Field(default_factory=dict)
+    """Those of tables whose engine says ``'name:/path'``."""
     embedded_zookeeper: EmbeddedZooKeeperConfig | None = None
     macros: dict[str, Text] = Field(default_factory=dict)
     users: dict[str, UserConfig] = Field(default_factory=lambda: {"default": UserConfig()})
@@ -174,8 +191,13 @@ class Config(_Section):
     everything."""
     worker_stuck_seconds: Annotated[int, Field(ge=1)] = 30
     """A worker that gives its threads no turn for so long is killed and replaced."""
+    query_stop_grace_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 3.0
+    """So long a query may take to end that is past its ``max_execution_time`` or memory, or was killed; then its worker
+    is replaced, and the worker's other queries are repeated or get 210."""
     max_connections: Annotated[int, Field(ge=1)] = 4096
     """HTTP connections at a time; fewer where the process may open fewer files."""
+    pages_need_user: bool = False
+    """``/metrics`` and ``/replicas_status?verbose=1`` ask for a user and a password, as queries do."""
     http_options_response: list[HeaderConfig] = Field(default_factory=list)
     """Headers of answers to OPTIONS, which browsers ask before they let a page of another origin send queries."""
     keep_alive_timeout: Annotated[int, Field(ge=0)] = 30
@@ -188,8 +210,7 @@ class Config(_Section):
     display_name: str = Field(default_factory=socket.gethostname)
     default_replica_path: str = "/clickhouse/tables/{database}/{table}/{shard}"
     default_replica_name: str = "{replica}"
-    remote_servers: dict[str, Annotated[list[ShardConfig], Field(min_length=1)]] = Field(default_factory=dict)
-    """Clusters by name: their shards."""
+    distributed_ddl: DistributedDdlConfig = DistributedDdlConfig()
 
     @field_validator("merge_tree")
     @classmethod
@@ -234,9 +255,13 @@ class Config(_Section):
         return min(max(self.memory_limit_bytes // 14, 256 << 20), self.memory_limit_bytes)
 
     @property
+    def default_settings(self) -> dict[str, SettingValue]:
+        """Settings of a session that nobody gives, where they are not what the settings say themselves."""
+        return {"max_memory_usage": self.default_max_memory_usage}
+
+    @property
     def user_files(self) -> UserFiles:
-        """``pando local`` may touch what its user may."""
-        if self.http_port is None and self.user_files_path is None:
+        if self.http_port is None and self.user_files_path is None:  # pando local may touch what its user may
             return UserFiles(Path.cwd(), is_confined=False)
         return UserFiles(self.user_files_path or self.path / "user_files")
 
@@ -323,6 +348,7 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
         "zookeeper": ZooKeeperConfig,
         "embedded_zookeeper": EmbeddedZooKeeperConfig,
         "interserver_http_credentials": CredentialsConfig,
+        "distributed_ddl": DistributedDdlConfig,
     }
     prefix = ".".join(str(item) for item in location[:-1])
     section = sections.get(prefix)

@@ -14,6 +14,7 @@ from engine.catalog import Catalog
 from engine.config import Config
 from engine.processes import Process
 from engine.remote.connections import RemoteServers
+from engine.replica_status import ReplicaStatus
 from engine.replication import Replication
 from engine.session import QueryStatistics, Session
 from engine.tables.services import TableServices
@@ -32,7 +33,8 @@ class SystemTable(Protocol):
     def name(self) -> str: ...
 
     @property
-    def rows(self) -> Callable[[Context], Iterable[Row]]: ...
+    def rows(self) -> Callable[[Context, Sequence[str]], Iterable[Row]]:
+        """One tuple a row, of the named columns."""
 
 
 class QueryTotals(Protocol):
@@ -45,7 +47,7 @@ class QueryTotals(Protocol):
 
 
 class NoQueries:
-    """Of an engine that nothing asks over a network."""
+    """The query totals of an engine that nothing asks over a network: all zero."""
 
     errors: Mapping[str, float] = {}
 
@@ -71,8 +73,11 @@ class Server(Protocol):
     def processes(self) -> Iterator[Process]:
         """The running statements, their counts as of now."""
 
-    def system_rows(self, table: SystemTable, context: Context) -> list[Row]:
-        """The rows of a system table, as the statement of ``context`` sees them."""
+    def replicas_status(self) -> list[ReplicaStatus]:
+        """The status of every replicated table."""
+
+    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
+        """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
 
     @property
     def worker_rows(self) -> Callable[[], list[Row]]:
@@ -83,7 +88,7 @@ class Server(Protocol):
         """What all processes have counted of queries."""
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
-        """Of ``system.zookeeper``: the children of those nodes."""
+        """The rows of ``system.zookeeper``: the children of those nodes."""
 
 
 @dataclass

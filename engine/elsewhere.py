@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from parts.query_status import QueryStatus
+
 
 class Elsewhere:
-    """Of a process that is the whole server. Quick, and from any thread."""
+    """What other processes of the server do, for a process that is the whole server: nothing. Quick, thread-safe."""
 
     def queries(self) -> int:
         """How many statements run in other processes."""
@@ -15,9 +17,9 @@ class Elsewhere:
     def set_queries(self, count: int) -> None:
         """So many run here."""
 
-    def claim(self, query_id: str) -> bool:
+    def claim(self, query_id: str, status: QueryStatus | None = None) -> bool:
         """False when a statement of that id runs in another process; else no other may begin one until
-        :meth:`release`."""
+        :meth:`release`. ``status`` is that of the statement: it gets a witness where others guard its limits."""
         return True
 
     def release(self, query_id: str) -> None: ...
@@ -29,6 +31,9 @@ class Elsewhere:
     def user_bytes(self, user: str) -> int:
         """Memory that the user's statements hold in other processes."""
         return 0
+
+    def set_idle_bytes(self, size_bytes: int) -> None:
+        """Memory that this process holds beside its statements."""
 
     def set_bytes(self, held: int, largest: int, by_user: Mapping[str, int]) -> None:
         """Memory that this process holds, its largest statement, and each user's statements."""

@@ -12,14 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from engine.background import Task
 from engine.catalog import Catalog
 from engine.config import Config
 from engine.context import NoQueries, QueryTotals, Row
+from engine.distributed_ddl.worker import DdlWorker
 from engine.processes import Process
 from engine.replica_status import ReplicaStatus
+from engine.scrub import Scrub
 from engine.server_uuid import server_uuid
 from engine.statements import StatementRunner
 from engine.system_tables import SYSTEM_DATABASES
+from engine.tables.conversion import Conversion
 from engine.tables.definition import TableDefinition
 from engine.tables.memory import MemoryTable
 from engine.tables.merge_tree import MergeTreeTable
@@ -30,7 +34,7 @@ from engine.tables.table import Table
 from engine.tables.view import ViewTable
 from engine.world import World
 from parts.disk import make_directories
-from parts.memory import use_returning_allocator
+from parts.memory import use_returning_allocator, without_collections
 from sql.definitions.description import merge_tree_settings
 from sql.definitions.proxies import PROXY_ENGINES
 from sql.definitions.small_engines import LOG_ENGINES, VIEW_ENGINES
@@ -62,16 +66,18 @@ class Engine(StatementRunner):
         }
         self.query_engine = QueryEngine()
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
-        self.catalog = Catalog(self.path, config.temporary_path, self._make_table, settings)
+        self.catalog = Catalog(self.path, config.temporary_path, self._make_table, settings, config.rollups)
         self.processes_elsewhere: Callable[[], Iterable[Process]] = tuple
         """The statements that run in other processes of this server."""
         self.worker_rows: Callable[[], list[Row]] = list
         self.query_totals: Callable[[], QueryTotals] = NoQueries
         """Of ``system.workers``."""
+        self._ddl_worker: DdlWorker | None = None
         self._on_stop = ExitStack()
 
-    def start(self) -> None:
-        """Loads every table. ZooKeeper may be away: replicated tables then start read-only.
+    def start(self, *, in_background: bool = False) -> None:
+        """Loads every table. ZooKeeper may be away: replicated tables then start read-only. ``in_background``: so they
+        do anyway, and become writable by themselves soon after this returns.
 
         On failure everything is stopped again. Raises 76 when another process has the directory.
         """
@@ -89,16 +95,38 @@ class Engine(StatementRunner):
             self.replication = self.world.connect(self.config, self.path, self.services.failpoint)
             self._on_stop.callback(self.replication.stop)
             self._on_stop.callback(self._stop_background)
-            self.catalog.load()
-            self.replication.force_restore_all = False  # a table that is attached later was not meant
+            self.catalog.conversion = Conversion(self.replication, self.services)
+            self.replication.are_sessions_begun_later = in_background
+            with without_collections():
+                self.catalog.load()
+            self.replication.end_start()
+            self._start_scrub()
+            if self.replication.keeper is not None and self.config.remote_servers:
+                self._start_distributed_ddl()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Cancels running queries, ends background work, and closes the ZooKeeper session last. Twice is fine."""
+        if self._ddl_worker is not None:
+            self._ddl_worker.stop()
         self.stop_statements()
         self._on_stop.close()
+
+    def _start_distributed_ddl(self) -> None:
+        self._ddl_worker = worker = DdlWorker(self)
+        task = Task("distributed DDL", worker.run_once)
+        worker.wake = task.wake
+        self.services.workers.add(task)
+        self._on_stop.callback(self.services.workers.remove, task)
+
+    def _start_scrub(self) -> None:
+        speed = self.config.background_check_bytes_per_second
+        if speed:
+            scrub = Scrub(self.catalog.tables, self.services, speed, self.config.background_check_interval)
+            scrub.start()
+            self._on_stop.callback(scrub.stop)
 
     def _stop_background(self) -> None:
         self.catalog.stop()
@@ -122,11 +150,18 @@ class Engine(StatementRunner):
         yield from (process for process in super().processes() if process.query_id not in elsewhere)
 
     def replicas_status(self) -> list[ReplicaStatus]:
-        """Of every replicated table."""
+        """The status of every replicated table. Replicas of tables that could not be loaded do not take part."""
+        failed = [each for each in self.catalog.not_loaded() if each.may_be_replicated]
+        return [
+            *(ReplicaStatus(f"{each.database}.{each.name}", 0.0, each.error().message, "") for each in failed),
+            *self._loaded_replicas(),
+        ]
+
+    def _loaded_replicas(self) -> list[ReplicaStatus]:
         return [
             ReplicaStatus(
                 table.definition.full_name,
-                float(replica.queue.absolute_delay(self.services.clock())),
+                replica.delay_seconds(),
                 replica.problem(),
                 replica.warning,
                 replica.has_started,

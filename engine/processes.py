@@ -97,13 +97,14 @@ class ProcessList:
         with self._lock:
             return iter(list(self._processes.values()))
 
-    def new_status(self, user: str, settings: Settings) -> QueryStatus:
-        """The status of a statement of ``user``. As in ClickHouse the user's newest query says the user's limit."""
+    def new_status(self, user: str, settings: Settings, began: float = 0.0) -> QueryStatus:
+        """The status of a statement of ``user`` that began then (0: now). As in ClickHouse the user's newest query says
+        the user's limit."""
         with self._lock:
             tracker = self._users.setdefault(user, MemoryTracker("for user", parent=self.memory))
         tracker.limit_bytes = settings.max_memory_usage_for_user
         memory = MemoryTracker("for query", settings.max_memory_usage, parent=tracker)
-        return QueryStatus(memory, settings.max_execution_time, self._monotonic)
+        return QueryStatus(memory, settings.max_execution_time, self._monotonic, began)
 
     def of_users(self) -> list[tuple[str, MemoryTracker, list[Process]]]:
         """Every user with the tracker and the processes it counts."""
@@ -116,7 +117,7 @@ class ProcessList:
         with self._lock:
             if process.query_id in self._processes:
                 raise _already_running(process.query_id)
-            if not self.elsewhere.claim(process.query_id):
+            if not self.elsewhere.claim(process.query_id, process.status):
                 raise _already_running(process.query_id)
             self._processes[process.query_id] = process
             self.elsewhere.set_queries(len(self._processes))
@@ -150,7 +151,7 @@ class ProcessList:
             process = self._processes.get(query_id)
         if process is None:
             return False
-        process.stop()
+        process.stop(CancelledError())
         return True
 
 

@@ -13,14 +13,17 @@ from parts.errors import UserError
 from sql.settings.session import DEFAULT_SETTINGS, SettingValue, parse_settings, settings_of
 
 
-def check_settings_change(current: Mapping[str, SettingValue], changes: Mapping[str, object]) -> None:
-    """``None`` is a return to the default. Raises 164 (READONLY), and as ``parse_settings``."""
+def check_settings_change(
+    current: Mapping[str, SettingValue], changes: Mapping[str, object], defaults: Mapping[str, SettingValue]
+) -> None:
+    """``None`` is a return to the default; ``defaults`` are the server's where they are not the settings' own. Raises
+    164 (READONLY), and as ``parse_settings``."""
     mode = current.get("readonly", 0)
     if not mode or not changes:
         return
-    before = settings_of(current)
+    before = settings_of({**defaults, **current})
     for name, given in parse_settings(changes).items():
-        value = getattr(DEFAULT_SETTINGS, name, None) if given is None else given
+        value = defaults.get(name, getattr(DEFAULT_SETTINGS, name, None)) if given is None else given
         is_change = value != getattr(before, name, before.changes.get(name))
         if is_change and (mode == 1 or name == "readonly"):
             raise UserError("READONLY", f"Cannot modify {name!r} setting in readonly mode")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,13 +14,14 @@ from coordination.replica_activity import ReplicaAddress
 from engine.interserver.client import InterserverClient
 from engine.interserver.server import InterserverServer
 from engine.interserver.transfer import Transfer
-from parts.errors import UnavailableError, UserError
+from parts.errors import CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.store import Snapshot
 from recovery import flags
+from sql.definitions.engine import DEFAULT_ZOOKEEPER
 
 if TYPE_CHECKING:
-    from engine.config import Config
+    from engine.config import Config, ZooKeeperConfig
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +41,9 @@ class PartTransport(Protocol):
     ) -> list[PartName]:
         """See :meth:`engine.interserver.client.InterserverClient.fetch_parts`."""
 
+    def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
+        """See :meth:`engine.interserver.client.InterserverClient.part_hashes`."""
+
     def close(self) -> None: ...
 
 
@@ -47,11 +53,20 @@ class PartLender(Protocol):
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Raises ``UserError`` 232 (NO_SUCH_DATA_PART)."""
 
+    def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
+        """Content hashes of those that are active here."""
+
     def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         """What a transaction left here, or the part ``name`` that it has become. Raises ``UserError`` 232."""
 
     def before_sending(self, size: int) -> None:
         """Before each piece of what was lent goes out: waits for bandwidth, and raises what ends it."""
+
+    def report_corruption(self, error: CorruptionError) -> None:
+        """A file of a part could not be read when it was sent."""
+
+    def begin_session(self) -> None:
+        """Called when all tables of the start are loaded, if this one was told to begin later."""
 
     def on_session_change(self) -> None:
         """Called at every change of the ZooKeeper session's state; must not block."""
@@ -60,7 +75,7 @@ class PartLender(Protocol):
 class Replication:
     """One per server. ``keeper`` is ``None`` when the configuration names no ZooKeeper.
 
-    A table takes its keeper from here and keeps it, so that tables of several ZooKeeper clusters can live side by side.
+    A table of an auxiliary ZooKeeper takes its keeper from :meth:`at`: all else is shared.
     """
 
     def __init__(
@@ -75,11 +90,49 @@ class Replication:
         """Path and replica name of tables whose engine names none (``default_replica_path``, ``…_name``)."""
         self.force_restore_all = False
         """The server found ``flags/force_restore_data`` at its start."""
-        self._lenders: dict[str, PartLender] = {}
+        self.are_sessions_begun_later = False
+        """While a server starts: tables are read from disk at once, and take part in replication one after the other,
+        in the background."""
+        self.zookeeper_name = DEFAULT_ZOOKEEPER
+        self.connect_auxiliary: Callable[[str], Keeper | None] = lambda name: None
+        """By name; ``None`` for one that the configuration does not name. Connects."""
+        self._lenders: dict[str, tuple[PartLender, str]] = {}
+        """By endpoint, with the name of the ZooKeeper that knows them."""
         self._stops: list[Callable[[], None]] = [transport.close]
-        if keeper is not None:
-            keeper.add_listener(self._on_state)
-            self._stops.append(keeper.close)
+        self._views: dict[str, Replication] = {DEFAULT_ZOOKEEPER: self}
+        self._connecting = threading.Lock()
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._keeper is not None:
+            self._keeper.add_listener(self._on_state)
+            self._stops.append(self._keeper.close)
+
+    def at(self, zookeeper_name: str) -> Replication:
+        """What tables of this ZooKeeper share, connected when the first of them asks. One that the configuration does
+        not name has no keeper."""
+        with self._connecting:
+            if zookeeper_name not in self._views:
+                view = copy.copy(self)
+                view.zookeeper_name = zookeeper_name
+                view._keeper = self.connect_auxiliary(zookeeper_name)
+                if view._keeper is None:
+                    return view
+                view._listen()
+                self._views[zookeeper_name] = view
+            return self._views[zookeeper_name]
+
+    def connected(self) -> list[Replication]:
+        """The connections to every ZooKeeper that some table has asked for."""
+        return [view for view in self._views.values() if view._keeper is not None]
+
+    def end_start(self) -> None:
+        """The tables of the start are loaded, and begin their sessions: what was meant for them is not meant for one
+        that is attached later."""
+        for view in self._views.values():
+            view.force_restore_all = view.are_sessions_begun_later = False
+        for lender, _ in list(self._lenders.values()):
+            lender.begin_session()
 
     @classmethod
     def from_config(cls, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
@@ -87,16 +140,14 @@ class Replication:
         credentials = None
         if config.interserver_http_credentials is not None:
             credentials = (config.interserver_http_credentials.user, config.interserver_http_credentials.password)
-        keeper = None
-        if config.zookeeper is not None:
-            from coordination.kazoo_keeper import KazooKeeper
-
-            zookeeper = config.zookeeper
-            keeper = KazooKeeper(zookeeper.hosts, zookeeper.session_timeout_ms / 1000, zookeeper.root)
-            if not keeper.wait_connected(_CONNECT_SECONDS):
-                logger.warning("ZooKeeper %s does not answer; replicated tables start read-only", zookeeper.hosts)
+        if DEFAULT_ZOOKEEPER in config.auxiliary_zookeepers:
+            raise UserError(
+                "BAD_ARGUMENTS", "No auxiliary ZooKeeper can be named 'default', which is that of 'zookeeper'"
+            )
+        keeper = _connect(config.zookeeper)
         address = ReplicaAddress(config.interserver_host, 0, config.http_port or 0)
         replication = cls(keeper, InterserverClient(credentials, failpoint), address, dict(config.macros))
+        replication.connect_auxiliary = lambda name: _connect(config.auxiliary_zookeepers.get(name))
         replication.default_path = config.default_replica_path
         replication.default_name = config.default_replica_name
         replication.force_restore_all = flags.take_file(path / "flags" / "force_restore_data")
@@ -107,6 +158,8 @@ class Replication:
                 credentials,
                 replication.lend_part,
                 replication.before_sending,
+                replication.report_corruption,
+                replication.part_hashes,
             )
             server.start()
             replication.address = ReplicaAddress(config.interserver_host, server.port, config.http_port or 0)
@@ -122,45 +175,93 @@ class Replication:
         return self._keeper
 
     def require_keeper(self) -> Keeper:
-        """Raises 225 (NO_ZOOKEEPER) when none is configured, 999 when there is no connection."""
+        """Raises 225 (NO_ZOOKEEPER) when none is configured, 36 for an auxiliary one that is not, 999 when there is no
+        connection."""
+        if self._keeper is None and self.zookeeper_name != DEFAULT_ZOOKEEPER:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Unknown auxiliary ZooKeeper name '{self.zookeeper_name}'. If it's required you can add it to the "
+                "section 'auxiliary_zookeepers' of the server's configuration",
+            )
         if self._keeper is None:
             raise UserError(
                 "NO_ZOOKEEPER", "Replicated tables need ZooKeeper: set 'zookeeper' in the server's configuration"
             )
         if self._keeper.state is not SessionState.CONNECTED:
-            raise UnavailableError("KEEPER_EXCEPTION", "No connection to ZooKeeper; try again later")
+            raise UnavailableError(
+                "KEEPER_EXCEPTION",
+                "No connection to ZooKeeper; see that the servers under 'zookeeper' in the configuration run, and try "
+                "again: a session is made when one answers",
+            )
         return self._keeper
 
     def register(self, endpoint: str, lender: PartLender) -> None:
-        """``endpoint`` is the replica's znode path, unique in the cluster."""
-        self._lenders[endpoint] = lender
+        """``endpoint`` is the replica's znode path. See :meth:`require_free`."""
+        self.require_free(endpoint)
+        self._lenders[endpoint] = lender, self.zookeeper_name
+
+    def require_free(self, endpoint: str) -> None:
+        """Raises ``UserError`` 36 for the path of a replica that this server has in another ZooKeeper.
+
+        Other servers ask for parts by the path alone."""
+        _, known_to = self._lenders.get(endpoint, (None, self.zookeeper_name))
+        if known_to != self.zookeeper_name:
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"This server has a replica {endpoint} in ZooKeeper {known_to!r} already; give the table in ZooKeeper "
+                f"{self.zookeeper_name!r} another path",
+            )
 
     def unregister(self, endpoint: str) -> None:
-        self._lenders.pop(endpoint, None)
+        if self._lenders.get(endpoint, (None, ""))[1] == self.zookeeper_name:
+            del self._lenders[endpoint]
 
     def lend_part(self, endpoint: str, name: PartName) -> tuple[Snapshot, Path]:
         """Raises ``UserError`` 232 (NO_SUCH_DATA_PART)."""
-        lender = self._lenders.get(endpoint)
         owner, _, staged = endpoint.rpartition(_STAGED)
-        if lender is None and owner in self._lenders:
+        if endpoint not in self._lenders and owner in self._lenders:
             transaction, _, place = staged.partition("/")
-            return self._lenders[owner].lend_staged(transaction, place, name)
-        if lender is None:
-            raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoint} on this server")
-        return lender.lend_part(name)
+            return self._lender(owner).lend_staged(transaction, place, name)
+        return self._lender(endpoint).lend_part(name)
+
+    def _lender(self, *endpoints: str) -> PartLender:
+        """Of the first that there is."""
+        for endpoint in endpoints:
+            if endpoint in self._lenders:
+                return self._lenders[endpoint][0]
+        raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoints[0]} on this server")
+
+    def part_hashes(self, endpoint: str, names: Sequence[PartName]) -> dict[PartName, str]:
+        """Content hashes of those that are active on the replica. Raises ``UserError`` 232."""
+        return self._lender(endpoint).part_hashes(names)
 
     def before_sending(self, endpoint: str, size: int) -> None:
         """Raises 236 (ABORTED) when the replica sends no more, 232 when it has gone."""
-        lender = self._lenders.get(endpoint) or self._lenders.get(endpoint.rpartition(_STAGED)[0])
-        if lender is None:
-            raise UserError("NO_SUCH_DATA_PART", f"There is no replica {endpoint} on this server")
-        lender.before_sending(size)
+        self._lender(endpoint, endpoint.rpartition(_STAGED)[0]).before_sending(size)
+
+    def report_corruption(self, endpoint: str, error: CorruptionError) -> None:
+        """For the replica of the endpoint, if it is here."""
+        if endpoint in self._lenders:
+            self._lenders[endpoint][0].report_corruption(error)
 
     def _on_state(self, _: SessionState) -> None:
-        for lender in list(self._lenders.values()):
-            lender.on_session_change()
+        for lender, known_to in list(self._lenders.values()):
+            if known_to == self.zookeeper_name:
+                lender.on_session_change()
+
+
+def _connect(zookeeper: ZooKeeperConfig | None) -> Keeper | None:
+    """One that does not answer is connected to later."""
+    if zookeeper is None:
+        return None
+    from coordination.kazoo_keeper import KazooKeeper
+
+    keeper = KazooKeeper(zookeeper.hosts, zookeeper.session_timeout_ms / 1000, zookeeper.root)
+    if not keeper.wait_connected(_CONNECT_SECONDS):
+        logger.warning("ZooKeeper %s does not answer; its tables start read-only", zookeeper.hosts)
+    return keeper
 
 
 def staged_endpoint(endpoint: str, staged: str) -> str:
-    """Of the part that the replica of ``endpoint`` holds at ``<transaction>/<place>``."""
+    """The endpoint of the part that the replica of ``endpoint`` holds at ``<transaction>/<place>``."""
     return f"{endpoint}{_STAGED}{staged}"

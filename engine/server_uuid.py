@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.table_files import write_durably
+from engine.durable_texts import write_durably
 
 
 def server_uuid(path: Path, new_uuid: Callable[[], uuid.UUID]) -> str:

@@ -23,6 +23,8 @@ class Session:
     user: str = "default"
     query_id: str = ""
     """Of the next statement; ``""`` for one of the server's making."""
+    began: float = 0.0
+    """When the long text of the next statement began to be read, in monotonic seconds: its time counts from then."""
     external_tables: Mapping[str, ArrowRelation] = field(default_factory=dict)
     """Tables that the statement's request brings along."""
     profile: str = "default"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -33,10 +34,11 @@ from engine.system_names import TEMPORARY
 from engine.system_tables import zookeeper
 from engine.tables.services import TableServices
 from engine.watchdog import Watchdog
-from parts.errors import PandoError, UserError, resource_error
+from parts.errors import CorruptionError, PandoError, UserError, resource_error
 from parts.query_status import MemoryTracker, QueryStatus
 from parts.schema import TableSchema
 from sql.grammar.parser import parse_statements
+from sql.grammar.passwords import hide_passwords
 from sql.grammar.shapes import LONGEST_TEXT
 from sql.grammar.statements import Insert, ParsedStatement, SelectQuery
 from sql.grammar.translation import check_dialect, foreign_defaults, in_own_dialect
@@ -72,7 +74,7 @@ class StatementRunner(ABC):
     def __init__(self, config: Config, services: TableServices, elsewhere: Elsewhere | None = None) -> None:
         self.config = config
         self.services = services
-        self.remote = RemoteServers(config, services.monotonic)
+        self.remote = RemoteServers(config, services.monotonic, services.clock)
         self._processes = ProcessList(
             services.monotonic,
             MemoryTracker("total", config.memory_limit_bytes),
@@ -92,15 +94,15 @@ class StatementRunner(ABC):
 
     @abstractmethod
     def replicas_status(self) -> list[ReplicaStatus]:
-        """Of every replicated table."""
+        """The status of every replicated table."""
 
-    def system_rows(self, table: SystemTable, context: Context) -> list[Row]:
-        """The rows of a system table, as the statement of ``context`` sees them."""
-        return list(table.rows(context))
+    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
+        """The rows of a system table, as the statement of ``context`` sees them: of each the named columns."""
+        return list(table.rows(context, columns))
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
-        """Of ``system.zookeeper``. Raises 225 without ZooKeeper, 999 for a node that is not there."""
-        return zookeeper.rows(self.replication.require_keeper(), paths)
+        """The rows of ``system.zookeeper``. Raises 225 without ZooKeeper, 999 for a node that is not there."""
+        return zookeeper.rows(lambda name: self.replication.at(name).require_keeper(), paths)
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         return execute_statement(parsed, context)
@@ -151,10 +153,12 @@ class StatementRunner(ABC):
     def _parse_long(self, text: str, session: Session, on_start: Callable[[Process], None]) -> list[ParsedStatement]:
         status = self._processes.new_status(session.user, settings_of(session.settings, self.config.timezone))
         process, end = self._begin(self._query_id(session), text, session, QueryStatistics(), status)
+        session.began = self.services.monotonic()
         try:
             on_start(process)
             return parse_statements(text, status)
         except PandoError as error:
+            session.began = 0.0
             raise process.translate(error) from error
         finally:
             end()
@@ -167,7 +171,9 @@ class StatementRunner(ABC):
     ) -> tuple[Process, Callable[[], None]]:
         """A statement's process, and what takes it off the list. Raises 216 when the id is in use."""
         started = self.services.clock()
-        process = Process(query_id, text[:_SHOWN_TEXT], session.user, statistics, started, status=status)
+        process = Process(
+            query_id, hide_passwords(text[:_SHOWN_TEXT]), session.user, statistics, started, status=status
+        )
         return process, self._processes.add(process)
 
     def execute_parsed(
@@ -181,12 +187,13 @@ class StatementRunner(ABC):
     ) -> QueryResult:
         """As :meth:`execute`, for a statement that the caller has parsed. ``on_start`` gets what can stop it."""
         own = _statement_settings(parsed)
-        check_settings_change(session.settings, own)
+        check_settings_change(session.settings, own, self.config.default_settings)
         dialect = str(session.settings.get("dialect", OWN_DIALECT))
         check_dialect(parsed.statement, dialect, own)
-        defaults = {"max_memory_usage": self.config.default_max_memory_usage, **foreign_defaults(dialect)}
+        defaults = {**self.config.default_settings, **foreign_defaults(dialect)}
         settings = settings_of({**defaults, **session.settings, **own}, self.config.timezone)
-        status = self._processes.new_status(session.user, settings)
+        status = self._processes.new_status(session.user, settings, session.began)
+        session.began = 0.0
         context = Context(self, session, settings, self._query_id(session), body, parameters or {}, status=status)
         context.statistics.memory = status.memory
         process, end = self._begin(context.query_id, text, session, context.statistics, status)
@@ -199,11 +206,13 @@ class StatementRunner(ABC):
                 result = self._short_result(text, session, given, context.statistics, context.query_id, IN_THREAD)
             if result is None:
                 result = self._carry_out(resolved(parsed, session), text, context)
-                forget_dropped(parsed, session)
+                if parsed.on_cluster is None:
+                    forget_dropped(parsed, session)
                 if may_be_short:
                     self._consider(parsed, text, context)
         except PandoError as error:
             end()
+            self.report_corruption(error)
             raise process.translate(error) from error
         except (OSError, MemoryError) as error:
             end()
@@ -223,7 +232,28 @@ class StatementRunner(ABC):
             for step in steps:
                 step()
 
-        return replace(result, batches=_translated(result.batches, process, on_close), on_close=on_close)
+        batches = _translated(result.batches, process, self.report_corruption, on_close)
+        return replace(result, batches=batches, on_close=on_close)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Corruption that the block meets is told to the part's table."""
+        try:
+            yield
+        except CorruptionError as error:
+            self.report_corruption(error)
+            raise
+
+    def report_corruption(self, error: BaseException) -> None:
+        """Tells a table of this server that reading one of its parts met corruption. Any other error is nobody's."""
+        home = error.directory.parent if isinstance(error, CorruptionError) and error.directory else None
+        for table in self.catalog.tables() if home is not None else ():
+            if table.store.path == home:
+                assert isinstance(error, CorruptionError)
+                try:
+                    table.report_corruption(error)
+                except PandoError as problem:
+                    logger.warning("corruption could not be reported (%s): %s", problem, error)
 
     # -- short queries --------------------------------------------------------------------------------------------
 
@@ -275,8 +305,7 @@ class StatementRunner(ABC):
             self._short_queries.consider(text.strip(), parsed, settings, database, relations, given)
 
     def _settings_of(self, session: Session) -> Settings:
-        defaults = {"max_memory_usage": self.config.default_max_memory_usage}
-        return settings_of({**defaults, **session.settings}, self.config.timezone)
+        return settings_of({**self.config.default_settings, **session.settings}, self.config.timezone)
 
     def _may_be_short(self, settings: Settings, session: Session) -> bool:
         """Whether the statement asks for nothing that a short query does not do."""
@@ -304,17 +333,25 @@ def _statement_settings(parsed: ParsedStatement) -> dict[str, object]:
     return dict(parsed.statement.settings if isinstance(parsed.statement, Insert | SelectQuery) else parsed.settings)
 
 
-def _translated(batches: Iterator[pa.RecordBatch], process: Process, on_close: object) -> Iterator[pa.RecordBatch]:
+def _translated(
+    batches: Iterator[pa.RecordBatch],
+    process: Process,
+    report_corruption: Callable[[PandoError], None],
+    on_close: Callable[[], None],
+) -> Iterator[pa.RecordBatch]:
     """The batches; closes at the end or at an error."""
     try:
         for batch in batches:
             process.is_working = False
+            process.status.witness.hands_over()
             yield batch
             process.is_working = True
+            process.status.witness.works()
             process.status.check()
     except PandoError as error:
+        report_corruption(error)
         raise process.translate(error) from error
     except (OSError, MemoryError) as error:
         raise resource_error(error) from error
     finally:
-        on_close()  # type: ignore[operator]
+        on_close()

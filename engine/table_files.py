@@ -4,6 +4,7 @@ Layout under the server's ``path``::
 
     metadata/<database>.sql           CREATE DATABASE
     metadata/<database>/<table>.sql   ATTACH TABLE, as SHOW CREATE TABLE would print it
+    metadata/<database>/<table>.sql.detached   empty: the table was detached permanently, and a start passes it over
     data/<database>/<table>/          the parts
 
 and under its temporary directory, emptied at a start::
@@ -13,28 +14,31 @@ and under its temporary directory, emptied at a start::
 
 Names are percent-encoded (``parts.safe_names``).
 
-Every function here is durable when it returns. A rename touches two definitions and a directory, which no file system
-does at once: it is first written down in ``metadata/rename_in_progress``, and a start that finds this file finishes
-what it says.
+They change as ``engine.durable_texts`` says, several at once by way of the journal ``metadata/rename_in_progress``.
 
 What ALTER did to a table's columns (``parts.schema_history``) stands below its definition, as JSON in a comment, and so
-does what EXCHANGE and REPLACE TABLE made of its directory: they change definitions, and leave the data in place.
+does where its data are, if not in the usual place: RENAME, EXCHANGE and REPLACE TABLE change definitions, and leave the
+data in place. ``is_scratch`` there says that the table is to be dropped: it was replaced, or is not finished, or its
+DROP has begun. A start drops it.
 """
 
 from __future__ import annotations
 
+import errno
 import json
-import os
+import logging
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from urllib.parse import unquote
 
+from engine.durable_texts import TextJournal
 from engine.system_names import TEMPORARY
-from parts.disk import make_directories, sync, sync_directory
-from parts.errors import UserError
+from parts.disk import make_directories
+from parts.errors import PandoError, UserError
 from parts.safe_names import file_stem, former_file_stem
 from parts.schema_history import SchemaHistory
 from sql.definitions.render import render_create
@@ -42,9 +46,21 @@ from sql.definitions.small_engines import is_passing
 from sql.grammar.parser import parse_statements
 from sql.grammar.statements import CreateTable
 
+logger = logging.getLogger(__name__)
+
 _JOURNAL = "rename_in_progress"
 _HISTORY = "-- schema_history "
 _PLACE = "-- place "
+
+
+@dataclass(frozen=True)
+class DetachedTable:
+    """``definition`` is its file."""
+
+    database: str
+    name: str
+    definition: Path
+    is_permanently: bool
 
 
 class TablePlaces:
@@ -55,23 +71,53 @@ class TablePlaces:
         self._data = path / "data"
         self._memory = temporary_path / "memory"
         self._temporary = temporary_path / "temporary_tables"
+        self.journal = TextJournal(self.metadata / _JOURNAL)
 
     def begin(self) -> None:
-        """At the start of a server: removes what it must not find, and finishes what was begun."""
+        """At the start of a server: removes what it must not find, and undoes a change that was not finished. Tables
+        that such a change was about to remove stay: a journal that a failing disk brings back must cost no rows."""
         make_directories(self.metadata)
+        if not self.metadata.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "Something else is where this folder should be", str(self.metadata))
         for directory in (self._memory, self._temporary):
             shutil.rmtree(directory, ignore_errors=True)
         make_directories(self._temporary)
-        _finish_change(self.metadata)
         for leftover in _files(self.metadata, "**/*.tmp"):
+            with suppress(OSError):
+                leftover.unlink()
+        try:
+            for file in self.journal.finish(_kept_for_good):
+                logger.warning("%s: a change of this table that was not finished is undone", file)
+        except (OSError, PandoError) as error:
+            logger.error("%s: what it says cannot be carried out: %s", self.journal.file, error)
+
+    def remove_definitions(self, database: str) -> None:
+        """Those of its detached tables, and their directory."""
+        directory = self.definitions(database)
+        for leftover in directory.glob("*"):
             leftover.unlink()
+        directory.rmdir()
 
     def databases(self) -> list[str]:
         return [unquote(file.stem) for file in _files(self.metadata, "*.sql")]
 
     def tables(self, database: str) -> list[str]:
         """Those that have definitions."""
-        return [unquote(file.stem) for file in _files(self.definitions(database), "*.sql")]
+        return [self.name_of(file) for file in sorted(self.definitions(database).glob("*.sql"))]
+
+    def named_in_journal(self, database: str) -> list[str]:
+        """Those whose definitions a change that is not undone yet has changed, or removed, or made."""
+        directory = self.definitions(database)
+        return [
+            self.name_of(file) for file in self.journal.named() if file.parent == directory and file.suffix == ".sql"
+        ]
+
+    def name_of(self, definition: Path) -> str:
+        return unquote(definition.stem)
+
+    def attached_tables(self, database: str) -> list[str]:
+        """Those that a start loads."""
+        return [name for name in self.tables(database) if not self.is_permanently_detached(database, name)]
 
     def database(self, name: str) -> Path:
         return _file(self.metadata, name)
@@ -81,6 +127,25 @@ class TablePlaces:
 
     def definition(self, database: str, name: str) -> Path:
         return _file(self.definitions(database), name)
+
+    def detached_mark(self, database: str, name: str) -> Path:
+        definition = self.definition(database, name)
+        return definition.with_name(f"{definition.name}.detached")
+
+    def is_permanently_detached(self, database: str, name: str) -> bool:
+        return self.detached_mark(database, name).exists()
+
+    def detached(self, database: str, name: str) -> DetachedTable:
+        is_permanently = self.is_permanently_detached(database, name)
+        return DetachedTable(database, name, self.definition(database, name), is_permanently)
+
+    def require_free(self, database: str, name: str) -> None:
+        """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) when a detached table has the name."""
+        if self.definition(database, name).exists():
+            how = "detached permanently" if self.is_permanently_detached(database, name) else "detached"
+            raise UserError(
+                "TABLE_ALREADY_EXISTS", f"Table {database}.{name} already exists ({how}); ATTACH TABLE brings it back"
+            )
 
     def data(self, database: str, name: str, create: CreateTable) -> Path:
         root = self._memory if database == TEMPORARY or is_passing(create) else self._data
@@ -96,13 +161,14 @@ class TablePlaces:
             return usual
         return replace(create, directory="/".join(data_path.parts[-2:]))
 
-    def apart_from(self, taken: Collection[Path], create: CreateTable) -> CreateTable:
+    def apart_from(self, is_taken: Callable[[Path], bool], create: CreateTable) -> CreateTable:
         """The definition of a new table, whose data lie where none of another does. No name of a table has a plus."""
         database, name = create.table.database, create.table.table
         assert database is not None
         usual = self.data(database, name, replace(create, directory=""))
         paths = (usual.with_name(f"{usual.name}+{number}") for number in count(1))
-        return self.with_data_at(usual if usual not in taken else next(p for p in paths if not p.exists()), create)
+        free = next(p for p in paths if not p.exists() and not is_taken(p)) if is_taken(usual) else usual
+        return self.with_data_at(free, create)
 
 
 def _file(parent: Path, name: str) -> Path:
@@ -127,6 +193,16 @@ def holds_data(path: Path) -> bool:
     return any(entry.name not in empty and not entry.name.startswith("tmp_") for entry in path.iterdir())
 
 
+def require_no_data(path: Path, full_name: str) -> None:
+    """Raises ``UserError`` 57 (TABLE_ALREADY_EXISTS) for a directory with files that no table knows."""
+    if holds_data(path):
+        raise UserError(
+            "TABLE_ALREADY_EXISTS",
+            f"Directory for table data {path.name} of {full_name} already holds files; "
+            "move them away or ATTACH the table",
+        )
+
+
 def definition_text(create: CreateTable) -> str:
     """What is kept of a table, for :func:`parse_definition`."""
     lines = [render_create(replace(create, attach=True, is_temporary=False))]
@@ -138,11 +214,14 @@ def definition_text(create: CreateTable) -> str:
 
 
 def parse_definition(text: str) -> CreateTable:
-    """Raises ``UserError`` 62 and others for a text that is damaged."""
+    """Raises ``UserError`` 62 (SYNTAX_ERROR) and others for a text that is damaged."""
     text, place = _last_comment(text, _PLACE)
     text, history = _last_comment(text, _HISTORY)
-    create = parse_statements(text)[0].statement
-    assert isinstance(create, CreateTable)
+    parsed = parse_statements(text)
+    create = parsed[0].statement if len(parsed) == 1 else None
+    if not isinstance(create, CreateTable):
+        found = f"It begins with {text[:40]!r}" if text.strip("\0 \n") else "It is empty"
+        raise UserError("SYNTAX_ERROR", f"{found} where ATTACH TABLE is expected: put a good copy in its place")
     try:
         if place:
             create = replace(create, **json.loads(place))
@@ -151,89 +230,13 @@ def parse_definition(text: str) -> CreateTable:
         raise UserError("SYNTAX_ERROR", f"{(place or history).strip()!r} cannot be read ({error})") from error
 
 
+def _kept_for_good(text: str) -> str:
+    """The definition of a table that nobody is to drop."""
+    create = parse_definition(text)
+    return definition_text(replace(create, is_scratch=False)) if create.is_scratch else text
+
+
 def _last_comment(text: str, begin: str) -> tuple[str, str]:
     """The text before it, and what it says."""
     before, _, last = text.rstrip("\n").rpartition("\n")
     return (before, last.removeprefix(begin)) if last.startswith(begin) else (text, "")
-
-
-def write_durably(file: Path, text: str) -> None:
-    """After a crash the file has the old text or the new one."""
-    temporary = file.with_suffix(".sql.tmp")
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        sync(stream.fileno())
-    temporary.rename(file)
-    sync_directory(file.parent)
-
-
-def remove_durably(file: Path) -> None:
-    """A file that is gone already is fine."""
-    file.unlink(missing_ok=True)
-    sync_directory(file.parent)
-
-
-@dataclass(frozen=True)
-class DefinitionsChange:
-    """Definitions that change together; ``None`` goes."""
-
-    texts: Mapping[Path, str | None]
-
-    def carry_out(self, metadata: Path) -> None:
-        content = {os.path.relpath(path, metadata.parent): text for path, text in self.texts.items()}
-        write_durably(metadata / _JOURNAL, json.dumps({"definitions": content}))
-        self._finish(metadata)
-
-    def _finish(self, metadata: Path) -> None:
-        """Repeatable from any point."""
-        for path, text in self.texts.items():
-            if text is None:
-                remove_durably(path)
-            else:
-                write_durably(path, text)
-        remove_durably(metadata / _JOURNAL)
-
-
-@dataclass(frozen=True)
-class TableMove:
-    """A table gets another name: its definition and its data move."""
-
-    old_definition: Path
-    new_definition: Path
-    old_data: Path
-    new_data: Path
-    text: str
-    """The new definition."""
-
-    def carry_out(self, metadata: Path) -> None:
-        paths = (self.old_definition, self.new_definition, self.old_data, self.new_data)
-        content = {"paths": [os.path.relpath(path, metadata.parent) for path in paths], "text": self.text}
-        write_durably(metadata / _JOURNAL, json.dumps(content))
-        self._finish(metadata)
-
-    def _finish(self, metadata: Path) -> None:
-        """Repeatable from any point: the old definition goes last."""
-        if self.old_definition.exists():
-            make_directories(self.new_data.parent)
-            if self.old_data.exists():
-                self.old_data.rename(self.new_data)
-            sync_directory(self.new_data.parent)
-            sync_directory(self.old_data.parent)
-            write_durably(self.new_definition, self.text)
-            remove_durably(self.old_definition)
-        remove_durably(metadata / _JOURNAL)
-
-
-def _finish_change(metadata: Path) -> None:
-    """Carries out what was cut short, if there is something."""
-    try:
-        content = json.loads((metadata / _JOURNAL).read_text())
-    except FileNotFoundError:
-        return
-    if "definitions" in content:
-        texts = {metadata.parent / path: text for path, text in content["definitions"].items()}
-        DefinitionsChange(texts)._finish(metadata)
-        return
-    paths = [metadata.parent / path for path in content["paths"]]
-    TableMove(paths[0], paths[1], paths[2], paths[3], content["text"])._finish(metadata)

@@ -82,7 +82,7 @@ class Watchdog:
     def wake(self) -> None:
         """A statement begins. What the process still holds of those before is not the growth of one that is alone."""
         if sum(1 for _ in self._processes) == 1:
-            self._idle_bytes = self._held()
+            self._set_idle(self._held())
         if not self._wake.is_set():
             self._wake.set()
 
@@ -123,9 +123,11 @@ class Watchdog:
         accounted = sum(process.status.memory.used_bytes for process in running)
         growth = self._held() - self._idle_bytes - accounted
         if growth < 0:  # the process shrank since it was idle
-            self._idle_bytes += growth
+            self._set_idle(self._idle_bytes + growth)
             growth = 0
         share_out(growth, running)
+        for process in running:
+            process.status.witness.holds(process.status.memory.total_bytes)
         elsewhere, by_user = self._processes.elsewhere, {}
         for name, tracker, processes in self._processes.of_users():
             here = sum(process.status.memory.measured_bytes for process in processes)
@@ -174,14 +176,18 @@ class Watchdog:
         if growth > _RELEASED_AT_ONCE_BYTES:
             self._release()
         elif not any(self._processes):
-            self._idle_bytes = self._held()
+            self._set_idle(self._held())
 
     def _release(self) -> None:
         self._releases_due -= 1
         self._processes.while_idle(lambda: database.release_memory(self._duckdb_limit_bytes))
         release_memory()
         if not any(self._processes):
-            self._idle_bytes = self._held()
+            self._set_idle(self._held())
+
+    def _set_idle(self, size_bytes: int) -> None:
+        self._idle_bytes = size_bytes
+        self._processes.elsewhere.set_idle_bytes(size_bytes)
 
 
 def share_out(growth: int, running: Sequence[Process]) -> None:

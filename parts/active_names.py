@@ -26,6 +26,8 @@ class ActiveNames:
     def __init__(self) -> None:
         self._partitions: dict[str, list[PartName]] = {}
         self._count = 0
+        self.version = 0
+        """Another one after every change."""
         self.changes: list[tuple[PartName, bool]] | None = None
         """Names that went and came (``True``), in order, once somebody follows them; the follower empties it."""
 
@@ -55,6 +57,7 @@ class ActiveNames:
         names = self._partitions.setdefault(name.partition_id, [])
         names.insert(bisect_left(names, name.min_block, key=_begin), name)
         self._count += 1
+        self.version += 1
         if self.changes is not None:
             self.changes.append((name, True))
 
@@ -64,6 +67,7 @@ class ActiveNames:
         if position < len(names) and names[position] == name:
             del names[position]
             self._count -= 1
+            self.version += 1
             if self.changes is not None:
                 self.changes.append((name, False))
             if not names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -217,16 +218,71 @@ def link_files(source: Path, target: Path, *, should_sync: bool) -> None:
         sync_directory(target)
 
 
+_DAMAGED = (
+    errno.EIO, errno.EREMOTEIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA,  # the disk, or the file system, is broken
+    errno.EISDIR, errno.ENOTDIR, errno.ELOOP,  # something else is there
+)  # fmt: skip
+"""What the system says of a file that cannot be read however often one tries."""
+
+
+def read_error(error: OSError, part: str, file: str) -> Exception:
+    """What it means for a part that one of its files could not be read: ``CorruptionError`` 226 (NO_FILE_IN_DATA_PART)
+    or 74 (CANNOT_READ_FROM_FILE_DESCRIPTOR). What may pass (too many open files, permissions) stays as it is."""
+    if error.errno == errno.ENOENT:
+        return CorruptionError("File is missing", part=part, file=file, name="NO_FILE_IN_DATA_PART")
+    if error.errno in _DAMAGED:
+        message = f"File cannot be read ({error.strerror or error})"
+        return CorruptionError(message, part=part, file=file, name="CANNOT_READ_FROM_FILE_DESCRIPTOR")
+    return error
+
+
+_before_reading: Callable[[Path], None] = lambda path: None  # noqa: E731
+
+
+@contextmanager
+def reading_after(before: Callable[[Path], None]) -> Iterator[None]:
+    """``before`` hears of every file of a part that is about to be read, and may fail as a disk does."""
+    global _before_reading
+    former, _before_reading = _before_reading, before
+    try:
+        yield
+    finally:
+        _before_reading = former
+
+
+def read_file(path: Path, part: str) -> bytes:
+    """A small file's bytes. Raises as :func:`read_error` says."""
+    try:
+        _before_reading(path)
+        return path.read_bytes()
+    except OSError as error:
+        raise read_error(error, part, path.name) from None
+
+
+def file_facts(path: Path, part: str) -> os.stat_result:
+    """Of a part's file. Raises as :func:`read_error` says."""
+    try:
+        return path.stat()
+    except OSError as error:
+        raise read_error(error, part, path.name) from None
+
+
+def check_size(path: Path, expected_size: int, part: str) -> None:
+    """Raises ``CorruptionError`` when the file is not there with this size."""
+    size = file_facts(path, part).st_size
+    if size != expected_size:
+        message = f"File has {size} bytes instead of {expected_size}"
+        raise CorruptionError(message, part=part, file=path.name, offset=min(size, expected_size))
+
+
 def map_file(path: Path, expected_size: int, part: str) -> pa.Buffer:
     """The file's bytes, mapped. The size is checked first: touching pages past the end would kill the process."""
+    check_size(path, expected_size, part)
+    if expected_size == 0:
+        return pa.py_buffer(b"")
     try:
-        size = path.stat().st_size
-        if size != expected_size:
-            message = f"File has {size} bytes instead of {expected_size}"
-            raise CorruptionError(message, part=part, file=path.name, offset=min(size, expected_size))
-        if size == 0:
-            return pa.py_buffer(b"")
+        _before_reading(path)
         with pa.memory_map(str(path)) as mapped:
-            return mapped.read_buffer(size)
-    except FileNotFoundError:
-        raise CorruptionError("File is missing", part=part, file=path.name, name="NO_FILE_IN_DATA_PART") from None
+            return mapped.read_buffer(expected_size)
+    except OSError as error:
+        raise read_error(error, part, path.name) from None

@@ -19,6 +19,8 @@ Source of the codes: ClickHouse's ``system.errors``.
 from __future__ import annotations
 
 import errno
+from pathlib import Path
+from typing import Self
 
 CODES: dict[str, int] = {
     "UNSUPPORTED_METHOD": 1,
@@ -126,6 +128,7 @@ CODES: dict[str, int] = {
     "INVALID_TRANSACTION": 649,
     "UNKNOWN_STATUS_OF_TRANSACTION": 659,
     "TABLE_IS_DROPPED": 218,
+    "ASYNC_LOAD_FAILED": 695,
     "UNKNOWN_ELEMENT_OF_ENUM": 691,
     "CANNOT_DECOMPRESS": 271,
     "DATA_TYPE_CANNOT_BE_USED_IN_TABLES": 370,
@@ -175,6 +178,7 @@ CODES: dict[str, int] = {
     "CANNOT_ASSIGN_ALTER": 517,
     "CANNOT_FORGET_PARTITION": 716,
     "READONLY_SETTING": 472,
+    "UNACCEPTABLE_URL": 491,
     "LIMIT_EXCEEDED": 290,
     "DATABASE_ACCESS_DENIED": 291,
     "CANNOT_EXTRACT_TABLE_STRUCTURE": 636,
@@ -196,6 +200,7 @@ CODES: dict[str, int] = {
     "CANNOT_SCHEDULE_TASK": 439,
     "FUNCTION_NOT_ALLOWED": 446,
     "TOO_LARGE_DISTRIBUTED_DEPTH": 581,
+    "CANNOT_READ_FROM_FILE_DESCRIPTOR": 74,
     "CANNOT_WRITE_TO_FILE_DESCRIPTOR": 75,
     "QUERY_IS_PROHIBITED": 392,
     "BAD_QUERY_PARAMETER": 457,
@@ -266,10 +271,25 @@ class CancelledError(PandoError):
         super().__init__("QUERY_WAS_CANCELLED", message)
 
 
-class CorruptionError(PandoError):
-    """Stored bytes do not match their checksum or layout.
+class PartLabel(str):
+    """A part's name as errors say it. ``directory`` is where the part is now."""
 
-    ``part`` (a part name or ``None``), ``file`` (file name in the part) and ``offset`` (bytes) say where.
+    directory: Path
+
+    def __new__(cls, name: str, directory: Path) -> Self:
+        label = super().__new__(cls, name)
+        label.directory = directory
+        return label
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PartLabel, (str(self), self.directory)
+
+
+class CorruptionError(PandoError):
+    """Stored bytes do not match their checksum or layout, or cannot be read.
+
+    ``part`` (a part name or ``None``), ``file`` (file name in the part) and ``offset`` (bytes) say where; a
+    :class:`PartLabel` also gives ``directory``, by which the part's table is found.
     """
 
     def __init__(
@@ -287,21 +307,28 @@ class CorruptionError(PandoError):
             if value is not None
         )
         super().__init__(name, f"{message}: {where}" if where else message)
-        self.part = part
+        self.part = part if part is None else str(part)
+        self.directory = part.directory if isinstance(part, PartLabel) else None
         self.file = file
         self.offset = offset
 
 
 def resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
     """What the system does not give: 243 (NOT_ENOUGH_SPACE) for a full disk, 241 for memory, 439
-    (CANNOT_SCHEDULE_TASK) for a thread; any other error as it is."""
+    (CANNOT_SCHEDULE_TASK) for a thread, 76 (CANNOT_OPEN_FILE) for another open file, 75
+    (CANNOT_WRITE_TO_FILE_DESCRIPTOR) for a disk that fails or is read-only; any other error as it is."""
     if isinstance(error, RuntimeError):
         is_thread = str(error) == "can't start new thread"  # Python has no class for it
         return UnavailableError("CANNOT_SCHEDULE_TASK", f"Cannot start a thread: {error}") if is_thread else error
     if isinstance(error, MemoryError):
         return UserError("MEMORY_LIMIT_EXCEEDED", f"Cannot allocate memory: {error}")
+    file = f": {error.filename}" if error.filename else ""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        message = f"{error.strerror}{file}; raise the limit of open files (ulimit -n)"
+        return UnavailableError("CANNOT_OPEN_FILE", message)
+    if error.errno in (errno.EIO, errno.EROFS):
+        return UnavailableError("CANNOT_WRITE_TO_FILE_DESCRIPTOR", f"The disk failed ({error.strerror}){file}")
     if error.errno in _DISK_IS_FULL:
-        file = f": {error.filename}" if error.filename else ""
         return UnavailableError("NOT_ENOUGH_SPACE", f"Not enough space on disk ({error.strerror}){file}")
     return error
 
@@ -309,6 +336,10 @@ def resource_error(error: OSError | MemoryError | RuntimeError) -> Exception:
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+_CORRUPT = (
+    "CHECKSUM_DOESNT_MATCH", "CORRUPTED_DATA", "NO_FILE_IN_DATA_PART", "UNEXPECTED_FILE_IN_DATA_PART",
+    "CANNOT_READ_FROM_FILE_DESCRIPTOR",
+)  # fmt: skip
 _UNKNOWN = ("UNKNOWN_STATUS_OF_INSERT", "UNKNOWN_STATUS_OF_TRANSACTION", "UNFINISHED")
 _UNAVAILABLE = (
     "KEEPER_EXCEPTION", "NETWORK_ERROR", "TABLE_IS_READ_ONLY", "TOO_FEW_LIVE_REPLICAS", "ALL_REPLICAS_ARE_STALE",
@@ -318,7 +349,7 @@ _UNAVAILABLE = (
 def error_from_code(code: int, message: str) -> PandoError:
     """The error another server reported, rebuilt on this side (the interserver and client protocols carry codes)."""
     name = NAMES.get(code, "STD_EXCEPTION")
-    if name in ("CHECKSUM_DOESNT_MATCH", "CORRUPTED_DATA"):
+    if name in _CORRUPT:
         return CorruptionError(message, name=name)
     if name in _UNKNOWN:
         return UnknownOutcomeError(name, message)

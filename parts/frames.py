@@ -114,20 +114,33 @@ def has_repeated(data: pa.Buffer, offset: int, part: str, file: str) -> bool:
     return bool(_HEADER.unpack_from(memoryview(data), offset)[3] == _NODES_OF_REPEATED)
 
 
-def check_frame(data: pa.Buffer, offset: int, part: str, file: str) -> int:
-    """Compares the frame's checksum; returns its size."""
+def kept_frame(data: pa.Buffer, offset: int, part: str, file: str) -> pa.Buffer:
+    """A copy of the frame at ``offset``: of a mapped file the bytes may become others after they were compared."""
+    size = frame_size(data, offset, part, file)
+    return pa.py_buffer(bytes(memoryview(data)[offset : offset + size]))
+
+
+def check_frame(data: pa.Buffer, offset: int, part: str, file: str, place: int | None = None) -> int:
+    """Compares the frame's checksum; returns its size. ``place``: where it is in the file, for the error."""
     size = frame_size(data, offset, part, file)
     view = memoryview(data)
     stored = int.from_bytes(view[offset : offset + 8], "little")
     actual = xxhash.xxh3_64_intdigest(view[offset + 8 : offset + size])
     if stored != actual:
         message = f"Checksum of a frame doesn't match: stored {stored:016x}, actual {actual:016x}"
-        raise CorruptionError(message, part=part, file=file, offset=offset)
+        raise CorruptionError(message, part=part, file=file, offset=offset if place is None else place)
     return size
 
 
-def decode_frame(data: pa.Buffer, offset: int, type_: pa.DataType, part: str, file: str) -> pa.Array:
-    """The array of the frame at ``offset`` of a file. Raises ``CorruptionError`` naming part, file and offset."""
+def decode_frame(
+    data: pa.Buffer, offset: int, type_: pa.DataType, part: str, file: str, *, is_kept: bool = False
+) -> pa.Array:
+    """The array of the frame at ``offset`` of a file. Raises ``CorruptionError`` naming part, file and offset.
+
+    ``is_kept``: it is used for longer than one query, and shares no bytes with the file.
+    """
+    if is_kept:
+        return decode_rows(kept_frame(data, offset, part, file), 0, type_, part, file, 0, None, place=offset)
     return decode_rows(data, offset, type_, part, file, 0, None)
 
 
@@ -142,19 +155,21 @@ def decode_rows(
     *,
     is_short: bool = False,
     with_dictionaries: bool = False,
+    place: int | None = None,
 ) -> pa.Array:
-    """``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on.
+    """``rows`` rows (``None``: all) from row ``first`` of the frame at ``offset`` on (in the file at ``place``).
 
     The whole frame's checksum is compared, but only what the rows need is decoded. With ``is_short`` decimals come as
     ``parts.short_decimals`` says, ``with_dictionaries`` strings as the frame holds them (``parts.repeated_texts``).
     Raises ``CorruptionError`` naming part, file and offset, also when the frame has fewer rows.
     """
-    check_frame(data, offset, part, file)
+    place = offset if place is None else place
+    check_frame(data, offset, part, file, place)
     _, _, total, node_count, buffer_count = _HEADER.unpack_from(memoryview(data), offset)
     rows = total - first if rows is None else rows
     if first + rows > total:
         message = f"Frame holds {total} rows, {first + rows} are needed"
-        raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA")
+        raise CorruptionError(message, part=part, file=file, offset=place, name="CORRUPTED_DATA")
     is_repeated = node_count == _NODES_OF_REPEATED and pa.types.is_string(type_)
     type_ = TEXTS if is_repeated else type_
     try:
@@ -170,7 +185,7 @@ def decode_rows(
             array = array if rows == total else array.slice(first, rows)
     except (ChainError, LayoutError, StopIteration, struct.error, pa.ArrowException) as error:
         message = f"Frame cannot be decoded as {type_}: {error}"
-        raise CorruptionError(message, part=part, file=file, offset=offset, name="CORRUPTED_DATA") from error
+        raise CorruptionError(message, part=part, file=file, offset=place, name="CORRUPTED_DATA") from error
     return plain(array) if is_repeated and not with_dictionaries else array
 
 

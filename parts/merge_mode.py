@@ -13,7 +13,7 @@ Both must give the same rows for the same input: where slices end depends on ind
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -40,13 +40,19 @@ class SortedRows:
             starts[1:] |= words.codes[1:] != words.codes[:-1]
         return starts
 
+    def group_starts(self, *, has_key: bool) -> np.ndarray:
+        """The numbers of the rows that begin a key; without a sorting key each row is one of its own."""
+        return np.flatnonzero(self.key_starts) if has_key else np.arange(self.block.num_rows)
+
 
 @dataclass(frozen=True, slots=True)
 class MergeKeys:
-    """The columns that the keys of a table read: modes leave them as they are."""
+    """The columns that the keys of a table read: modes leave them as they are. ``rollups``: those of the server's
+    configuration, by section (``modes.graphite``)."""
 
     sorting: frozenset[str] = frozenset()
     partition: frozenset[str] = frozenset()
+    rollups: Mapping[str, object] = field(default_factory=dict, compare=False)
 
 
 NO_KEYS = MergeKeys()
@@ -79,6 +85,29 @@ class MergeMode(ABC):
     def is_done_when_merged(self) -> bool:
         """Whether FINAL may give the rows of a part that was merged as they are, if no other part has their keys."""
         return True
+
+    @property
+    def has_final(self) -> bool:
+        """Whether SELECT … FINAL is possible."""
+        return True
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether what stays depends on the time of the merge."""
+        return False
+
+    def at(self, time: int) -> MergeMode:
+        """The mode of a merge at this time, seconds since 1970. 0: the merge has none."""
+        return self
+
+    @property
+    def of_slices(self) -> MergeMode:
+        """What is done to each slice, before :meth:`across`."""
+        return self
+
+    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        """What stays of all reduced slices, in order: for a mode in which rows of several keys become one."""
+        return blocks
 
     def for_reading(self) -> MergeMode:
         """What FINAL does, where that differs from what a merge does."""

@@ -9,6 +9,7 @@ everything before.
 from __future__ import annotations
 
 import functools
+import os
 import struct
 from collections.abc import Collection
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from parts.checksums import check_major
-from parts.disk import map_file
+from parts.disk import map_file, read_file
 from parts.errors import CorruptionError
 from parts.layout import DATA_FILE, META_FILE
 
@@ -65,14 +66,6 @@ def _name(padded: bytes) -> str:
     return padded.rstrip(b"\x00").decode()
 
 
-def read_file(path: Path, part: str) -> bytes:
-    """A small file's bytes. Raises ``CorruptionError`` 226 (NO_FILE_IN_DATA_PART) when it is missing."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise CorruptionError("File is missing", part=part, file=path.name, name="NO_FILE_IN_DATA_PART") from None
-
-
 class MetaFiles:
     """Reads the small files of the part in ``directory`` by name, packed or not.
 
@@ -83,8 +76,8 @@ class MetaFiles:
         self.directory = directory
         self._part = part
         self._is_written = bool(written)
-        self._held = written or _read_if_there(directory / META_FILE)
-        self.is_packed = bool(self._held) or (directory / META_FILE).exists()
+        self.is_packed = bool(written) or os.path.lexists(directory / META_FILE)
+        self._held = written or (read_file(directory / META_FILE, part) if self.is_packed else b"")
         self._packed = _places(self._held, part) if self.is_packed else {}
         self._bytes = len(self._held)
 
@@ -115,10 +108,3 @@ class MetaFiles:
             raise CorruptionError(message, part=self._part, file=META_FILE, name="NO_FILE_IN_DATA_PART")
         offset, size = self._packed[name]
         return self._held[offset : offset + size]
-
-
-def _read_if_there(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return b""

@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import copy
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -24,8 +25,8 @@ import pyarrow as pa
 from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.checksums import Checksums, check_bytes
 from parts.column_mapping import STORED, map_columns
-from parts.disk import map_file
-from parts.errors import CorruptionError
+from parts.disk import check_size, file_facts, map_file, read_error
+from parts.errors import CorruptionError, PartLabel
 from parts.layout import CHECKSUMS, DATA_FILE, META_FILE, PRIMARY_INDEX, SKIP_INDEXES, column_file
 from parts.marks import ColumnMarks
 from parts.meta_files import MetaFiles
@@ -57,6 +58,8 @@ from parts.ttl import PartTtl, TableTtl
 from parts.types import DataType
 
 TEMPORARY_NAME = PartName("tmp", 0, 0, 0)
+_OWN = ("table_schema", "_lock", "_maps", "_indexes", "index_file", "other_index", "_cache_owner")
+"""What an opened part has of its process."""
 T = TypeVar("T")
 
 
@@ -72,15 +75,17 @@ class OpenedPart:
         name: PartName | None = None,
         table_schema: TableSchema | None = None,
         written: bytes = b"",
+        *,
+        is_known: bool = False,
     ) -> None:
         self.name = name or PartName.try_parse(path.name) or TEMPORARY_NAME
-        self._label = path.name if self.name is TEMPORARY_NAME else str(self.name)
+        self._label = PartLabel(path.name if self.name is TEMPORARY_NAME else str(self.name), path)
         self.table_schema = table_schema
         self._lock = threading.Lock()
         self._maps: dict[str, pa.Buffer] = {}
         self._indexes: dict[str, tuple[SkipIndex, IndexValues | None]] = {}
         self._is_trusted = bool(written)
-        if not written and not path.is_dir():
+        if not written and not os.path.isdir(path):
             raise CorruptionError("Directory is missing", part=self._label, name="NO_FILE_IN_DATA_PART")
         self._meta = MetaFiles(path, self._label, written)
         self.part_type = "Compact" if self._meta.is_packed else "Wide"
@@ -96,7 +101,11 @@ class OpenedPart:
         self.uuid = self._value(UUID_FILE)
         self.metadata_version = self._value(METADATA_VERSION_FILE)
         self._map_columns()
-        self.bytes_on_disk, self.modification_time = self._check_files()
+        if not is_known:
+            self._check_files()
+        facts = file_facts(path / (META_FILE if self._meta.is_packed else CHECKSUMS), self._label)
+        self.modification_time = facts.st_mtime
+        self.bytes_on_disk = facts.st_size + sum(self.checksums.files[name].size for name in self._files_on_disk())
         self._meta.forget_data()
         if not written:
             _ = self.partition, self.minmax, self.ttl  # may be wrong
@@ -162,6 +171,12 @@ class OpenedPart:
         mapping = map_columns(self.schema, self.metadata_version, self.table_schema)
         self._positions, self._converted = mapping.positions, mapping.converted
         self.other_index: PrimaryIndex | None = None  # see ``parts.key_index``
+
+    def reads_alike_always(self) -> bool:
+        """Whether it reads the same whichever version of the table's definition it was written under."""
+        versions = range(1 + (self.table_schema.history.version if self.table_schema is not None else 0))
+        mappings = [map_columns(self.schema, version, self.table_schema) for version in versions]
+        return all(not each.converted and each.positions == mappings[0].positions for each in mappings)
 
     def lacks(self, columns: Iterable[str]) -> bool:
         """Whether it has not all of the columns in its files (one of another type it has)."""
@@ -260,11 +275,27 @@ class OpenedPart:
         """Renames the directory; readers that hold this part go on with the files at their new place."""
         with self._lock:
             self.path.rename(new_path)
-            self._meta.directory = new_path
+            self._meta.directory = self._label.directory = new_path
 
-    def verify(self, check: Callable[[], None] = lambda: None) -> None:
-        """Reads every byte of every file. Raises ``CorruptionError`` for the first that differs from what was
-        written, and what ``check`` raises, which is called at the start and before every frame."""
+    def __copy__(self) -> OpenedPart:
+        """A view in this process: it shares the lock and the mapped files."""
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        return view
+
+    def __getstate__(self) -> dict[str, object]:
+        """For another process of this server: what is known of the part without its files."""
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.table_schema = None
+        self._lock, self._maps, self._indexes = threading.Lock(), {}, {}
+        self._map_columns()
+
+    def verify(self, check: Callable[[], None] = lambda: None, known: Collection[str] = ()) -> None:
+        """Reads every byte of every file but the ``known`` ones. Raises ``CorruptionError`` for the first that differs
+        from what was written, and what ``check`` raises, which is called at the start and before every frame."""
         check()
         meta = MetaFiles(self.path, self._label)
         checksums = Checksums.decode(meta.read(CHECKSUMS), self._label)
@@ -273,8 +304,9 @@ class OpenedPart:
         for name in meta.packed if meta.is_packed else filter(is_small, checksums.files):
             if name != CHECKSUMS:
                 check_bytes(meta.read(name), name, checksums, self._label)
-        for file in self._data_files():
-            self._verify_data(file, check)
+        for file in self.data_files():
+            if file not in known:
+                self._verify_data(file, check)
         self._check_no_other_files()
 
     @cached_property
@@ -315,45 +347,36 @@ class OpenedPart:
     def _stored_file(self, stored_name: str) -> str:
         return column_file(stored_name) if self.part_type == "Wide" else DATA_FILE
 
-    def _data_files(self) -> list[str]:
+    def data_files(self) -> list[str]:
         """The files that are mapped, and those that this version does not know."""
         return [name for name in self.checksums.files if not is_small(name) and name not in self._meta.packed]
 
-    def _check_files(self) -> tuple[int, float]:
-        """Every file is there with its size; returns the bytes on disk and when the part was written."""
+    def _files_on_disk(self) -> Collection[str]:
+        """Beside ``meta.bin`` or ``checksums``."""
+        return self.data_files() if self._meta.is_packed else self.checksums.files
+
+    def _check_files(self) -> None:
+        """Every file is there with its size."""
         files = self.checksums.files
         for column in self.schema.columns if self.part_type == "Wide" else self.schema.columns[:1]:
             if self._stored_file(column.name) not in files:
                 message = f"The file of column {column.name!r} is not in the checksums"
                 raise CorruptionError(message, part=self._label, file=CHECKSUMS, name="CORRUPTED_DATA")
-        facts = (self.path / (META_FILE if self._meta.is_packed else CHECKSUMS)).stat()
-        total = facts.st_size
-        for name in files if not self._meta.is_packed else self._data_files():
-            try:
-                size = (self.path / name).stat().st_size
-            except FileNotFoundError:
-                raise CorruptionError(
-                    "File is missing", part=self._label, file=name, name="NO_FILE_IN_DATA_PART"
-                ) from None
-            if size != files[name].size:
-                message = f"File has {size} bytes instead of {files[name].size}"
-                raise CorruptionError(message, part=self._label, file=name, offset=min(size, files[name].size))
-            total += size
-        return total, facts.st_mtime
+        for name in self._files_on_disk():
+            check_size(self.path / name, files[name].size, self._label)
 
     def _mapped(self, file: str) -> pa.Buffer:
         with self._lock:
             if file not in self._maps:
-                size_bytes = self.checksums.files[file].size
-                is_packed = file in self._meta.packed
-                self._maps[file] = (
-                    self._meta.map_data() if is_packed else map_file(self.path / file, size_bytes, self._label)
-                )
+                self._maps[file] = self._meta.map_data() if file in self._meta.packed else self._map(file)
             return self._maps[file]
+
+    def _map(self, file: str) -> pa.Buffer:
+        return map_file(self.path / file, self.checksums.files[file].size, self._label)
 
     def _verify_data(self, file: str, check: Callable[[], None]) -> None:
         """Piece by piece first, for the offset; then the whole file against the checksums."""
-        data = self._mapped(file)
+        data = self._map(file)  # anew: what is mapped already may not be there any more
         check()
         entry = data_file(file)
         if entry is not None:
@@ -361,8 +384,12 @@ class OpenedPart:
         check_bytes(memoryview(data), file, self.checksums, self._label)  # type: ignore[arg-type]
 
     def _check_no_other_files(self) -> None:
-        known = {META_FILE, *self._data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
-        for path in self.path.iterdir():
+        known = {META_FILE, *self.data_files()} if self._meta.is_packed else {CHECKSUMS, *self.checksums.files}
+        try:
+            found = list(self.path.iterdir())
+        except OSError as error:
+            raise read_error(error, self._label, ".") from None
+        for path in found:
             if path.name not in known:
                 raise CorruptionError(
                     "File does not belong to the part",

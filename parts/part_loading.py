@@ -8,6 +8,7 @@ from pathlib import Path
 
 from parts.active_names import ActiveNames
 from parts.detached import DETACHED
+from parts.drop_markers import is_drop_mark
 from parts.errors import CorruptionError
 from parts.part_name import PartName
 from parts.part_states import LoadReport, PartState
@@ -23,21 +24,22 @@ def open_parts(
 ) -> Iterator[Part | tuple[Path, CorruptionError]]:
     """The parts in a table's directory, and the directories that are broken ones.
 
-    Temporary directories are removed. ``is_taken`` names those that are in use already.
+    Temporary directories are removed. ``is_taken`` names those that are in use already. What has a part's name and is
+    no directory is a broken part.
     """
     for directory in sorted(path.iterdir()):
-        if not directory.is_dir() or directory.name in (DETACHED, STAGED) or is_taken(directory.name):
+        if directory.name in (DETACHED, STAGED) or is_taken(directory.name) or is_drop_mark(directory):
             continue
         if directory.name.startswith(TEMPORARY_PREFIXES):
             shutil.rmtree(directory, ignore_errors=True)
             report.dropped_temporary.append(directory.name)
-        elif PartName.try_parse(directory.name) is None:
-            report.unknown.append(directory.name)
-        else:
+        elif PartName.try_parse(directory.name) is not None:
             try:
                 yield open_part(directory, table_schema=schema)
             except CorruptionError as error:
                 yield directory, error
+        elif directory.is_dir():
+            report.unknown.append(directory.name)
 
 
 def sort_out(found: Iterable[Part], active: ActiveNames) -> Iterator[tuple[Part, PartState | None]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from parts.errors import CorruptionError
+from parts.part_list import PartList
 from parts.part_name import PartName
 from parts.reader import Part
 
@@ -24,7 +25,7 @@ class PartState(enum.Enum):
 
 @dataclass
 class StoredPart:
-    """A part with its state; ``remove_time`` is when it became outdated."""
+    """A part with its state; ``remove_time`` is when it became outdated, to be shown."""
 
     part: Part
     state: PartState
@@ -34,6 +35,12 @@ class StoredPart:
     """Outdated because its rows were dropped, not because another part has them."""
     hidden_at: int = 0
     """The number of the change that took it out of the active parts, for readers elsewhere (``PartsFollower``)."""
+    outdated_at: float = 0.0
+    """As ``remove_time``, by the monotonic clock: this one says how long ago it was."""
+    checked_at: float = 0.0
+    """When every byte of it was last compared with its checksums, in seconds since 1970; 0: not since the start."""
+    check_error: str = ""
+    """What was wrong with it then, or when a query read it."""
 
 
 @dataclass
@@ -63,7 +70,7 @@ class Snapshot:
     """Active parts of one moment, sorted by name, kept on disk until :meth:`release` (also a context manager)."""
 
     def __init__(self, parts: Sequence[Part], release: Callable[[Sequence[Part]], None]) -> None:
-        self.parts: tuple[Part, ...] = tuple(parts)
+        self.parts: tuple[Part, ...] = parts if isinstance(parts, PartList) else tuple(parts)
         self._release = release
         self._released = False
         self._lock = threading.Lock()

@@ -10,12 +10,13 @@ job (parsers, codecs, hashes, NumPy, file writes) releases the GIL.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 THREADS = max(2, os.cpu_count() or 1)
+_MOST_JOBS_PER_THREAD = 64
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,13 +62,24 @@ def submit(function: Callable[[], Result]) -> Future[Result]:
 
 
 def map_parallel(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """``[function(item) for item in items]`` with the pool's threads; the first error is raised after all ended."""
-    futures = [_pool.submit(function, item) for item in items]
+    """``[function(item) for item in items]`` with the pool's threads; the first error is raised after all ended, and
+    some items may not have been tried then."""
+
+    def of_run(run: Sequence[Item]) -> list[Result]:
+        return [function(item) for item in run]
+
+    futures = [_pool.submit(of_run, run) for run in job_runs(list(items))]
     errors = [future.exception() for future in futures]
     for error in errors:
         if error is not None:
             raise error
-    return [future.result() for future in futures]
+    return [result for future in futures for result in future.result()]
+
+
+def job_runs(items: Sequence[Item]) -> list[Sequence[Item]]:
+    """The items in runs, one for a job. A job costs as much as a small item, so thousands of items share some jobs."""
+    length = -(-len(items) // (_MOST_JOBS_PER_THREAD * THREADS)) or 1
+    return [items[i : i + length] for i in range(0, len(items), length)]
 
 
 def _after_fork() -> None:

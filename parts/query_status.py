@@ -107,6 +107,28 @@ def _no_clock() -> float:
     raise AssertionError("a limit of time needs a clock")
 
 
+class Witness:
+    """Is told what whoever guards the limits from outside must know of a query. Quick; from any thread."""
+
+    def works(self) -> None:
+        """From now on the query computes."""
+
+    def waits(self) -> None:
+        """It waits for its client or for another process: its time passes, but nothing can be done about that."""
+
+    def hands_over(self) -> None:
+        """A piece of its result is with whoever asked for it. Who serves a connection tells its own waits instead."""
+
+    def must_end(self, reason: PandoError) -> None:
+        """A limit or KILL QUERY ends it. The first reason counts."""
+
+    def holds(self, size_bytes: int) -> None:
+        """So much memory is counted as its."""
+
+    def serves(self, connection: int) -> None:
+        """It is the query of that connection's request."""
+
+
 class QueryStatus:
     """One running statement. A limit of time, 0 for none, needs a ``clock`` of seconds."""
 
@@ -115,15 +137,19 @@ class QueryStatus:
         memory: MemoryTracker | None = None,
         max_execution_seconds: float = 0.0,
         clock: Callable[[], float] = _no_clock,
+        began: float = 0.0,
     ) -> None:
+        """``began`` is when its time began, by the clock; 0: now."""
         self.memory = memory if memory is not None else MemoryTracker("for query")
         self.max_execution_seconds = max_execution_seconds
         self._clock = clock
-        self._deadline = clock() + max_execution_seconds if max_execution_seconds > 0 else None
+        self.began = began or (clock() if max_execution_seconds > 0 else 0.0)
+        self._deadline = self.began + max_execution_seconds if max_execution_seconds > 0 else None
         self._interrupts: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self.reason: PandoError | None = None
         """Why the query must end; ``None`` while it may go on."""
+        self.witness = Witness()
 
     @property
     def is_stopped(self) -> bool:
@@ -133,7 +159,18 @@ class QueryStatus:
         """The next :meth:`check` raises ``reason``: by default 394 (QUERY_WAS_CANCELLED)."""
         if self.reason is None:
             self.reason = reason if reason is not None else CancelledError()
+        if reason is not None:
+            self.witness.must_end(reason)
         self.interrupt()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For a block that waits for the client or for another process."""
+        self.witness.waits()
+        try:
+            yield
+        finally:
+            self.witness.works()
 
     def interrupt(self) -> None:
         """Ends what was registered with :meth:`interrupting`; again for what overheard it the first time."""

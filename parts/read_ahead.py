@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from parts.pool import THREADS, submit
+from parts.pool import THREADS, job_runs, submit
 from parts.read_plan import RowRange
 
 _VALUES_PER_JOB = 1_000_000
@@ -29,7 +29,7 @@ class RowTest(Protocol):
         """A mask of ``rows`` rows; ``read`` gives their values of a column."""
 
 
-ReadBatch = Callable[[RowRange, list[str]], list[pa.Array]]
+ReadBatch = Callable[[RowRange, Sequence[str]], list[pa.Array]]
 """Decodes columns of a batch."""
 
 
@@ -43,14 +43,14 @@ def decode_ahead(
     """
     rows = min(_VALUES_PER_JOB // len(stored), _BYTES_PER_JOB // max(row_bytes, 1))
     per_job = max(1, min(rows // batches[0].rows, len(batches) // (_JOBS_PER_THREAD * THREADS)))
-    groups = [stored]
+    groups: Sequence[Sequence[str]] = [stored]
     ahead = threads if threads < THREADS else THREADS + 1
     if len(batches) < 2 * THREADS and threads == THREADS:
-        per_job, groups = 1, [[name] for name in stored] if is_split else groups
+        per_job, groups = 1, job_runs(stored) if is_split else groups
     runs = [batches[i : i + per_job] for i in range(0, len(batches), per_job)]
     waiting: deque[list[Future[list[list[pa.Array]]]]] = deque()
 
-    def start(run: list[RowRange], group: list[str]) -> Future[list[list[pa.Array]]]:
+    def start(run: list[RowRange], group: Sequence[str]) -> Future[list[list[pa.Array]]]:
         return submit(lambda: [read(batch, group) for batch in run])
 
     def join(futures: list[Future[list[list[pa.Array]]]]) -> Iterator[list[pa.Array]]:

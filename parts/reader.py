@@ -45,14 +45,20 @@ _FEW_SHARE = 4
 
 
 def open_part(
-    path: Path, *, name: PartName | None = None, table_schema: TableSchema | None = None, written: bytes = b""
+    path: Path,
+    *,
+    name: PartName | None = None,
+    table_schema: TableSchema | None = None,
+    written: bytes = b"",
+    is_known: bool = False,
 ) -> Part:
     """Opens the part in directory ``path``; reads and checks the small metadata only.
 
     ``name`` defaults to the directory's name. ``table_schema`` gives the types of columns added after the part was
     written. ``written`` is ``meta.bin`` of who has just written the part: it is neither read nor checked again.
+    ``is_known``: another process has opened the part; a missing or short file is found by who reads it.
     """
-    return Part(Path(path), name, table_schema, written)
+    return Part(Path(path), name, table_schema, written, is_known=is_known)
 
 
 class Part(OpenedPart):
@@ -186,7 +192,7 @@ class Part(OpenedPart):
             data = self._mapped(file)
             if raw_size(data, offset, self._label, file) > LARGEST_FRAME_BYTES:
                 return None
-            found = decode_frame(data, offset, column.type.arrow, self._label, file)
+            found = decode_frame(data, offset, column.type.arrow, self._label, file, is_kept=True)
             FRAMES.keep(key, found)
         return found
 
@@ -286,7 +292,9 @@ def _live(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[p
 ReadColumn = Callable[[str, RowRange], pa.Array | pa.ChunkedArray]
 
 
-def _read_batch(read_column: ReadColumn, batch: RowRange, stored: list[str], *, test: RowTest | None) -> list[pa.Array]:
+def _read_batch(
+    read_column: ReadColumn, batch: RowRange, stored: Sequence[str], *, test: RowTest | None
+) -> list[pa.Array]:
     """The columns of the batch, or none of them where no row passes the test."""
     if test is None:
         return [read_column(name, batch) for name in stored]

@@ -37,6 +37,7 @@ from parts.ttl import NO_TTL, RuleKind, TableTtl, TtlCollector
 from parts.writer import PartWriter, WrittenPart
 
 _NO_KEY = Key((), (), (), lambda _: [])
+_FEW_ROWS = 65_536
 
 
 def clone_part(source: Part, directory: Path, description: TableDescription) -> None:
@@ -64,7 +65,7 @@ def rewrite_columns(
         return _rewrite_wide(source, directory, description, columns, changed, blocks, indexes, ttl)
     ttl = ttl or _collector(source, description, columns, changed)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _ahead(_completed(source, columns, blocks)):
+        for block in _ahead(source, _completed(source, columns, blocks)):
             writer.append(block)
         return writer.finish()
 
@@ -84,7 +85,7 @@ def write_rows(
     names = [column.name for column in columns]
     ttl = ttl or _collector(source, description, columns, source.converted)
     with _writing(_writer(source, directory, description, columns, ttl)) as writer:
-        for block in _ahead(blocks):
+        for block in _ahead(source, blocks):
             writer.append_conformed(block.select(names))
         return writer.finish()
 
@@ -135,8 +136,11 @@ def _is_dense(source: Part) -> bool:
     return large and not source.ttl.codec
 
 
-def _ahead(blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The blocks, each made while the one before is written."""
+def _ahead(source: Part, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The blocks, each made while the one before is written: of few rows there is one, which needs no thread."""
+    if source.rows <= _FEW_ROWS:
+        yield from blocks
+        return
     with pool.threads(1, "rewrite") as thread:
         coming = thread.submit(next, blocks, None)
         while (block := coming.result()) is not None:
@@ -202,7 +206,7 @@ def _rewrite_wide(
         needed = [column for column in columns if any(column.name in index.key.columns for index in changed)]
         indexes = IndexBuilder(changed, TableSchema(tuple(needed)), source.granularity)
         if own or needed:
-            for block in _ahead(_completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
+            for block in _ahead(source, _completed(source, list(dict.fromkeys([*own, *needed])), blocks)):
                 if own:
                     writer.append(block)
                 indexes.add(block)

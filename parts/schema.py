@@ -96,21 +96,24 @@ class TableSchema:
         return {"columns": self.columns, "history": self.history}
 
     def __post_init__(self) -> None:
-        names = [column.name for column in self.columns]
-        if len(set(names)) == len(names):
-            return
-        for name in names:
-            if names.count(name) > 1:
-                raise UserError("DUPLICATE_COLUMN", f"Column {name!r} is given more than once")
+        seen: set[str] = set()
+        for column in self.columns:
+            if column.name in seen:
+                raise UserError("DUPLICATE_COLUMN", f"Column {column.name!r} is given more than once")
+            seen.add(column.name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
 
     def __contains__(self, name: str) -> bool:
-        return any(column.name == name for column in self.columns)
+        return name in self._by_name
 
     def column(self, name: str) -> Column:
         """Raises ``UserError`` 16 (NO_SUCH_COLUMN_IN_TABLE)."""
-        for column in self.columns:
-            if column.name == name:
-                return column
+        column = self._by_name.get(name)
+        if column is not None:
+            return column
         known = ", ".join(column.name for column in self.columns)
         raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"There is no column {name!r}; the columns are: {known}")
 

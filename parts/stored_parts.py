@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from parts.active_names import ActiveNames
-from parts.errors import UnavailableError, UserError
+from parts.errors import ConflictError, UnavailableError, UserError
+from parts.part_list import PartList
 from parts.part_name import PartName
+from parts.part_readers import PartReaders, ReadList
 from parts.part_states import PartsFollower, PartState, Snapshot, StoredPart
 from parts.reader import Part
 from parts.schema import TableDescription
@@ -19,13 +21,17 @@ from parts.schema import TableDescription
 class StoredParts:
     """A set of parts of which the active ones are disjoint."""
 
-    def __init__(self, description: TableDescription, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, description: TableDescription, clock: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
         self.description = description
         self._clock = clock
+        self._monotonic = monotonic
         self.lock = _Lock(self._tell_follower)
         """Held by a caller that must do several steps at once."""
         self._entries: dict[PartName, StoredPart] = {}
         self._active = ActiveNames()
+        self._readers = PartReaders()
         self._last_blocks: dict[str, int] = {}
         """Partition → the largest block number that was ever seen here."""
         self._follower: PartsFollower | None = None
@@ -40,6 +46,7 @@ class StoredParts:
         """The table's definition changed. Snapshots that are held go on with the parts as they were."""
         with self.lock:
             self.description = description
+            self._readers.forget()
             for entry in self._entries.values():
                 entry.part = entry.part.under(description.schema)
 
@@ -56,11 +63,16 @@ class StoredParts:
     def snapshot(self) -> Snapshot:
         """The active parts, held for reading."""
         with self.lock:
-            entries = [self._entries[name] for name in self._active]
-            for entry in entries:
-                entry.references += 1
-            held = {entry.part.name: entry for entry in entries}
-            return Snapshot([entry.part for entry in entries], lambda _: self._unreference(held))
+            found = self._readers.latest(self._active.version)
+            if found is None:
+                parts = PartList([self._entries[name].part for name in self._active])
+                found = ReadList(parts, self._active.version)
+            self._readers.take(found)
+            return Snapshot(found.parts, lambda _: self._give_back(found))
+
+    def _give_back(self, found: ReadList) -> None:
+        with self.lock:
+            self._readers.give_back(found)
 
     def hold(self, names: Iterable[PartName]) -> Snapshot:
         """The named parts in any state but deleting, held (merges and fetches of others read them).
@@ -69,6 +81,15 @@ class StoredParts:
         """
         with self.lock:
             held = {name: self._entry(name) for name in names}
+            for entry in held.values():
+                entry.references += 1
+            return Snapshot([entry.part for entry in held.values()], lambda _: self._unreference(held))
+
+    def hold_active(self, names: Iterable[PartName]) -> Snapshot:
+        """Those of the named parts that are active, held."""
+        with self.lock:
+            found = {name: entry for name in names if (entry := self._entries.get(name)) is not None}
+            held = {name: entry for name, entry in found.items() if entry.state is PartState.ACTIVE}
             for entry in held.values():
                 entry.references += 1
             return Snapshot([entry.part for entry in held.values()], lambda _: self._unreference(held))
@@ -130,8 +151,27 @@ class StoredParts:
     def entries(self) -> list[StoredPart]:
         """Copies of all entries (state, references, time of removal), sorted by name."""
         with self.lock:
-            entries = sorted(self._entries.values(), key=lambda entry: entry.part.name)
-            return [StoredPart(e.part, e.state, e.references, e.remove_time, e.is_dropped) for e in entries]
+            entries = sorted(self._entries.values(), key=lambda entry: entry.part.name.sort_key())
+            readers = self._readers.counts()
+            return [
+                StoredPart(
+                    e.part,
+                    e.state,
+                    e.references + readers.get(e.part.name, 0),
+                    e.remove_time,
+                    e.is_dropped,
+                    checked_at=e.checked_at,
+                    check_error=e.check_error,
+                )
+                for e in entries
+            ]
+
+    def note_check(self, name: PartName, error: str = "") -> None:
+        """Every byte of the part was read, or ``error`` was met. One that has gone meanwhile is fine."""
+        with self.lock:
+            entry = self._entries.get(name)
+            if entry is not None:
+                entry.checked_at, entry.check_error = self._clock(), error
 
     def hide_all(self, number: int) -> None:
         """The table left the sight of readers elsewhere, all parts at once, with the change of this number."""
@@ -149,16 +189,22 @@ class StoredParts:
             for part in arrived:
                 self._admit(StoredPart(part, PartState.ACTIVE))
 
+    def has_outdated(self) -> bool:
+        with self.lock:
+            return any(entry.state is PartState.OUTDATED for entry in self._entries.values())
+
     def is_read(self) -> bool:
         """Whether anybody reads a part, here or in another process."""
         with self.lock:
-            return any(self._is_held(entry) for entry in self._entries.values())
+            return self._readers.are_there() or any(self._is_held(entry) for entry in self._entries.values())
 
     # Helpers; the lock is held
 
     def _is_held(self, entry: StoredPart) -> bool:
         """Whether somebody reads the part, here or in another process."""
-        return bool(entry.references) or (self._follower is not None and self._follower.oldest_read() < entry.hidden_at)
+        return bool(entry.references or self._readers.of(entry.part.name)) or (
+            self._follower is not None and self._follower.oldest_read() < entry.hidden_at
+        )
 
     def _tell_follower(self) -> None:
         """The lock is about to be given back: what changed under it is one change to readers elsewhere."""
@@ -177,6 +223,8 @@ class StoredParts:
         self._last_blocks[name.partition_id] = max(name.max_block, self._last_blocks.get(name.partition_id, -1))
         if entry.state is PartState.ACTIVE:
             self._active.add(name)
+        elif entry.state is PartState.OUTDATED:
+            self._stamp(entry)
 
     def _entry(self, name: PartName, state: PartState | None = None) -> StoredPart:
         entry = self._entries.get(name)
@@ -189,7 +237,28 @@ class StoredParts:
     def _outdate(self, entry: StoredPart) -> None:
         self._active.discard(entry.part.name)
         entry.state = PartState.OUTDATED
-        entry.remove_time = self._clock()
+        self._stamp(entry)
+
+    def _covered_by(self, names: Iterable[PartName], is_leaving: Callable[[PartName], bool]) -> Iterator[PartName]:
+        """The active parts that disjoint ``names`` cover. Raises ``ConflictError`` 235 for one that shares blocks with
+        them otherwise."""
+        for name in names:
+            for other in self._active.overlapping(name):
+                if not is_leaving(other):
+                    if not name.covers(other):
+                        message = f"A part that comes shares blocks with the part {other}"
+                        raise ConflictError("DUPLICATE_DATA_PART", message)
+                    yield other
+
+    def _note_dropped(self, is_dropped: Callable[[PartName], bool]) -> None:
+        """Of outdated parts that were not dropped before."""
+        for entry in self._entries.values():
+            if entry.state is PartState.OUTDATED and not entry.is_dropped:
+                entry.is_dropped = is_dropped(entry.part.name)
+
+    def _stamp(self, entry: StoredPart) -> None:
+        """It is outdated from now on."""
+        entry.remove_time, entry.outdated_at = self._clock(), self._monotonic()
 
     def _unreference(self, held: dict[PartName, StoredPart]) -> None:
         with self.lock:

@@ -87,7 +87,11 @@ class StoredValues(Sequence[tuple[str, DataType, pa.Array]]):
         if isinstance(place, slice):
             return [self[one] for one in range(*place.indices(len(self)))]
         name, type_ = self._types[place]
-        return name, type_, decode_frame(self._data, self._offsets[place], type_.arrow, self._part, self._file)
+        return (
+            name,
+            type_,
+            decode_frame(self._data, self._offsets[place], type_.arrow, self._part, self._file, is_kept=True),
+        )
 
 
 def decode_values(data: bytes | pa.Buffer, part: str, file: str) -> list[tuple[str, DataType, pa.Array]]:

@@ -36,7 +36,9 @@ def lower_flag(keeper: Keeper, replica: ReplicaPaths) -> None:
 
 
 def take_file(file: Path) -> bool:
-    """True when the file was there; it is gone afterwards. Called once, at the start of a server."""
+    """True when the file was there; it is gone afterwards, and its directory is made for the next one. Called once, at
+    the start of a server."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     try:
         file.unlink()
     except FileNotFoundError:

@@ -10,18 +10,19 @@ from pathlib import Path
 
 from coordination.keeper import Keeper
 from coordination.paths import ReplicaPaths
-from parts.drop_markers import DropMarkers
+from parts.drop_markers import DropMarkers, is_drop_mark
 from parts.errors import CorruptionError
 from parts.part_name import PartName
 from parts.reader import open_part
-from recovery import flags
+from recovery import flags, past_zookeeper
 from recovery.startup_check import PartOnDisk, StartupPlan, plan_startup
-from recovery.survey import read_survey
+from recovery.survey import read_survey, with_contents_elsewhere
 
 
 @dataclass
 class Inspection:
-    """``plan`` is what a forced restore would do; ``refusal`` why a start without force refuses, or ``""``."""
+    """``plan`` is what a forced restore would do; ``refusal`` why a start without force refuses, or ``""``;
+    ``forgotten``: parts that prove that ZooKeeper is from the past, as far as it tells by itself."""
 
     replica: str
     exists: bool
@@ -30,14 +31,19 @@ class Inspection:
     broken: list[str] = field(default_factory=list)
     plan: StartupPlan = field(default_factory=StartupPlan)
     refusal: str = ""
+    forgotten: list[PartName] = field(default_factory=list)
 
 
-def inspect_replica(keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float) -> Inspection:
-    """Reads the metadata of every part on disk and the replica's list in ZooKeeper."""
+def inspect_replica(keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_ratio: float, table: str) -> Inspection:
+    """Reads the metadata of every part on disk and the replica's list in ZooKeeper. ``table``: its name, for advice."""
     if keeper.exists(replica.host) is None:
         return Inspection(replica.root, exists=False)
     on_disk, broken = _parts_on_disk(data_path)
-    survey = read_survey(keeper, replica)
+    survey = with_contents_elsewhere(keeper, replica, read_survey(keeper, replica), on_disk)
+    forgotten = past_zookeeper.find_forgotten(keeper, replica, on_disk, lambda parts: {})
+    refusal = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal
+    if forgotten:
+        refusal = past_zookeeper.refusal(table, replica, forgotten, on_disk)
     return Inspection(
         replica=replica.root,
         exists=True,
@@ -45,7 +51,8 @@ def inspect_replica(keeper: Keeper, replica: ReplicaPaths, data_path: Path, max_
         is_flagged=flags.is_raised(keeper, replica),
         broken=broken,
         plan=plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio, force=True),
-        refusal=plan_startup(on_disk, survey, max_ratio_of_wrong_parts=max_ratio).refusal,
+        refusal=refusal,
+        forgotten=forgotten,
     )
 
 
@@ -58,7 +65,7 @@ def _parts_on_disk(data_path: Path) -> tuple[dict[PartName, PartOnDisk], list[st
     markers.load()
     for directory in directories:
         name = PartName.try_parse(directory.name)
-        if name is None or markers.is_dropped(name):
+        if name is None or is_drop_mark(directory) or markers.is_dropped(name):
             continue
         try:
             part = open_part(directory)

@@ -10,6 +10,9 @@ on disk with another hash than ZooKeeper's             detach as ``broken``, and
 on disk only, covered by a part in ZooKeeper           drop: it was merged away, the cover has its rows
 on disk only, covered by a drop in the own queue       leave: carrying out the drop removes it
 on disk only, put there by an exchange in the queue    leave: carrying out the rest of it lists the part
+on disk only, and another replica lists it with the    list: it was committed, and ZooKeeper was put back since to an
+same hash                                              older snapshot, in which the same INSERTs were repeated, say;
+                                                       not beside parts on disk only that nothing explains
 on disk only, none of these                            detach as ``ignored`` (an INSERT that was never acknowledged,
                                                        a merge or fetch cut short, or something worse)
 =====================================================  ============================================================
@@ -24,11 +27,12 @@ Source of the rules: ClickHouse documentation, "Data Replication: Recovery After
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from coordination.part_record import PartRecord
-from parts.part_name import PartName
+from parts.part_name import PartName, not_covered
 
 MAX_INTERRUPTED_INSERTS = 100
 
@@ -51,6 +55,23 @@ class Survey:
     queued_drops: tuple[PartName, ...] = ()
     exchanged: Mapping[PartName, str] = field(default_factory=dict)
     """Content hashes of what queued exchanges of parts (REPLACE_RANGE) bring: they come to the disk first."""
+    listed_elsewhere: Mapping[PartName, Collection[str]] = field(default_factory=dict)
+    """Content hashes of parts of ``elsewhere``, as far as they were asked for."""
+
+    def is_elsewhere(self, name: PartName) -> bool:
+        """Whether another replica lists the part, as is usual, or one that covers it."""
+        return name in self.elsewhere or any(other.covers(name) for other in self.elsewhere)
+
+    @cached_property
+    def _drops_by_partition(self) -> Mapping[str, Sequence[PartName]]:
+        drops: dict[str, list[PartName]] = {}
+        for drop in self.queued_drops:
+            drops.setdefault(drop.partition_id, []).append(drop)
+        return drops
+
+    def is_dropped(self, name: PartName) -> bool:
+        """Whether a queued drop covers it."""
+        return any(drop.covers(name) for drop in self._drops_by_partition.get(name.partition_id, ()))
 
 
 @dataclass
@@ -65,6 +86,8 @@ class StartupPlan:
     differing: list[PartName] = field(default_factory=list)
     """On disk with another content than ZooKeeper says."""
     covered: list[PartName] = field(default_factory=list)
+    agreed: list[PartName] = field(default_factory=list)
+    """On disk, and listed by another replica alone, with the same content."""
     unexpected: list[PartName] = field(default_factory=list)
     suspicious_rows: int = 0
     total_rows: int = 0
@@ -72,7 +95,7 @@ class StartupPlan:
 
     @property
     def is_clean(self) -> bool:
-        return not (self.fetch or self.differing or self.covered or self.unexpected)
+        return not (self.fetch or self.differing or self.covered or self.agreed or self.unexpected)
 
 
 def plan_startup(
@@ -86,7 +109,11 @@ def plan_startup(
     plan = StartupPlan()
     missing_rows = _judge_listed(plan, on_disk, survey)
     ignored_rows = _judge_unlisted(plan, on_disk, survey)
-    needed = _not_covered(survey.listed)
+    if plan.agreed and not survey.queued_products.issuperset(plan.unexpected):
+        # ZooKeeper forgot what was committed, so what nobody lists may be more than an interrupted INSERT.
+        cautious = replace(survey, listed_elsewhere={})
+        return plan_startup(on_disk, cautious, max_ratio_of_wrong_parts=max_ratio_of_wrong_parts, force=force)
+    needed = not_covered(survey.listed)
     plan.suspicious_rows = missing_rows + ignored_rows
     plan.total_rows = sum(survey.listed[name].rows for name in needed) + ignored_rows
     if not force and plan.suspicious_rows > max_ratio_of_wrong_parts * plan.total_rows:
@@ -103,16 +130,15 @@ def _judge_listed(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], sur
             matching.add(name)
         elif disk is not None:
             plan.differing.append(name)
-    plan.keep = _not_covered(matching)
-    needed = set(_not_covered(survey.listed))
+    plan.keep = not_covered(matching)
+    needed = set(not_covered(survey.listed))
     suspicious = 0
     for name in sorted(survey.listed.keys() - matching):
-        if name not in needed or any(drop.covers(name) for drop in survey.queued_drops):
+        if name not in needed or survey.is_dropped(name):
             plan.forget.append(name)  # fetched behind a queued drop, it would come back
             continue
         plan.fetch.append(name)
-        is_elsewhere = any(other.covers(name) for other in survey.elsewhere)
-        if on_disk or not is_elsewhere:
+        if on_disk or not survey.is_elsewhere(name):
             suspicious += survey.listed[name].rows
     plan.differing.sort()
     return suspicious
@@ -122,7 +148,7 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
     """Returns the suspicious rows among unexpected parts."""
     suspicious, interrupted = 0, 0
     for name, disk in sorted(on_disk.items()):
-        if name in survey.listed or any(drop.covers(name) for drop in survey.queued_drops):
+        if name in survey.listed or survey.is_dropped(name):
             continue
         if survey.exchanged.get(name) == disk.content_hash:
             continue
@@ -130,6 +156,9 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
             continue  # it came instead of that part: nothing but the exchange brings what covers it
         if any(other.covers(name) for other in survey.listed):
             plan.covered.append(name)
+            continue
+        if name not in survey.queued_products and disk.content_hash in survey.listed_elsewhere.get(name, ()):
+            plan.agreed.append(name)
             continue
         plan.unexpected.append(name)
         if name in survey.queued_products:
@@ -141,16 +170,6 @@ def _judge_unlisted(plan: StartupPlan, on_disk: Mapping[PartName, PartOnDisk], s
         else:
             suspicious += disk.rows
     return suspicious
-
-
-def _not_covered(names: Collection[PartName]) -> list[PartName]:
-    """The names that no other of them covers, sorted."""
-    found: list[PartName] = []
-    # A cover comes first: it begins no later, ends no earlier, and its level is higher.
-    for name in sorted(names, key=lambda n: (n.partition_id, n.min_block, -n.max_block, -n.level, -n.mutation)):
-        if not (found and found[-1].covers(name)):
-            found.append(name)
-    return found
 
 
 def _refusal(plan: StartupPlan, ratio: float) -> str:

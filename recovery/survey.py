@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
 from coordination.keeper import Keeper
 from coordination.log_entry import EntryType, LogEntry
 from coordination.part_record import PartRecord
 from coordination.paths import ReplicaPaths
 from parts.part_name import PartName
-from recovery.startup_check import Survey
+from recovery.startup_check import PartOnDisk, Survey, plan_startup
 
 
 def read_survey(keeper: Keeper, replica: ReplicaPaths) -> Survey:
@@ -25,6 +28,26 @@ def read_survey(keeper: Keeper, replica: ReplicaPaths) -> Survey:
             for part, digest in entry.hashes.items()
         },
     )
+
+
+def with_contents_elsewhere(
+    keeper: Keeper, replica: ReplicaPaths, survey: Survey, on_disk: Mapping[PartName, PartOnDisk]
+) -> Survey:
+    """The survey, with what other replicas list of parts on the disk that nothing else explains: few, if any."""
+    unexpected = plan_startup(on_disk, survey, max_ratio_of_wrong_parts=1.0, force=True).unexpected
+    asked = survey.elsewhere.intersection(unexpected)
+    return replace(survey, listed_elsewhere=contents_elsewhere(keeper, replica, asked)) if asked else survey
+
+
+def contents_elsewhere(keeper: Keeper, replica: ReplicaPaths, parts: Collection[PartName]) -> dict[PartName, set[str]]:
+    """Content hashes with which other replicas list the parts."""
+    others = [name for name in keeper.children(replica.table.replicas) if name != replica.name]
+    pairs = [(part, replica.table.replica(name).part(str(part))) for part in sorted(parts) for name in others]
+    found: dict[PartName, set[str]] = {}
+    for (part, _), answer in zip(pairs, keeper.get_many([path for _, path in pairs]), strict=True):
+        if answer is not None:
+            found.setdefault(part, set()).add(PartRecord.parse(answer[0]).content_hash)
+    return found
 
 
 def read_part_records(keeper: Keeper, replica: ReplicaPaths) -> dict[PartName, PartRecord]:

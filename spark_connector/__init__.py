@@ -2,8 +2,9 @@
 
 It speaks HTTP to the servers and knows of them only the names of types. ``data_source`` is the entrance; ``options``
 lists what can be set; ``reader`` plans and reads scans; ``writer`` and ``stream`` insert blocks that a retry does not
-double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``create_table``,
-``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the servers, task by task).
+double. What a program calls besides is here: ``register`` (views), ``configure`` (a session), ``use_session`` (a
+thread's), ``create_table``, ``prepare`` (rows to write), ``narrowed`` (a frame that reads less), ``aggregate`` (by the
+servers, task by task).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from spark_connector.creation import create_table
     from spark_connector.narrowing import narrowed
     from spark_connector.preparation import prepare
-    from spark_connector.session import configure
+    from spark_connector.session import configure, use_session
     from spark_connector.views import register
 
-__all__ = ["aggregate", "configure", "create_table", "narrowed", "prepare", "register"]
+__all__ = ["aggregate", "configure", "create_table", "narrowed", "prepare", "register", "use_session"]
 
 _HOMES = {
     "aggregate": "aggregation", "configure": "session", "create_table": "creation", "narrowed": "narrowing",
-    "prepare": "preparation", "register": "views",
+    "prepare": "preparation", "register": "views", "use_session": "session",
 }  # fmt: skip
 
 

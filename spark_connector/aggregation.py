@@ -29,7 +29,7 @@ from parts.types import (
     UUIDType,
     strip_nullable,
 )
-from spark_connector.options import parse_options, quoted
+from spark_connector.options import listed, parse_options, quoted
 from spark_connector.schema import describe_table, readable_schema
 from spark_connector.session import session_options
 from spark_connector.transport import Transport
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType as SparkType
 
-_CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:`([^`]+)`|(.*?))\s*\)\s*")
+_CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:`((?:[^`]|``)+)`|(.*?))\s*\)\s*")
 _FUNCTIONS = ("count", "sum", "min", "max", "avg")
 _MOST_DIGITS, _MOST_SCALE = 28, 11
 """Of decimals whose averages Spark's decimals can be made to hold without rounding twice."""
@@ -76,7 +76,7 @@ def aggregate(
     if parsed.query or parsed.task_query:
         raise UserError("BAD_ARGUMENTS", "Format pando: aggregate() is for a 'table', without 'query' and 'task_query'")
     names = list(dict.fromkeys([*group_by, *(column for _, column in wanted.values() if column != "*")]))
-    with Transport(parsed) as transport:
+    with Transport(parsed, is_first=True) as transport:
         columns = describe_table(transport)
     types = {column.name: column.type for column in columns}
     schema = readable_schema(columns, names, parsed.full_name, parsed.nanoseconds)
@@ -88,7 +88,7 @@ def aggregate(
     while any(column.name.startswith(prefix) for column in columns):  # in ClickHouse an alias hides a column
         prefix += "_"
     keys = {name: f"{prefix}key{number}" for number, name in enumerate(group_by)}
-    request = {"task_query": _query(keys, parts, prefix), "columns": ",".join(names), "filter": conditions}
+    request = {"task_query": _query(keys, parts, prefix), "columns": listed(names), "filter": conditions}
     frame = spark.read.format("pando").options(**{**given, **request}).load()
     merged, position = [], 0
     for name, part in zip(wanted, parts, strict=True):
@@ -108,7 +108,7 @@ def _call(text: str) -> tuple[str, str]:
             f"Format pando: {text!r} is not one of {', '.join(f'{name}(column)' for name in _FUNCTIONS)} or count(*): "
             "aggregate the frame of the table in Spark, or by the servers alone with the option 'query'",
         )
-    return found[1].lower(), found[2] or found[3]
+    return found[1].lower(), found[2].replace("``", "`") if found[2] else found[3]
 
 
 def _query(keys: Mapping[str, str], parts: Sequence[_Part], prefix: str) -> str:

@@ -1,8 +1,8 @@
 """Spark's Arrow batches as blocks to insert: cut at fixed rows, cast to what the table's columns hold.
 
 Where blocks are cut depends on the rows and the batches alone, never on time, so that a second attempt of a task cuts
-the same blocks. Numbers are cast here (a value that does not fit is an error with the column's name); what is text,
-time or composite is converted by the server, which knows the type.
+the same blocks. A value that the column's type would change is an error with the column's name. Numbers are cast here;
+what is text, time or composite is converted by the server, which knows the type.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.types import DataType, DecimalType, FloatType, IntegerType, strip_nullable
+from spark_connector.lossless import check_lossless, is_number
 from spark_connector.schema import TableColumn, has_nanoseconds
 
 
@@ -44,6 +45,7 @@ def to_wire(block: pa.Table, columns: Sequence[TableColumn], *, allows_null: boo
                 f"Column {column.name!r} of type {column.type} cannot hold NULL, and the data has {array.null_count}; "
                 "fill them, or set 'setting.input_format_null_as_default' to 1 to write the column's default",
             )
+        check_lossless(array, column.name, column.type)
         arrays.append(_cast(array, column))
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
@@ -60,20 +62,11 @@ def _cast(array: pa.ChunkedArray, column: TableColumn) -> pa.ChunkedArray:
     if has_nanoseconds(column.type) and pa.types.is_integer(array.type):
         return array.cast(pa.timestamp("ns"))
     target = _target(column.type)
-    if target is None or array.type == target or not _is_number(array.type):
+    if target is None or array.type == target or not is_number(array.type):
         return array
-    try:
-        return pc.cast(array, target)
-    except pa.ArrowInvalid as error:
-        raise UserError(
-            "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", f"Column {column.name!r} of type {column.type}: {error}"
-        ) from None
+    return pc.cast(array, target)
 
 
 def _target(type_: DataType) -> pa.DataType | None:
     type_ = strip_nullable(type_)
     return type_.arrow if isinstance(type_, (IntegerType, FloatType, DecimalType)) else None
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)

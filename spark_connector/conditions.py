@@ -119,7 +119,7 @@ class Translator:
         if _kind(left) == "Literal":
             left, right, sign = right, left, _TURNED[sign]
         operand = self._operand(left)
-        value = _literal(right, operand.type)
+        value = _literal(right, operand.type, is_bound=sign != "=")
         if sign in (">", ">=") and isinstance(operand.type, FloatType):
             return f"({operand.sql} {sign} {value} OR isNaN({operand.sql}))"
         if kind == "EqualNullSafe":
@@ -137,6 +137,8 @@ class Translator:
             values = [_constant(_python(v, name), operand.type) for v in elements(node.hset().toSeq())]
         if not 0 < len(values) <= _MOST_VALUES:
             raise _Untranslatable
+        if isinstance(operand.type, FloatType) and any(float(value) == 0 for value in values):
+            raise _Untranslatable  # a set of the server tells 0.0 from -0.0
         return f"({operand.sql} IN ({', '.join(values)}))"
 
     def _affix(self, node: Any, kind: str) -> str:
@@ -192,7 +194,7 @@ class Translator:
 
 
 def elements(sequence: Any) -> list[Any]:
-    """Of a sequence of Scala."""
+    """The elements of a sequence of Scala."""
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
@@ -214,10 +216,10 @@ def _is_wider(source: Any, target: Any) -> bool:
     return (before, after) == ("float", "double")
 
 
-def _literal(node: Any, type_: DataType) -> str:
+def _literal(node: Any, type_: DataType, *, is_bound: bool = False) -> str:
     if _kind(node) != "Literal":
         raise _Untranslatable
-    return _constant(_python(node.value(), node.dataType().catalogString()), type_)
+    return _constant(_python(node.value(), node.dataType().catalogString()), type_, is_bound=is_bound)
 
 
 def _python(value: Any, name: str) -> object:
@@ -235,8 +237,14 @@ def _python(value: Any, name: str) -> object:
     return None
 
 
-def _constant(value: object, type_: DataType) -> str:
-    """A literal that is compared with values of the type as Spark does."""
+def _constant(value: object, type_: DataType, *, is_bound: bool = False) -> str:
+    """A literal that is compared with values of the type as Spark does.
+
+    Raises for one that no value of the type equals, for it is outside the type's range, or finer: the server would cast
+    it for IN and = to the type, and so find another value. Only a bound (``is_bound``, of < or >) may be such a one.
+    """
+    if not is_bound and not _can_hold(type_, value):
+        raise _Untranslatable
     match type_, value:
         case BoolType(), bool():
             return str(value).lower()
@@ -257,6 +265,20 @@ def _constant(value: object, type_: DataType) -> str:
         case ((DateTimeType() | DateTime64Type()), int()) if _FIRST_SECOND <= value // _MICROSECONDS < _LAST_SECOND:
             return f"fromUnixTimestamp64Micro({value})"
     raise _Untranslatable
+
+
+def _can_hold(type_: DataType, value: object) -> bool:
+    match type_, value:
+        case IntegerType(bits, signed), int() | float() | Decimal():
+            low = -(1 << bits - 1) if signed else 0
+            return low <= value < low + (1 << bits)
+        case FloatType(32), int() | float():
+            return ctypes.c_float(value).value == value
+        case DateTimeType(), int():
+            return value % _MICROSECONDS == 0 and 0 <= value < _MICROSECONDS << 32
+        case DateTime64Type(precision), int():
+            return bool(value % 10 ** max(0, 6 - precision) == 0)
+    return True
 
 
 def _decimal(value: Decimal, type_: DecimalType) -> str:

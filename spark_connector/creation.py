@@ -103,7 +103,8 @@ def _columns(schema: spark.StructType, keys: str, types: Mapping[str, str]) -> s
     unknown = sorted(types.keys() - set(schema.fieldNames()))
     if unknown:
         raise UserError("NO_SUCH_COLUMN_IN_TABLE", f"'types' names columns that are not there: {', '.join(unknown)}")
-    in_keys = set(_WORD.findall(keys))
+    words = set(_WORD.findall(keys))
+    in_keys = {name for name in schema.fieldNames() if name in words or quoted(name) in keys}
     return ", ".join(
         f"{quoted(f.name)} {types.get(f.name) or clickhouse_type(f.dataType, f.nullable and f.name not in in_keys)}"
         for f in schema
@@ -127,7 +128,7 @@ def _literal(value: object) -> str:
 
 def _run_everywhere(options: Options, sql: str) -> None:
     done: list[str] = []
-    with Transport(options) as transport:
+    with Transport(options, is_first=True) as transport:
         for url in options.urls:
             try:
                 transport.try_servers((url,), lambda server: transport.query(server, sql))

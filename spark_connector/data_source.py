@@ -27,7 +27,7 @@ class PandoDataSource(DataSource):
         return "pando"
 
     def schema(self) -> StructType:
-        """Of the columns asked for, or of ``SELECT *``."""
+        """The schema of the columns asked for, or of ``SELECT *``."""
         from spark_connector.options import is_of_catalog, refuse_secrets
         from spark_connector.query import describe_query
         from spark_connector.reader import describe_tasks
@@ -37,7 +37,7 @@ class PandoDataSource(DataSource):
         options = self._options()
         if is_of_catalog(self.options):
             refuse_secrets(self.options)
-        with Transport(options) as transport:
+        with Transport(options, is_first=True) as transport:
             if options.query:
                 columns = describe_query(transport)
             else:

@@ -16,6 +16,7 @@ Invariant: a scan is only replaced when all that the optimized plan makes of it 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,11 @@ def narrowed(frame: DataFrame) -> DataFrame:
         )
     inside = {_ids(leaf) for plan in elements(analyzed.subqueriesAll()) for leaf in _scans(plan)}
     uses = _uses(optimized, found.keys() | inside)
-    surgeon = _Surgeon(frame.sparkSession, with_conditions=not _asks_the_time(analyzed, frame.sparkSession))
+    surgeon = _Surgeon(
+        frame.sparkSession,
+        with_conditions=not _asks_the_time(analyzed, frame.sparkSession),
+        scan_name=uuid.uuid4().hex if len(found) > 1 else "",
+    )
     new = {ids: surgeon.replacement(leaf, uses[ids]) for ids, leaf in found.items() if ids in uses}
     plan = surgeon.rebuilt(analyzed, {ids: leaf for ids, leaf in new.items() if leaf is not None})
     if plan is analyzed:
@@ -145,12 +150,14 @@ def _ids(leaf: Any) -> _Ids:
 
 
 class _Surgeon:
-    """Puts scans in the place of others. ``with_conditions``: they may filter."""
+    """Puts scans in the place of others. ``with_conditions``: they may filter. ``scan_name``: under which they all read
+    one state of a table; none where there is one scan, which has a name of its own."""
 
-    def __init__(self, spark: SparkSession, *, with_conditions: bool) -> None:
+    def __init__(self, spark: SparkSession, *, with_conditions: bool, scan_name: str) -> None:
         self._spark = spark
         self._expressions = getattr(spark._jvm, _CATALYST).expressions
         self._with_conditions = with_conditions
+        self._scan_name = scan_name
 
     def rebuilt(self, plan: Any, replacements: dict[_Ids, Any]) -> Any:
         """The plan itself where nothing is replaced."""
@@ -172,10 +179,11 @@ class _Surgeon:
         wanted = frozenset().union(*(use.wanted for use in uses))
         names = [a.name() for a in elements(leaf.output()) if a.exprId().id() in wanted] or [_smallest(schema)]
         condition = self._condition(options, names, uses) if self._with_conditions else ""
-        if len(names) == len(schema.fields) and not condition:
+        if len(names) == len(schema.fields) and not condition and not self._scan_name:
             return None
         conditions = [f"({text}\n)" for text in (options.filter.strip(), condition) if text]
-        reader = self._spark.read.format("pando").options(**{**given, "filter": " AND ".join(conditions)})
+        named = {"scan_name": self._scan_name} if self._scan_name else {}
+        reader = self._spark.read.format("pando").options(**{**given, **named, "filter": " AND ".join(conditions)})
         kept = type(schema)([field for field in schema.fields if field.name in names])
         scan = reader.schema(kept).load()._jdf.queryExecution().analyzed()
         return self._under_the_same_ids(leaf, scan)

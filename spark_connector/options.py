@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -45,6 +46,8 @@ class Options:
     # reading
     columns: tuple[str, ...] = ()
     filter: str = ""
+    scan_name: str = ""
+    """What the connector names a scan by. Scans of one name read one state of a table in each query of Spark."""
     partitions: int | None = None
     max_rows_per_task: int | None = None
     max_bytes_per_task: int | None = None
@@ -160,8 +163,9 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         timeout=_number(values, "timeout", 660.0),
         stall_timeout=_number(values, "stall_timeout", 60.0),
         retries=_count(values, "retries", 6, least=0),
-        columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
+        columns=_names(values.get("columns", "")),
         filter=values.get("filter", ""),
+        scan_name=values.get("scan_name", ""),
         partitions=_count(values, "partitions", 0) or None,
         max_rows_per_task=_count(values, "max_rows_per_task", 0) or None,
         max_bytes_per_task=_count(values, "max_bytes_per_task", 0) or None,
@@ -212,6 +216,17 @@ def _password(values: Mapping[str, str]) -> str:
     return values.get("password", "")
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """Names between commas. One in backquotes may have commas and blanks, a backquote is doubled there."""
+    items = (item.strip() for item in re.findall(r"(?:`(?:[^`]|``)*`|[^,`])+", text))
+    return tuple(item[1:-1].replace("``", "`") if item[:1] == "`" else item for item in items if item)
+
+
+def listed(names: Iterable[str]) -> str:
+    """The value of the option ``columns``."""
+    return ",".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
 def _table(text: str, database: str) -> tuple[str, str]:
     """``hits`` or ``db.hits``; with the option ``database`` a dot belongs to the table's name."""
     if database:
@@ -230,7 +245,7 @@ _NAMES = frozenset(
     {
         "url", "table", "query", "task_query", "database", "user", "password", "password_env", "password_file",
         "connect_timeout", "timeout", "stall_timeout", "retries", "mergeschema", "nanoseconds", "columns", "filter",
-        "push_filters", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
+        "scan_name", "push_filters", "partitions", "max_rows_per_task", "max_bytes_per_task", "lease_seconds",
         "select_sequential_consistency", "max_replica_delay_seconds", "compression", "batch_rows", "batch_bytes",
         "token", "insert_quorum",
         "txnappid", "txnversion", "overwritemode", "partitionoverwritemode",
@@ -289,7 +304,7 @@ def _count(values: Mapping[str, str], name: str, default: int, least: int = 1) -
 
 
 def is_off(value: str) -> bool:
-    """Of a setting that is a switch."""
+    """Whether a setting that is a switch is off."""
     return value.strip().lower() in ("0", "false")
 
 

@@ -72,7 +72,7 @@ def prepare(df: DataFrame, url: str, table: str, partitions: int | None = None, 
 def _keys(options: Options) -> tuple[list[str], list[str]]:
     """The expressions of the partition key and of the sorting key."""
     names = {"param_database": options.database, "param_table": options.table}
-    with Transport(options) as transport:
+    with Transport(options, is_first=True) as transport:
         answer = transport.try_servers(options.urls, lambda url: transport.query(url, _KEYS, names)[0])
     if not answer.strip():
         raise UserError("UNKNOWN_TABLE", f"Table {options.full_name} does not exist")

@@ -67,7 +67,7 @@ class PandoReader(DataSourceReader):
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.schema = schema
-        self.scan = uuid.uuid4().hex
+        self.scan = options.scan_name or uuid.uuid4().hex
         self.shard: Shard | None = None
 
     # -- planning, in the driver -------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class PandoReader(DataSourceReader):
 
 
 def what_to_read(options: Options, columns: Sequence[str]) -> dict[str, Any]:
-    """Of every request; a query names of the table's columns those that it needs."""
+    """What every request says of the rows to read; a query names those of the table's columns that it needs."""
     return {
         "database": options.database,
         "table": options.table,

@@ -44,3 +44,14 @@ def session_options(spark: SparkSession) -> dict[str, str]:
     context = getattr(spark, "sparkContext", None)  # a client of Spark Connect has none
     known = {**(dict(context.getConf().getAll()) if context is not None else {}), **spark.conf.getAll}
     return {name.removeprefix(_PREFIX): value for name, value in known.items() if name.startswith(_PREFIX) and value}
+
+
+def use_session(spark: SparkSession) -> None:
+    """Makes ``spark`` the session of the calling thread, which then can write: ``frame.write.format("pando")``.
+
+    Spark looks for formats of Python in the session of its own thread, and a thread that Python starts has none: Spark
+    answers DATA_SOURCE_NOT_FOUND there. Does nothing for a client of Spark Connect, which needs nothing.
+    """
+    java_session = getattr(spark, "_jsparkSession", None)
+    if java_session is not None:
+        spark._jvm.SparkSession.setActiveSession(java_session)

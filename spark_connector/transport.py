@@ -14,13 +14,23 @@ if TYPE_CHECKING:
     from engine.client.http.connections import AnswerFile
 
 
-class Transport:
-    """Connections to the servers of one read or write. The URLs of requests are those of the options."""
+_FIRST_ROUNDS = 4
+"""Of requests to servers that do not answer: with the pauses between them somewhat more than a second."""
 
-    def __init__(self, options: Options) -> None:
+
+class Transport:
+    """Connections to the servers of one read or write. The URLs of requests are those of the options.
+
+    ``is_first``: nothing has begun yet, so who waits is told soon that no server answers.
+    """
+
+    def __init__(self, options: Options, *, is_first: bool = False) -> None:
         from engine.client.http.connections import Connections  # late: Spark imports this module in every session
 
         self.options = options
+        self._retries = options.retries
+        if is_first:
+            self._retries = min(self._retries, _FIRST_ROUNDS * len(options.urls) - 1)
         self._connections = Connections(
             user=options.user,
             password=options.password,
@@ -73,4 +83,4 @@ class Transport:
         self, urls: tuple[str, ...], function: Callable[[str], Result], *, is_idempotent: bool = True
     ) -> Result:
         """The first success, on the servers in turn (see ``engine.client.http.retry``)."""
-        return try_servers(urls, function, retries=self.options.retries, is_idempotent=is_idempotent)
+        return try_servers(urls, function, retries=self._retries, is_idempotent=is_idempotent)

@@ -18,14 +18,15 @@ _COLUMNS = """
 SELECT table, name, type, default_kind FROM system.columns
 WHERE database = {database:String} AND table IN
     (SELECT name FROM system.tables
-     WHERE database = {database:String} AND (engine LIKE '%MergeTree' OR engine = 'Distributed'))
+     WHERE database = {database:String} AND (engine LIKE '%MergeTree' OR engine = 'Distributed')
+       AND NOT startsWith(name, '.inner'))
 ORDER BY table, position FORMAT JSONEachRow
 """
 
 
 def register(spark: SparkSession, url: str, database: str = "default", prefix: str = "", **options: str) -> list[str]:
     """Makes a temporary view of each MergeTree table of ``database``, replicated, in shards or neither, and returns
-    the views' names.
+    the views' names. The inner tables of materialized views are left out.
 
     ``url`` and ``options`` are those of the format ``pando``. One query asks for the columns of all tables; a view
     shows the columns that its table has now, and the rows that are there when it is used. Raises ``UserError`` 36 for
@@ -33,7 +34,7 @@ def register(spark: SparkSession, url: str, database: str = "default", prefix: s
     """
     given = {**options, "url": url, "database": database}
     parsed = parse_options({**given, "table": "columns"})
-    with Transport(parsed) as transport:
+    with Transport(parsed, is_first=True) as transport:
         answer = transport.try_servers(
             parsed.urls, lambda server: transport.query(server, _COLUMNS, {"param_database": database})[0]
         )

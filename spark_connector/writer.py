@@ -18,9 +18,10 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-_INVALID_TRANSACTION, _DEDUPLICATED = 649, 389
+_INVALID_TRANSACTION, _DEDUPLICATED, _TOO_MANY_PARTS = 649, 389, 252
+_TOO_MANY_PARTITIONS = "Too many partitions for a single INSERT block"
+_LEAST_ROWS = 1000
+"""Fewer are not cut: whose rows are of so many partitions, they are in no order."""
 
 
 @dataclass
@@ -77,7 +81,7 @@ class Committed:
 
 def check_target(options: Options, schema: StructType) -> Target:
     """Compares the data frame's columns with the table's."""
-    with Transport(options) as transport:
+    with Transport(options, is_first=True) as transport:
         columns = columns_to_write(schema, describe_table(transport), options)
         engine = _engine_of(transport)
         is_replicated = engine.startswith("Replicated")
@@ -137,12 +141,12 @@ def write_blocks(target: Target, transaction: str, task: int, batches: Iterable[
     sending: Future[int] | None = None
     with Transport(options) as transport, ThreadPoolExecutor(1) as sender:
         for number, block in enumerate(cut_blocks(batches, options.batch_rows, options.batch_bytes)):
-            body = encode_block(to_wire(block, target.columns, allows_null=allows_null))
+            block = to_wire(block, target.columns, allows_null=allows_null)
+            body = encode_block(block)
             if not _add(written, sending):
                 return written
-            sending = sender.submit(
-                _insert, transport, target, transaction, written.attempt, number, body, block.num_rows
-            )
+            stage = partial(_insert, transport, target, transaction, written.attempt)
+            sending = sender.submit(_stage, stage, str(number), block, body)
         _add(written, sending)
     return written
 
@@ -162,9 +166,26 @@ def _add(written: WrittenBlocks, sent: Future[int] | None) -> bool:
     return True
 
 
-def _insert(
-    transport: Transport, target: Target, transaction: str, attempt: str, number: int, body: bytes, rows: int
-) -> int:
+def _stage(insert: Callable[[str, bytes], None], token: str, block: pa.Table, body: bytes) -> int:
+    """Sends a block; one of more partitions than the server takes at once in halves, for rows in the order of
+    partitions have fewer there. Returns the rows."""
+    from spark_connector.arrow_write import encode_block
+
+    try:
+        insert(token, body)
+    except PandoError as error:
+        if error.code != _TOO_MANY_PARTS or _TOO_MANY_PARTITIONS not in error.message:
+            raise
+        if block.num_rows < _LEAST_ROWS:
+            advice = "spark_connector.prepare(df, url, table) puts the rows into the order of partitions"
+            raise error_from_code(error.code, f"{error.message}. {advice}") from None
+        half = block.num_rows // 2
+        for number, piece in enumerate((block.slice(0, half), block.slice(half))):
+            _stage(insert, f"{token}.{number}", piece, encode_block(piece))
+    return block.num_rows
+
+
+def _insert(transport: Transport, target: Target, transaction: str, attempt: str, token: str, body: bytes) -> None:
     options = target.options
     names = ", ".join(quoted(column.name) for column in target.columns)
     sql = f"INSERT INTO {options.quoted_name} ({names}) FORMAT ArrowStream"
@@ -173,13 +194,12 @@ def _insert(
         **options.settings,
         "insert_transaction": transaction,
         "insert_transaction_attempt": attempt,
-        "insert_deduplication_token": str(number),
+        "insert_deduplication_token": token,
     }
     # Tasks begin at different servers, so that several take the load.
     start = sum(attempt.encode()) % len(target.urls)
     urls = target.urls[start:] + target.urls[:start]
     transport.try_servers(urls, lambda url: transport.query(url, sql, settings, body))
-    return rows
 
 
 # -- the end of a job -----------------------------------------------------------------------------------------------

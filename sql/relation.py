@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import pyarrow as pa
 
-from parts.errors import CorruptionError
 from parts.reader import Part
 from parts.schema import Column, TableDescription, TableSchema
 from parts.types import DataType
@@ -32,9 +31,6 @@ class PartsRelation(Protocol):
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
         """The active parts, sorted by name. With ``sequential_consistency`` only what a quorum confirmed (289)."""
-
-    def report_corruption(self, error: CorruptionError) -> None:
-        """Told when reading a part met corruption: the table queues the part for check and refetch."""
 
 
 @runtime_checkable
@@ -107,4 +103,4 @@ class RelationCatalog(Protocol):
 
 def is_parts_relation(relation: object) -> TypeGuard[PartsRelation]:
     """Whether it is a MergeTree table: asked many times a query, and a protocol is slow to ask."""
-    return hasattr(relation, "snapshot") and hasattr(relation, "report_corruption")
+    return hasattr(relation, "snapshot")

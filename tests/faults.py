@@ -1,16 +1,20 @@
-"""Sweeps of faults over an operation in a colony: it is hit at its n-th request to ZooKeeper, or at its n-th fsync."""
+"""Sweeps of faults over an operation in a colony: it is hit at its n-th request, fsync or file operation."""
 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 
 from coordination.memory_keeper import Fault
 from engine.simulator.colony import Colony, Node
+from engine.simulator.disk_operations import CHANGES, GROWTH, DiskOperation
 from engine.simulator.servers import Server, Servers
 
 FAULTS = [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.EXPIRE, Fault.EXPIRE_AFTER, "crash"]
 SYNC_FAULTS = [errno.EIO, errno.ENOSPC, "crash", "power cut"]
+DISK_FAULTS = {errno.EIO: None, errno.ENOSPC: GROWTH, errno.EROFS: CHANGES}
+"""Error → the kinds of file operations that it meets (``None``: all)."""
 
 
 def hit_request(colony: Colony, number: int, fault: Fault | str, look: Callable[[], None] = lambda: None) -> list[str]:
@@ -45,4 +49,23 @@ def hit_sync(servers: Servers, number: int, fault: int | str) -> list[str]:
             server.die()
 
     servers.on_sync = on_sync
+    return seen
+
+
+def hit_disk(servers: Servers, number: int, fault: int) -> list[DiskOperation]:
+    """As :func:`hit_request`, of file operations, while ``servers.watching_disks()``. A disk that has become read-only
+    (EROFS) stays so until all is calm; other errors come once."""
+    seen: list[DiskOperation] = []
+    readonly: list[Server] = []
+
+    def on_disk(server: Server, operation: DiskOperation) -> None:
+        seen.append(operation)
+        if server in readonly and operation.kind in CHANGES:
+            raise OSError(fault, os.strerror(fault), str(operation.path))
+        if len(seen) == number:
+            if fault == errno.EROFS:
+                readonly.append(server)
+            raise OSError(fault, os.strerror(fault), str(operation.path))
+
+    servers.on_disk = on_disk
     return seen

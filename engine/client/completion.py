@@ -13,14 +13,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from engine.client.backend import Backend
+from sql.grammar.keywords import KEYWORDS
 
-_KEYWORD_TEXT = """
-ALL AND ANTI ANY ARRAY JOIN AS ASC ATTACH BETWEEN BY CASE CAST CREATE CROSS DATABASE DATABASES DEDUPLICATE DEFAULT
-DELETE DESC DESCRIBE DETACH DISTINCT DROP ELSE END ENGINE EXISTS EXPLAIN FINAL FORMAT FROM FULL GLOBAL GROUP HAVING IF
-ILIKE IN INNER INSERT INTERVAL INTO IS KILL LEFT LIKE LIMIT MATERIALIZED MergeTree NOT NULL OFFSET ON OPTIMIZE OR ORDER
-OUTER OUTFILE OVER PARTITION PREWHERE PRIMARY QUERY RENAME REPLICA ReplicatedMergeTree RIGHT SAMPLE SELECT SEMI SET
-SETTINGS SHOW SYNC SYSTEM TABLE TABLES THEN TO TRUNCATE UNION USE USING VALUES WHEN WHERE WITH
-"""
 _NAME_QUERIES = (
     "SELECT name FROM system.databases",
     "SELECT name FROM system.tables WHERE database = currentDatabase()",
@@ -36,7 +30,7 @@ _MAX_OFFERED = 60
 class SqlCompleter(Completer):
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._keywords = sorted(_KEYWORD_TEXT.split())
+        self._keywords = sorted({*KEYWORDS, "MergeTree", "ReplicatedMergeTree"})
         self._names: list[str] = []
 
     def refresh(self) -> None:

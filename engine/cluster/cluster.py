@@ -21,6 +21,8 @@ _START_SECONDS = 90.0
 _GRACE_SECONDS = 20.0
 _READY_POLL_SECONDS = 0.1
 ZOOKEEPER = "zookeeper"
+_CLUSTER = "default"
+"""What ``remote_servers`` calls the cluster of all replicas, and the macro ``cluster``."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,10 @@ class Cluster:
                 "nodes": [{"host": "127.0.0.1", "port": state.zookeeper.port}],
                 "session_timeout_ms": 10_000,
             },
-            "macros": {"layer": "01", "shard": "01", "replica": replica.name},
+            "macros": {"layer": "01", "shard": "01", "replica": replica.name, "cluster": _CLUSTER},
+            "remote_servers": {
+                _CLUSTER: [{"replicas": [{"host": "127.0.0.1", "port": member.port} for member in state.replicas]}]
+            },
         }
         file = directory / "config.yaml"
         file.write_text(yaml.safe_dump(_merged(config, state.overrides), sort_keys=False))

@@ -38,6 +38,7 @@ class _Replica:
     """A replicated table of this server."""
 
     table: str
+    zookeeper_name: str
     paths: ReplicaPaths
     data_path: Path
     max_ratio: float
@@ -58,8 +59,8 @@ def command() -> None:
 @_config
 def status(config_file: Path) -> None:
     """Compare the parts on disk with ZooKeeper, for every replicated table of the server."""
-    with _replicas(config_file, None) as (keeper, replicas):
-        for replica in replicas:
+    with _replicas(config_file, None) as replicas:
+        for keeper, replica in replicas:
             _print(replica, _inspect(keeper, replica))
 
 
@@ -74,11 +75,15 @@ def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_r
 
     if bool(table) == is_all:
         raise click.UsageError("give either --table database.table or --all")
-    with _replicas(config_file, table) as (keeper, replicas):
-        for replica in replicas:
+    with _replicas(config_file, table) as replicas:
+        for keeper, replica in replicas:
             inspection = _inspect(keeper, replica)
             _print(replica, inspection)
-            if inspection.exists and not dry_run:
+            if is_all and inspection.forgotten:
+                click.echo(
+                    "  flag force_restore_data is not set: name the table to have these parts moved to detached/"
+                )
+            elif inspection.exists and not dry_run:
                 flags.raise_flag(keeper, replica.paths)
                 click.echo("  flag force_restore_data is set; the server restores the table at once or at its start")
 
@@ -86,7 +91,7 @@ def force_restore_data(config_file: Path, table: str | None, is_all: bool, dry_r
 def _inspect(keeper: Keeper, replica: _Replica) -> Inspection:
     from recovery.inspection import inspect_replica
 
-    return inspect_replica(keeper, replica.paths, replica.data_path, replica.max_ratio)
+    return inspect_replica(keeper, replica.paths, replica.data_path, replica.max_ratio, replica.table)
 
 
 def _print(replica: _Replica, inspection: Inspection) -> None:
@@ -104,6 +109,7 @@ def _print(replica: _Replica, inspection: Inspection) -> None:
     for label, names in (
         ("fetch", plan.fetch),
         ("detach as broken", [*plan.differing, *inspection.broken]),
+        ("list as another replica does", plan.agreed),
         ("detach as ignored", plan.unexpected),
         ("drop, merged away", plan.covered),
     ):
@@ -112,27 +118,44 @@ def _print(replica: _Replica, inspection: Inspection) -> None:
 
 
 @contextmanager
-def _replicas(config_file: Path, only: str | None) -> Iterator[tuple[Keeper, list[_Replica]]]:
-    """Raises ``ConfigError`` without a configuration, 60 for an unknown table, 999 without ZooKeeper."""
-    from coordination.kazoo_keeper import KazooKeeper
+def _replicas(config_file: Path, only: str | None) -> Iterator[list[tuple[Keeper, _Replica]]]:
+    """With the keepers of their ZooKeepers.
+
+    Raises ``ConfigError`` without a configuration, 60 for an unknown table, 999 without ZooKeeper."""
     from engine.config import Config, ConfigError
-    from parts.errors import UnavailableError, UserError
+    from parts.errors import UserError
 
     config = Config.load(config_file)
-    if config.zookeeper is None:
+    if config.zookeeper is None and not config.auxiliary_zookeepers:
         raise ConfigError(f"{config_file} names no zookeeper: there are no replicated tables to look at")
     found = list(_replicated_tables(config))
     replicas = [replica for replica in found if only in (None, replica.table)]
     if only is not None and not replicas:
         known = ", ".join(replica.table for replica in found) or "none"
         raise UserError("UNKNOWN_TABLE", f"There is no replicated table {only} here; there are: {known}")
-    keeper = KazooKeeper(config.zookeeper.hosts, config.zookeeper.session_timeout_ms / 1000, config.zookeeper.root)
+    keepers: dict[str, Keeper] = {}
     try:
-        if not keeper.wait_connected(_CONNECT_SECONDS):
-            raise UnavailableError("KEEPER_EXCEPTION", f"ZooKeeper {config.zookeeper.hosts} does not answer")
-        yield keeper, replicas
+        for name in sorted({replica.zookeeper_name for replica in replicas}):
+            keepers[name] = _connect(config, name)
+        yield [(keepers[replica.zookeeper_name], replica) for replica in replicas]
     finally:
+        for keeper in keepers.values():
+            keeper.close()
+
+
+def _connect(config: Config, name: str) -> Keeper:
+    from coordination.kazoo_keeper import KazooKeeper
+    from engine.config import ConfigError
+    from parts.errors import UnavailableError
+
+    zookeeper = {**config.auxiliary_zookeepers, "default": config.zookeeper}.get(name)
+    if zookeeper is None:
+        raise ConfigError(f"The configuration does not name the ZooKeeper {name!r}, which a table needs")
+    keeper = KazooKeeper(zookeeper.hosts, zookeeper.session_timeout_ms / 1000, zookeeper.root)
+    if not keeper.wait_connected(_CONNECT_SECONDS):
         keeper.close()
+        raise UnavailableError("KEEPER_EXCEPTION", f"ZooKeeper {zookeeper.hosts} does not answer")
+    return keeper
 
 
 def _replicated_tables(config: Config) -> Iterator[_Replica]:
@@ -151,6 +174,7 @@ def _replicated_tables(config: Config) -> Iterator[_Replica]:
             )
             yield _Replica(
                 definition.full_name,
+                location.zookeeper_name,
                 TablePaths(location.zookeeper_path).replica(location.replica_name),
                 definition.data_path,
                 definition.settings.replicated_max_ratio_of_wrong_parts,
@@ -167,6 +191,6 @@ def _definitions(config: Config) -> Iterator[TableDefinition]:
         raise AssertionError("definitions are read, tables are not made")
 
     settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
-    catalog = Catalog(config.path, config.temporary_path, no_tables, settings)
+    catalog = Catalog(config.path, config.temporary_path, no_tables, settings, config.rollups)
     for database, name in catalog.names_on_disk():
         yield catalog.read_definition(database, name)

@@ -8,9 +8,7 @@ taken. SIGTERM and SIGINT end it in the opposite order; a second signal ends it 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.commands.startup import leave_out_pandas, start_engine
+from engine.commands.stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from engine.config import Config
@@ -53,7 +52,7 @@ def run_server(config: Config) -> None:
     from parts.memory import freeze_heap
 
     logger = logging.getLogger("engine.server")
-    stop = _stop_on_signals()
+    stop = StopSignals(is_second_final=True)
     with ExitStack() as running:
         try:
             http = _start(config, running)
@@ -122,7 +121,7 @@ def _start_engine(engine: Engine, running: ExitStack) -> None:
         list(remove_abandoned(engine.config.user_files, engine.services.clock()))
         return _EXPORTS_SECONDS
 
-    start_engine(engine, running)
+    start_engine(engine, running, in_background=True)
     engine.services.housekeeping.add(Task("remove abandoned exports", remove))
 
 
@@ -155,16 +154,3 @@ def _end_leftover(directory: Path) -> None:
         return
     if str(directory / "zoo.cfg") in command_of(pid):
         end_processes([identify(pid)], grace_seconds=10)
-
-
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
-
-    def on_signal(number: int, _: object) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    return stop

@@ -16,8 +16,11 @@ import click
 @click.option("--rounds", type=click.IntRange(min=1), default=2, show_default=True, help="Of chaos and healing.")
 @click.option("--steps", type=click.IntRange(min=1), default=120, show_default=True, help="Of chaos in a round.")
 @click.option("--moves", is_flag=True, help="Of two tables, between which partitions move.")
+@click.option("--restores", is_flag=True, help="ZooKeeper is put back to an older snapshot, and replicas are restored.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="File for what happened, line by line.")
-def command(seed: int, seeds: int, replicas: int, rounds: int, steps: int, moves: bool, trace: Path | None) -> None:
+def command(
+    seed: int, seeds: int, replicas: int, rounds: int, steps: int, moves: bool, restores: bool, trace: Path | None
+) -> None:
     """Run whole servers in one thread, under random faults.
 
     \b
@@ -28,18 +31,21 @@ def command(seed: int, seeds: int, replicas: int, rounds: int, steps: int, moves
     so does the order of all background work: the same seed gives the same trace, byte for byte. After each healing no
     acknowledged row may be missing or doubled, and all replicas must hold the same parts.
     """
+    if moves and restores:
+        raise click.UsageError("--moves and --restores are two scenarios: choose one")
     if not __debug__:
         raise click.ClickException("python -O and PYTHONOPTIMIZE leave out the checks that a simulation is for")
     import logging
 
-    from engine.simulator.run import MOVES, Scale, simulate
+    from engine.simulator.run import MOVES, RESTORES, Scale, simulate
 
     logging.disable(logging.ERROR)  # faults are asked for here
+    scenario = MOVES if moves else RESTORES if restores else None
     failed = 0
     with open(trace or os.devnull, "w") as file:
         for number in range(seed, seed + seeds):
             began = time.monotonic()
-            outcome = simulate(number, Scale(replicas, rounds, steps), file, MOVES if moves else None)
+            outcome = simulate(number, Scale(replicas, rounds, steps), file, scenario)
             failed += bool(outcome.failure)
             click.echo(
                 f"seed {number}: {'FAILED' if outcome.failure else 'ok'}, {outcome.requests} requests to ZooKeeper, "

@@ -65,10 +65,11 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def start_engine(engine: Engine, running: contextlib.ExitStack) -> None:
-    """Its end is pushed on ``running``; what a failed start began is ended at once."""
+def start_engine(engine: Engine, running: contextlib.ExitStack, *, in_background: bool = False) -> None:
+    """Its end is pushed on ``running``; what a failed start began is ended at once. ``in_background``: see
+    :meth:`engine.engine.Engine.start`."""
     try:
-        engine.start()
+        engine.start(in_background=in_background)
     except BaseException:
         with contextlib.suppress(Exception):
             engine.stop()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from pathlib import Path
 
 import click
+
+from engine.commands.stop_signals import StopSignals
 
 
 @click.command("zookeeper")
@@ -17,9 +17,7 @@ def command(directory: Path, port: int) -> None:
     from coordination.embedded_zookeeper import EmbeddedZooKeeper
     from parts.errors import UnavailableError
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = StopSignals()
     zookeeper = EmbeddedZooKeeper(directory, port)
     zookeeper.start()
     try:

@@ -3,7 +3,8 @@
 ====================  ================================================================
 ``/``                 ``Ok.`` without a query; else the query (``engine.http.query``)
 ``/ping``             ``Ok.``
-``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1`` tells
+``/replicas_status``  503 when a replica lags or cannot take part; ``?verbose=1`` tells;
+                      ``?delays=1``: the delay of each replica, for other servers
 ``/ready``            503 while a configured ZooKeeper has no session with this server
 ``/metrics``          Prometheus
 ``/play``             a page to type queries into
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from email.utils import formatdate
 from functools import cache, partial
 from importlib.resources import files
@@ -37,6 +38,8 @@ from parts.errors import CancelledError, UserError
 logger = logging.getLogger(__name__)
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Guard = Callable[[Scope], None]
+Headers = Sequence[tuple[bytes, bytes]]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 PAGE_PATHS = ("/ping", "/replicas_status", "/ready", "/metrics")
@@ -51,9 +54,9 @@ _NOT_FOUND = (
 _OK = PlainTextResponse("Ok.\n")
 
 
-def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Scans) -> Application:
-    """An ASGI application that never raises."""
-    routes = {**_page_routes(pages), "/play": (_READ_METHODS, _play)}
+def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Scans, guard: Guard) -> Application:
+    """An ASGI application that never raises. ``guard`` raises for who may not see ``/metrics`` and the like."""
+    routes = {**_page_routes(pages, guard), "/play": (_READ_METHODS, _play)}
     routes.update((path, (("POST",), endpoint)) for path, endpoint in scans.endpoints().items())
 
     async def root(scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,9 +85,9 @@ def application(config: Config, queries: QueryEndpoint, pages: Pages, scans: Sca
     return partial(_answered, route)
 
 
-def pages_application(pages: Pages) -> Application:
+def pages_application(pages: Pages, guard: Guard = lambda scope: None) -> Application:
     """Only ``PAGE_PATHS``, and one answer a connection: what comes next may be for somebody else."""
-    routes = _page_routes(pages)
+    routes = _page_routes(pages, guard)
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -96,11 +99,12 @@ def pages_application(pages: Pages) -> Application:
         response.headers["Date"] = formatdate(usegmt=True)
         await response(scope, receive, send)
 
-    return partial(_answered, route)
+    return partial(_answered, route, headers=((b"connection", b"close"),))
 
 
-async def _answered(route: Application, scope: Scope, receive: Receive, send: Send) -> None:
-    """Whatever is raised becomes an answer, or the end of the connection when the answer has begun."""
+async def _answered(route: Application, scope: Scope, receive: Receive, send: Send, headers: Headers = ()) -> None:
+    """Whatever is raised becomes an answer with these headers, or the end of the connection when the answer has
+    begun."""
     has_begun = False
 
     async def noting_send(message: MutableMapping[str, Any]) -> None:
@@ -114,7 +118,7 @@ async def _answered(route: Application, scope: Scope, receive: Receive, send: Se
         is_stop = isinstance(problem, asyncio.CancelledError)
         error = CancelledError("The server is stopping") if is_stop else as_pando_error(problem)
         if not has_begun:
-            await send_error(send, error, [], scope["method"])
+            await send_error(send, error, list(headers), scope["method"])
         elif not is_stop:
             logger.info("an answer is cut off: %s", error)
 
@@ -122,18 +126,23 @@ async def _answered(route: Application, scope: Scope, receive: Receive, send: Se
 # -- pages ------------------------------------------------------------------------------------------------------------
 
 
-def _page_routes(pages: Pages) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
+def _page_routes(pages: Pages, guard: Guard) -> dict[str, tuple[tuple[str, ...], Endpoint]]:
     async def ping(_: Request) -> Response:
         return _response(pages.ping())
 
     async def replicas_status(request: Request) -> Response:
+        if request.query_params.get("delays", "0") not in ("", "0"):
+            return _response(await asyncio.to_thread(pages.replica_delays))
         verbose = request.query_params.get("verbose", "0") not in ("", "0")
+        if verbose:
+            guard(request.scope)
         return _response(await asyncio.to_thread(pages.replicas_status, verbose=verbose))
 
     async def ready(_: Request) -> Response:
         return _response(await asyncio.to_thread(pages.ready))
 
-    async def metrics(_: Request) -> Response:
+    async def metrics(request: Request) -> Response:
+        guard(request.scope)
         return _response(await asyncio.to_thread(pages.metrics))
 
     return {

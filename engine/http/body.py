@@ -14,6 +14,8 @@ import lzma
 import threading
 import zlib
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -38,6 +40,8 @@ class BodyPipe(io.RawIOBase):
         self._held_bytes = 0
         self._is_finished = False
         self._is_aborted = False
+        self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered while the reader waits for the client."""
 
     async def put(self, chunk: bytes) -> None:
         """Waits while the pipe is full."""
@@ -69,9 +73,7 @@ class BodyPipe(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with self._changed:
-            is_ready = self._changed.wait_for(
-                lambda: self._chunks or self._is_finished or self._is_aborted, self._timeout_seconds
-            )
+            is_ready = self._has_news() or self._wait()
             if self._is_aborted:
                 raise CancelledError("The client closed the connection before the end of its data")
             if not is_ready:
@@ -94,6 +96,13 @@ class BodyPipe(io.RawIOBase):
             if was_full and self._held_bytes <= self._limit:
                 self._loop.call_soon_threadsafe(self._room.set)
             return copied
+
+    def _has_news(self) -> bool:
+        return bool(self._chunks) or self._is_finished or self._is_aborted
+
+    def _wait(self) -> bool:
+        with self.waiting():
+            return self._changed.wait_for(self._has_news, self._timeout_seconds)
 
 
 class _Decompressed(io.RawIOBase):
@@ -222,3 +231,18 @@ class Joined(io.RawIOBase):
 
 def joined(head: bytes, rest: BinaryIO) -> BinaryIO:
     return io.BufferedReader(Joined(head, rest), _READ_BYTES) if head else rest
+
+
+def read_some(stream: BinaryIO, size: int) -> bytes:
+    """At least one byte unless at the end; does not wait for ``size``."""
+    read1 = getattr(stream, "read1", stream.read)
+    return read1(size)
+
+
+def read_up_to(stream: BinaryIO, most: int) -> bytes:
+    """In pieces, because a decompressing stream sets aside at once what is asked for: ``most`` may be any number."""
+    pieces: list[bytes] = []
+    while most > 0 and (piece := stream.read(min(most, _READ_BYTES))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)

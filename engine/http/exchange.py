@@ -15,15 +15,19 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
+from engine.cluster_proof import signed_statement
 from engine.config import UserConfig
-from engine.http.body import decompressed, joined
+from engine.http.body import decompressed, joined, read_some, read_up_to
+from engine.http.chunks import compressed, gathered
 from engine.http.compressed_blocks import block_reader
 from engine.http.compression import choose_compressor
 from engine.http.forms import MOST_BYTES, Form, external_tables, read_form
+from engine.http.protocol import Connection
 from engine.http.request import QueryRequest
 from engine.http.sessions import Sessions
 from engine.http.spill import Spill, SpillSpace
@@ -32,10 +36,12 @@ from engine.output import encode, output_settings
 from engine.processes import Process
 from engine.readonly import check_settings_change
 from engine.session import QueryResult, Session
-from parts.errors import CancelledError, PandoError, UserError
+from engine.system_names import unknown_database
+from parts.errors import CancelledError, UserError
+from parts.query_status import Witness
 from sql.formats.registry import content_type, find_format
 from sql.grammar.parser import parse_insert_head
-from sql.grammar.statements import ParsedStatement, SetSettings, Statement, Use
+from sql.grammar.statements import ParsedStatement, SelectQuery, SetSettings, Statement, Use
 from sql.settings.session import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -44,9 +50,8 @@ if TYPE_CHECKING:
 _WHOLE_BYTES = 16 << 20
 _MOST_BUFFERED_BYTES = 64 << 20
 _SET_ASIDE_BYTES = 256 << 20
-_CHUNK_BYTES = 256 << 10
-_MOST_AT_ONCE_BYTES = 4 << 20
 _HEAD_READ_BYTES = 64 << 10
+_NOBODY = Witness()
 
 
 class Exchange:
@@ -58,6 +63,7 @@ class Exchange:
         request: QueryRequest,
         user: UserConfig,
         body: BinaryIO,
+        connection: Connection,
     ) -> None:
         self._engine = engine
         self._sessions = sessions
@@ -66,6 +72,7 @@ class Exchange:
         self._request = request
         self._user = user
         self._body = body
+        self._connection = connection
         self._started = engine.services.monotonic()
         self._process: Process | None = None
         self._result: QueryResult | None = None
@@ -94,9 +101,11 @@ class Exchange:
                 raise
             if self.is_finished:
                 self._release()
+            self._witness.waits()
             return data
 
     def _start(self) -> bytes:
+        self._check_signed_statement()
         form = self._read_form()
         session = self._enter_session()
         if form.files:
@@ -105,6 +114,8 @@ class Exchange:
         parsed, text, data = self._statement(session)
         if self._is_cancelled:
             raise CancelledError
+        if self._may_be_repeated(parsed):
+            self._connection.note_repeatable()
         result = self._result = self._engine.execute_parsed(
             parsed, text, session, data, self._request.parameters, self._on_start
         )
@@ -124,7 +135,7 @@ class Exchange:
 
     def more(self) -> bytes | None:
         """The next bytes; ``None`` at the end. Raises ``PandoError``."""
-        with self._lock:
+        with self._lock, self._working():
             return next(self._chunks, None)
 
     def cancel(self) -> None:
@@ -136,8 +147,32 @@ class Exchange:
 
     def _on_start(self, process: Process) -> None:
         self._process = process
+        if self._connection.number is not None:
+            process.status.witness.serves(self._connection.number)
         if self._is_cancelled:
             process.stop()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Between two pieces of the answer the client takes its time."""
+        self._witness.works()
+        try:
+            yield
+        finally:
+            self._witness.waits()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """For a block that waits for the client's data."""
+        self._witness.waits()
+        try:
+            yield
+        finally:
+            self._witness.works()
+
+    @property
+    def _witness(self) -> Witness:
+        return self._process.status.witness if self._process is not None else _NOBODY
 
     def close(self) -> None:
         with self._lock:
@@ -187,6 +222,11 @@ class Exchange:
 
     # -- the question -----------------------------------------------------------------------------------------------
 
+    def _check_signed_statement(self) -> None:
+        proof = self._request.credentials.proof
+        if proof is not None:
+            self._body = joined(signed_statement(proof, self._body, self._sessions.is_first), self._body)
+
     def _read_form(self) -> Form:
         """A form's fields become the request's, and its body is used up."""
         request = self._request
@@ -212,10 +252,11 @@ class Exchange:
         kept = self._entered = self._kept or self._new_session()
         profile = self._engine.config.profile(request.profile) if request.profile else {}
         changes = {**profile, **request.settings}
-        check_settings_change(kept.settings, changes)
+        if request.credentials.proof is None:  # else another server has checked them
+            check_settings_change(kept.settings, changes, self._engine.config.default_settings)
         if request.database and request.database not in self._engine.database_names():
-            raise UserError("UNKNOWN_DATABASE", f"Database {request.database} does not exist")
-        settings = {**kept.settings, **changes}
+            raise unknown_database(request.database, self._engine.database_names())
+        settings = {**kept.settings, **changes, **request.own_settings}
         if request.is_read_only and not settings.get("readonly"):
             settings["readonly"] = 2
         return Session(
@@ -249,7 +290,7 @@ class Exchange:
         prefix = query + b"\n" if query else b""
         is_complete = False
         while (head := parse_insert_head(prefix, complete=is_complete)) is None:
-            chunk = _read_some(stream, _HEAD_READ_BYTES)
+            chunk = read_some(stream, _HEAD_READ_BYTES)
             is_complete = not chunk
             prefix += chunk
         insert, data_start = head
@@ -258,6 +299,11 @@ class Exchange:
             return ParsedStatement(insert), prefix[:data_start].decode("utf-8", "replace"), data
         text = _query_text(prefix, stream, settings_of(session.settings).max_query_size)
         return self._engine.parse(text, session, self._on_start), text, None
+
+    def _may_be_repeated(self, parsed: ParsedStatement) -> bool:
+        """Whether the client cannot tell that its request was asked twice."""
+        request = self._request
+        return isinstance(parsed.statement, SelectQuery) and not request.session_id and not request.credentials.proof
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
@@ -279,17 +325,7 @@ class Exchange:
         )
         self.content_encoding = compressor.encoding
         self.compressor = compressor
-
-        def compressed() -> Iterator[bytes]:
-            for chunk in _gathered(_pieces(chunks)):
-                data = compressor.compress(chunk)
-                if data:
-                    yield data
-            tail = compressor.finish()
-            if tail:
-                yield tail
-
-        return compressed()
+        return compressed(gathered(chunks), compressor)
 
     def finish_with(self, trailer: bytes) -> bytes:
         """The last bytes of an answer that an error cut off, in the answer's own compression."""
@@ -332,32 +368,19 @@ class Exchange:
         with self._lock:
             if self._spill is not None or self.is_closed:
                 return False
+            self._witness.works()
             spill, rest = Spill(self._space, _SET_ASIDE_BYTES), self._chunks
             self._spill = spill
             is_whole = spill.fill(rest)
             self._chunks = chain(spill.chunks(), rest)
+            self._witness.waits()
             if is_whole and self._result is not None:
                 self._result.close()
             return is_whole
 
 
-def _read_some(stream: BinaryIO, size: int) -> bytes:
-    """At least one byte unless at the end; does not wait for ``size``."""
-    read1 = getattr(stream, "read1", stream.read)
-    return read1(size)
-
-
-def _read_up_to(stream: BinaryIO, most: int) -> bytes:
-    """In pieces, because a decompressing stream sets aside at once what is asked for: ``most`` may be any number."""
-    pieces: list[bytes] = []
-    while most > 0 and (piece := stream.read(min(most, _MOST_AT_ONCE_BYTES))):
-        pieces.append(piece)
-        most -= len(piece)
-    return b"".join(pieces)
-
-
 def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
-    query = prefix + _read_up_to(stream, limit + 1 - len(prefix))
+    query = prefix + read_up_to(stream, limit + 1 - len(prefix))
     if len(query) > limit:
         raise UserError(
             "SYNTAX_ERROR", f"Max query size exceeded: the query is longer than max_query_size = {limit} bytes"
@@ -366,31 +389,3 @@ def _query_text(prefix: bytes, stream: BinaryIO, limit: int) -> str:
         return query.decode()
     except UnicodeDecodeError as error:
         raise UserError("SYNTAX_ERROR", f"The query is not valid UTF-8 at byte {error.start}") from None
-
-
-def _pieces(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """A long row is one chunk; what is copied at once on its way is copied with the interpreter locked."""
-    for chunk in chunks:
-        if len(chunk) <= _MOST_AT_ONCE_BYTES:
-            yield chunk
-        else:
-            view = memoryview(chunk)
-            yield from (bytes(view[at : at + _MOST_AT_ONCE_BYTES]) for at in range(0, len(chunk), _MOST_AT_ONCE_BYTES))
-
-
-def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    held_bytes = 0
-    try:
-        for chunk in chunks:
-            held.append(chunk)
-            held_bytes += len(chunk)
-            if held_bytes >= _CHUNK_BYTES:
-                yield b"".join(held)
-                held, held_bytes = [], 0
-    except PandoError:
-        if held:
-            yield b"".join(held)
-        raise
-    if held:
-        yield b"".join(held)

@@ -116,3 +116,10 @@ class _EngineGauges:
             readonly.add_metric([status.table], float(status.problem is not None))
         yield delay
         yield readonly
+        checks = self._engine.services.checks
+        for name, what, count in (
+            ("pando_checked_parts", "Parts that the background check has read", checks.parts),
+            ("pando_checked_bytes", "Bytes that the background check has read", checks.read_bytes),
+            ("pando_broken_parts_found", "Broken parts that the background check has found", checks.broken_parts),
+        ):
+            yield CounterMetricFamily(name, what, count)

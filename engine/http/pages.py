@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from coordination.keeper import SessionState
 from engine.http.metrics import Metrics
+from engine.remote.replica_delays import write_delays
 
 if TYPE_CHECKING:
     from engine.statements import StatementRunner
@@ -31,6 +32,8 @@ class Pages(Protocol):
 
     def replicas_status(self, *, verbose: bool) -> Page: ...
 
+    def replica_delays(self) -> Page: ...
+
     def ready(self) -> Page: ...
 
     def metrics(self) -> Page: ...
@@ -49,12 +52,20 @@ class EnginePages:
     def replicas_status(self, *, verbose: bool) -> Page:
         return replicas_status(self._engine, verbose=verbose)
 
+    def replica_delays(self) -> Page:
+        """For servers that read shards of this one. See :func:`engine.remote.replica_delays.parse_delays`."""
+        return Page(write_delays(self._engine.replicas_status()), content_type="application/json")
+
     def ready(self) -> Page:
-        """503 while a configured ZooKeeper has no session with this server."""
+        """503 while a configured ZooKeeper has no session with this server, and until each replicated table has tried
+        to become writable."""
         keeper = self._engine.replication.keeper
-        if keeper is None or keeper.state is SessionState.CONNECTED:
-            return OK
-        return Page(f"The ZooKeeper session is {keeper.state.value}\n".encode(), 503)
+        if keeper is not None and keeper.state is not SessionState.CONNECTED:
+            return Page(f"The ZooKeeper session is {keeper.state.value}\n".encode(), 503)
+        replicas = [replica for table in self._engine.catalog.tables() if (replica := table.replication) is not None]
+        if starting := sum(replica.is_starting for replica in replicas):
+            return Page(f"{starting} of {len(replicas)} replicated tables are starting\n".encode(), 503)
+        return OK
 
     def metrics(self) -> Page:
         return Page(self._metrics.text(), content_type="text/plain; version=0.0.4; charset=utf-8")

@@ -86,6 +86,14 @@ class Connection(HttpToolsProtocol):
         return not (self._unanswered or self._is_in_request or self._refusal is not None)
 
     @property
+    def number(self) -> int | None:
+        """What the server's other processes know it by."""
+        return None
+
+    def note_repeatable(self) -> None:
+        """The query of the request changes nothing: whoever may, asks it again in another process."""
+
+    @property
     def owes_answer(self) -> bool:
         """A request has begun to come, and its answer is not complete."""
         return self._unanswered > 0 or self._is_in_head or self._early_body is not None
@@ -157,6 +165,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._unset_keepalive_if_required()  # only here: empty lines and late bodies keep no connection
         super().on_message_begin()
+        self.scope["state"]["connection"] = self
         self._is_in_head = self._is_in_request = True
         self._fields = self._head_bytes = 0
 
@@ -201,7 +210,6 @@ class Connection(HttpToolsProtocol):
     def _begin_cycle(self) -> None:
         """The request becomes the application's, with what is there of its body."""
         body = self._take_early_body()
-        self.scope["state"]["connection"] = self
         super().on_headers_complete()  # raises for a URI that is none
         self._is_in_head = False
         self._unanswered += 1

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from engine.cluster_proof import check_proof
 from engine.http.body import BodyPipe
 from engine.http.errors import as_pando_error, error_headers, error_text, exception_tag, exception_trailer, http_status
 from engine.http.exchange import Exchange
@@ -22,7 +23,7 @@ from engine.http.insert_cycle import Reply
 from engine.http.metrics import Metrics
 from engine.http.protocol import NO_TIMEOUT_SECONDS, Connection
 from engine.http.request import QueryRequest, parse_request
-from engine.http.sessions import Sessions, SessionStore
+from engine.http.sessions import SWEEP_SECONDS, Sessions, SessionStore
 from engine.http.short_answers import ShortAnswers
 from engine.http.spill import SpillSpace
 from engine.http.users import Users
@@ -51,8 +52,12 @@ class QueryEndpoint:
     def __init__(self, engine: StatementRunner, metrics: Metrics, sessions: Sessions | None = None) -> None:
         self._engine = engine
         self._metrics = metrics
-        self._users = Users(engine.config.users)
-        self._sessions: Sessions = sessions or SessionStore(engine.services.monotonic, engine.end_session)
+        self._users = Users(
+            engine.config.users,
+            engine.services.monotonic,
+            lambda proof: check_proof(proof, engine.config.cluster_secrets, engine.services.clock()),
+        )
+        self._sessions: Sessions = sessions or _own_sessions(engine)
         self._limit = engine.config.max_concurrent_queries
         self._placed: set[Exchange] = set()
         self._asides: set[asyncio.Task[None]] = set()
@@ -79,7 +84,7 @@ class QueryEndpoint:
         request: QueryRequest | None = None
         try:
             request = parse_request(scope)
-            user = self._users.authenticate(request.credentials)
+            user = self._users.authenticate(request.credentials, scope)
             timeout_seconds = self._seconds(request, "http_receive_timeout")
             connection: Connection = scope["state"]["connection"]
             connection.send_timeout = self._seconds(request, "http_send_timeout")
@@ -99,7 +104,8 @@ class QueryEndpoint:
             await send_error(send, error, self._common_headers(request), scope["method"])
             return
         stream = body or io.BufferedReader(pipe, 1 << 20)
-        exchange = Exchange(self._engine, self._sessions, self._space, request, user, stream)
+        exchange = Exchange(self._engine, self._sessions, self._space, request, user, stream, connection)
+        pipe.waiting = exchange.waiting
         self._placed.add(exchange)
         try:
             with self._metrics.running():
@@ -112,7 +118,9 @@ class QueryEndpoint:
         loop. Returns what cancels it, or ``None`` for what :meth:`__call__` is to answer: refusals, and all others."""
         try:
             request = parse_request(scope)
-            user = self._users.authenticate(request.credentials)
+            if request.credentials.proof is not None:
+                return None
+            user = self._users.authenticate(request.credentials, scope, is_last=False)
             insert, _ = parse_insert_head(f"{request.query}\n".encode() + body, complete=True) or (None, 0)
             if insert is None or insert.select or request.method != "POST" or request.completed or self._is_full():
                 return None
@@ -120,7 +128,8 @@ class QueryEndpoint:
             return None
         if self._setting(request, "send_progress_in_http_headers"):
             return None
-        exchange = Exchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body))
+        connection: Connection = scope["state"]["connection"]
+        exchange = Exchange(self._engine, self._sessions, self._space, request, user, io.BytesIO(body), connection)
         running = self._metrics.running()
         loop = asyncio.get_running_loop()
 
@@ -276,6 +285,12 @@ class QueryEndpoint:
             is_wanted = self._setting(request, "add_http_cors_header")
             headers += [(b"access-control-allow-origin", b"*")] if is_wanted else []
         return headers
+
+
+def _own_sessions(engine: StatementRunner) -> SessionStore:
+    sessions = SessionStore(engine.services.monotonic, engine.end_session)
+    engine.services.housekeeping.add(sessions.task, SWEEP_SECONDS)
+    return sessions
 
 
 class _ClientLeftError(Exception):

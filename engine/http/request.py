@@ -12,12 +12,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
+from engine.cluster_proof import SCHEME, Proof, parse_proof
 from engine.http.forms import boundary_of, is_table_option
 from parts.errors import UserError
 from sql.settings.session import SettingValue, canonical_name, parse_setting
 
-_IGNORED = frozenset({"quota_key", "stacktrace", "buffer_size"})
+_IGNORED = frozenset({"quota_key", "stacktrace"})
 """Parameters of clients that change nothing here."""
+_OF_REQUEST = {
+    "default_format": "default_format",
+    "wait_end_of_query": "wait_end_of_query",
+    "buffer_size": "http_response_buffer_size",
+}
+"""Parameters, and the settings that they are here. In ClickHouse they are none, so read-only users may give them."""
 _MAX_SESSION_SECONDS = 3600
 _LONGEST_ID = 1000
 
@@ -26,6 +33,8 @@ _LONGEST_ID = 1000
 class Credentials:
     user: str = "default"
     password: str = ""
+    proof: Proof | None = None
+    """In place of a password: another server of a cluster asks for the user."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,8 @@ class QueryRequest:
     session_check: bool = False
     profile: str = ""
     settings: dict[str, SettingValue] = field(default_factory=dict)
+    own_settings: dict[str, SettingValue] = field(default_factory=dict)
+    """Those that a user may give who may change no setting."""
     parameters: dict[str, str] = field(default_factory=dict)
     content_encoding: str = ""
     accept_encoding: str = ""
@@ -60,17 +71,26 @@ class QueryRequest:
         return self.method in ("GET", "HEAD")
 
 
+def parse_credentials(scope: Mapping[str, Any]) -> Credentials:
+    """From the headers or the URL of an ASGI scope. Raises ``UserError``."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    pairs = _url_parameters(scope)
+    return _credentials(dict(pairs), headers, pairs)
+
+
+def _url_parameters(scope: Mapping[str, Any]) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=10_000)
+    except ValueError as error:
+        raise UserError("BAD_ARGUMENTS", f"Cannot read the URL parameters: {error}") from None
+
+
 def parse_request(scope: Mapping[str, Any]) -> QueryRequest:
     """From an ASGI scope. Raises ``UserError``."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     kind = headers.get("content-type", "")
     boundary = boundary_of(kind) if "multipart" in kind.lower() else ""
-    try:
-        pairs = parse_qsl(
-            scope["query_string"].decode(), keep_blank_values=True, errors="strict", max_num_fields=10_000
-        )
-    except ValueError as error:
-        raise UserError("BAD_ARGUMENTS", f"Cannot read the URL parameters: {error}") from None
+    pairs = _url_parameters(scope)
     request = _request(scope["method"], headers, pairs, is_form=bool(boundary))
     if not boundary:
         return request
@@ -87,20 +107,21 @@ def _request(
     method: str, headers: Mapping[str, str], pairs: Sequence[tuple[str, str]], *, is_form: bool
 ) -> QueryRequest:
     options = {name: value for name, value in pairs if is_form and is_table_option(name)}
-    own, settings, parameters = _sorted_out([pair for pair in pairs if pair[0] not in options])
+    own, settings, own_settings, parameters = _sorted_out([pair for pair in pairs if pair[0] not in options])
     return QueryRequest(
         method=method,
         table_options=options,
         query=own.get("query", ""),
         database=own.get("database") or headers.get("x-clickhouse-database", ""),
-        credentials=_credentials(own, headers),
+        credentials=_credentials(own, headers, pairs),
         query_id=_checked_id("query_id", own.get("query_id", "")),
-        format=str(settings.get("default_format") or headers.get("x-clickhouse-format", "")),
+        format=str(own_settings.get("default_format") or headers.get("x-clickhouse-format", "")),
         session_id=_checked_id("session_id", own.get("session_id", "")),
         session_timeout_seconds=_session_timeout(own.get("session_timeout", "60")),
         session_check=own.get("session_check", "0") not in ("0", ""),
         profile=own.get("profile", ""),
         settings=settings,
+        own_settings=own_settings,
         parameters=parameters,
         content_encoding=headers.get("content-encoding", "").strip().lower(),
         accept_encoding=headers.get("accept-encoding", "").lower(),
@@ -111,18 +132,23 @@ def _request(
     )
 
 
-def _sorted_out(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], dict[str, SettingValue], dict[str, str]]:
+def _sorted_out(
+    pairs: Iterable[tuple[str, str]],
+) -> tuple[dict[str, str], dict[str, SettingValue], dict[str, SettingValue], dict[str, str]]:
     own: dict[str, str] = {}
     settings: dict[str, SettingValue] = {}
+    own_settings: dict[str, SettingValue] = {}
     parameters: dict[str, str] = {}
     for name, value in pairs:
         if name in _OWN:
             own[name] = value
+        elif name in _OF_REQUEST:
+            own_settings[_OF_REQUEST[name]] = parse_setting(_OF_REQUEST[name], value)
         elif name.startswith("param_"):
             parameters[name.removeprefix("param_")] = value
         elif name not in _IGNORED:
             settings[canonical_name(name)] = parse_setting(name, value)
-    return own, settings, parameters
+    return own, settings, own_settings, parameters
 
 
 _OWN = frozenset(
@@ -171,11 +197,14 @@ def _checked_id(name: str, text: str) -> str:
     return text
 
 
-def _credentials(own: Mapping[str, str], headers: Mapping[str, str]) -> Credentials:
-    """From ``X-ClickHouse-User/Key``, basic authentication, or the URL, in this order."""
+def _credentials(own: Mapping[str, str], headers: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> Credentials:
+    """From ``X-ClickHouse-User/Key``, a cluster's proof, basic authentication, or the URL, in this order."""
     if "x-clickhouse-user" in headers or "x-clickhouse-key" in headers:
         return Credentials(headers.get("x-clickhouse-user") or "default", headers.get("x-clickhouse-key", ""))
     scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme == SCHEME:
+        proof = parse_proof(value, pairs)
+        return Credentials(proof.user, proof=proof)
     if scheme.lower() not in ("", "never"):  # the latter is what pages say to keep the browser from asking
         try:
             if scheme.lower() != "basic" or not value:

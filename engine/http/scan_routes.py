@@ -77,7 +77,7 @@ from engine.scan.slot_query import SlotRows, answer_of, run_over
 from engine.scan.stream import encode_stream, scan_batches
 from engine.session import Session
 from engine.tables.table import Table
-from parts.errors import CancelledError, CorruptionError, UserError
+from parts.errors import CancelledError, UserError
 from parts.reader import MarkRange, Part
 from parts.schema import Column, TableDescription
 from sql.settings.session import settings_of
@@ -112,7 +112,7 @@ class Scans:
 
     def __init__(self, engine: StatementRunner, leases: Leases | None = None) -> None:
         self._engine = engine
-        self._users = Users(engine.config.users)
+        self._users = Users(engine.config.users, engine.services.monotonic)
         self._clock = engine.services.monotonic
         self._files = engine.config.user_files
         self._leases: Leases = leases or LeaseBook(engine.services.monotonic, partial(delay_seconds, engine))
@@ -180,7 +180,7 @@ class Scans:
     async def _answer(self, request: Request, function: _Work, *, writes: bool = False) -> Response:
         try:
             credentials = parse_request(request.scope).credentials
-            user = self._users.authenticate(credentials)
+            user = self._users.authenticate(credentials, request.scope)
             session = Session(
                 user=credentials.user, settings=self._engine.config.profile(user.profile), profile=user.profile
             )
@@ -207,7 +207,8 @@ class Scans:
         found = {"columns": [{"name": name, "type": str(type_)} for name, type_ in shown]}
         if table.definition.is_proxy:
             return {**found, "shards": shards_to_scan(table.definition, self._engine.config)}
-        return {**found, **self._slots(table, columns, body)}
+        with self._engine.reporting():
+            return {**found, **self._slots(table, columns, body)}
 
     def _slots(self, table: Table, columns: Sequence[Column], body: Body) -> dict[str, Any]:
         require_rows(table.definition)
@@ -255,18 +256,14 @@ class Scans:
         """What the request reads, with its parts held."""
         table = self._table(body)
         slot, size, behind = slot_of(body), task_size(body), positive(body, "behind", least=0) or 0
-        with self._leases.reading(table, opening(body)) as lease:
+        with self._engine.reporting(), self._leases.reading(table, opening(body)) as lease:
             description = table.description_of(lease.metadata_version)
             columns = _columns(description, body)
             keep = scan_filter(text(body, "filter", ""), description, self._engine.config.timezone)
             parts = sorted((part.under(description.schema) for part in lease.parts), key=lambda part: part.name)
             pieces = Scan.of(self._chosen(description, parts, body), lease.steps, size).slot(*slot)
-            try:
-                batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
-                yield _Slot(columns, pieces, keep, batches)
-            except CorruptionError as error:
-                table.report_corruption(error)
-                raise
+            batches = scan_batches(pieces, columns, keep, wanted_blocks(body), behind=behind, clock=self._clock)
+            yield _Slot(columns, pieces, keep, batches)
 
     def positions(self, body: Body) -> dict[str, Any]:
         """Where a stream stands, and where its next batch ends."""

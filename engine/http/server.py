@@ -22,6 +22,7 @@ from engine.http.protocol import Connection
 from engine.http.query import QueryEndpoint
 from engine.http.scan_routes import Scans
 from engine.http.sessions import Sessions
+from engine.http.users import page_guard
 from engine.scan.leases import Leases
 from sql.settings.session import settings_of
 
@@ -75,7 +76,9 @@ class HttpServer:
         """Pages, metrics, sessions and leases of scans are this engine's own unless given."""
         metrics = metrics or Metrics(engine)
         self._queries = QueryEndpoint(engine, metrics, sessions)
-        app = application(engine.config, self._queries, pages or EnginePages(engine, metrics), Scans(engine, leases))
+        guard = page_guard(engine.config, engine.services.monotonic)
+        pages = pages or EnginePages(engine, metrics)
+        app = application(engine.config, self._queries, pages, Scans(engine, leases), guard)
         logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
         config = uvicorn_config(self._config, app, self._connection, self._queries)
         self._server = _Server(config, self._make_source or self._own_source)

@@ -1,9 +1,9 @@
-"""Sessions that outlive a request: ``session_id`` keeps what USE and SET changed.
+"""What outlives a request: sessions, whose ``session_id`` keeps what USE and SET changed, and numbers used once.
 
 Invariants:
 - A session serves one request at a time (373 otherwise).
 - A session ends ``session_timeout`` seconds after its last request, with its temporary tables; nothing else is lost but
-  its database and settings.
+  its database and settings. Whoever holds a store runs its ``task``: else a session stays until another begins.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.background import Task
 from engine.session import Session
 from parts.errors import UserError
+
+SWEEP_SECONDS = 1.0
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Sessions(Protocol):
 
     def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None: ...
 
+    def is_first(self, number: str, seconds: float) -> bool: ...
+
 
 class SessionStore:
     """Thread-safe. Keys are (user, session id): nobody enters another user's session."""
@@ -40,6 +45,8 @@ class SessionStore:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._held: dict[tuple[str, str], _Held] = {}
+        self._numbers: dict[str, float] = {}
+        """Those that were used, in the order that they came, and until when each is remembered."""
 
     def acquire(self, user: str, session_id: str, make: Callable[[], Session], *, must_exist: bool) -> Session:
         """Raises 372 (SESSION_NOT_FOUND) and 373 (SESSION_IS_LOCKED)."""
@@ -66,6 +73,17 @@ class SessionStore:
                 held.in_use = False
                 held.expires = self._clock() + timeout_seconds
 
+    def is_first(self, number: str, seconds: float) -> bool:
+        """Whether the number was not used before. It is remembered for ``seconds``."""
+        now = self._clock()
+        with self._lock:
+            while self._numbers and self._numbers[oldest := next(iter(self._numbers))] <= now:
+                del self._numbers[oldest]
+            if number in self._numbers:
+                return False
+            self._numbers[number] = now + seconds
+            return True
+
     def sweep(self) -> None:
         """Ends the sessions that have expired."""
         with self._lock:
@@ -74,6 +92,14 @@ class SessionStore:
             ended = [self._held.pop(key).session for key in expired]
         for session in ended:
             self._on_end(session)
+
+    @property
+    def task(self) -> Task:
+        return Task("end sessions", self._sweep_step)
+
+    def _sweep_step(self) -> float:
+        self.sweep()
+        return SWEEP_SECONDS
 
     def __len__(self) -> int:
         return len(self._held)

@@ -50,7 +50,7 @@ class _Asker:
 
 
 class ShortAnswers:
-    """Of one server. On its event loop alone."""
+    """Answers short queries of one server, on its event loop alone."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ShortAnswers:
         request = parse_request(scope)
         if not _is_simple(request) or not self._has_room():
             return None
-        user = self._users.authenticate(request.credentials)
+        user = self._users.authenticate(request.credentials, scope, is_last=False)
         asker = self._asker(request, user.profile, user.readonly)
         if asker is None:
             return None
@@ -129,7 +129,11 @@ class ShortAnswers:
         return self._common_head + head.encode("latin-1", "replace"), data
 
     def _asker(self, request: QueryRequest, profile: str, readonly: int) -> _Asker | None:
-        given = tuple((name, type(value), value) for name, value in request.settings.items())
+        given = tuple(
+            (name, type(value), value)
+            for settings in (request.settings, request.own_settings)
+            for name, value in (*settings.items(), ("", None))
+        )
         version = request.client_protocol_version
         key = (request.credentials.user, request.profile, request.is_read_only, version, given)
         if key in self._askers:
@@ -148,8 +152,8 @@ class ShortAnswers:
         if readonly and kept.get("readonly") != 1:
             kept["readonly"] = readonly
         changes = {**(config.profile(request.profile) if request.profile else {}), **request.settings}
-        check_settings_change(kept, changes)
-        settings = {**kept, **changes}
+        check_settings_change(kept, changes, config.default_settings)
+        settings = {**kept, **changes, **request.own_settings}
         if request.is_read_only and not settings.get("readonly"):
             settings["readonly"] = 2
         output = settings_of(settings, config.timezone)
@@ -167,6 +171,7 @@ def _is_simple(request: QueryRequest) -> bool:
     return not (
         request.method not in ("GET", "POST")
         or request.session_id
+        or request.credentials.proof is not None
         or request.origin
         or request.completed is not None
         or request.content_encoding not in ("", "identity")

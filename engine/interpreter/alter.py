@@ -19,12 +19,14 @@ from engine.tables.definition import TableDefinition
 from engine.tables.options import AlterOptions
 from engine.tables.table import Table
 from sql.definitions.alter import LOCAL_CHANGES, altered
+from sql.definitions.key_checks import check_new_keys
 from sql.definitions.ttl import check_ttl_depends
 from sql.grammar.alterations import (
     AlterCommand,
     DefinitionChange,
     MaterializeTtl,
     ModifyColumn,
+    ModifyOrderBy,
     ModifyQuery,
     ModifyTtl,
     MutationCommand,
@@ -53,9 +55,12 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
             table.require(ability)
     changes = [command for command in statement.commands if isinstance(command, DefinitionChange)]
     sets_ttl = any(_sets_ttl(change, table.definition.create) for change in changes)
-    if changes and (len(runs) > 1 or sets_ttl):
+    sorts_anew = any(isinstance(change, ModifyOrderBy) for change in changes)
+    if changes and (len(runs) > 1 or sets_ttl or sorts_anew):
         definition = table.definition
         new = context.server.catalog.define(database, altered(definition.create, definition.description, changes))
+        if sorts_anew:
+            check_new_keys(new.description, definition.description)
         if sets_ttl and not context.settings.allow_suspicious_ttl_expressions:
             check_ttl_depends(new.description.ttl)
     result = QueryResult()

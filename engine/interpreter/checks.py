@@ -73,8 +73,10 @@ def _problem(part: Part, table: Table, status: QueryStatus) -> str:
     try:
         part.verify(status.check)
     except CorruptionError as error:
+        table.store.note_check(part.name, str(error))
         table.report_corruption(error)
         return str(error)
+    table.store.note_check(part.name)
     return ""
 
 

@@ -15,10 +15,12 @@ from engine.interpreter.temporary import create_temporary
 from engine.interpreter.views import create_view
 from engine.readonly import check_settings_change
 from engine.session import QueryResult
+from engine.system_names import unknown_database
 from engine.tables.table import Table
 from parts.errors import UserError
 from sql.definitions.creation import completed, like
 from sql.definitions.defaults import insertable_columns
+from sql.definitions.key_checks import check_new_keys
 from sql.definitions.nested import flattened_columns
 from sql.definitions.ttl import check_ttl_depends
 from sql.grammar.plain_clauses import ColumnClause
@@ -59,9 +61,8 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     if not create.attach:
         create = completed(create, context.settings, context.server.catalog.default_settings.index_granularity)
     create = replace(create, as_table=None, as_select="", is_empty=False, must_exist=False)
-    has_ttl = create.ttl or any(column.ttl for column in create.columns)
-    if has_ttl and not create.attach and not context.settings.allow_suspicious_ttl_expressions:
-        check_ttl_depends(context.server.catalog.define(database, create).description.ttl)
+    if not create.attach:
+        _check_new(create, database, context)
     if statement.is_temporary:
         table = create_temporary(create, context)
         if table is not None:
@@ -75,6 +76,16 @@ def create_table(statement: CreateTable, context: Context) -> QueryResult:
     if table is not None:
         _fill(table, statement, context)
     return QueryResult()
+
+
+def _check_new(create: CreateTable, database: str, context: Context) -> None:
+    """Raises what a table that was made before may have, and a new one may not."""
+    if create.partition_by or create.order_by or create.primary_key:
+        may_repeat = create.settings.get("allow_suspicious_indices") not in (None, 0, "0")
+        check_new_keys(context.server.catalog.define(database, create).description, may_repeat=may_repeat)
+    has_ttl = create.ttl or any(column.ttl for column in create.columns)
+    if has_ttl and not context.settings.allow_suspicious_ttl_expressions:
+        check_ttl_depends(context.server.catalog.define(database, create).description.ttl)
 
 
 def _fill(table: Table, statement: CreateTable, context: Context) -> None:
@@ -92,8 +103,7 @@ def _replace_table(database: str, create: CreateTable, statement: CreateTable, c
         _fill(catalog.table(database, scratch), statement, context)
         catalog.put_in_place(database, scratch, name)
     except BaseException:
-        if catalog.find(database, scratch) is not None:
-            catalog.drop_table(database, scratch)
+        catalog.discard_table(database, scratch)
         raise
 
 
@@ -126,13 +136,22 @@ def drop_table(statement: DropTable, context: Context) -> QueryResult:
         table = catalog.find(database, ref.table) if statement.is_view and not statement.detach else None
         if table is not None and table.definition.create.view is None:
             raise UserError("INCORRECT_QUERY", f"Table {database}.{ref.table} is not a View")
-        catalog.drop_table(database, ref.table, if_exists=statement.if_exists, detach=statement.detach)
+        catalog.drop_table(
+            database,
+            ref.table,
+            if_exists=statement.if_exists,
+            detach=statement.detach,
+            permanently=statement.permanently,
+        )
     return QueryResult()
 
 
 def attach_table(statement: AttachTable, context: Context) -> QueryResult:
     context.server.catalog.attach_table(
-        context.database(statement.table.database), statement.table.table, if_not_exists=statement.if_not_exists
+        context.database(statement.table.database),
+        statement.table.table,
+        if_not_exists=statement.if_not_exists,
+        as_replicated=statement.as_replicated,
     )
     return QueryResult()
 
@@ -169,14 +188,14 @@ def truncate_table(statement: TruncateTable, context: Context) -> QueryResult:
 
 def use(statement: Use, context: Context) -> QueryResult:
     if statement.database not in context.server.database_names():
-        raise UserError("UNKNOWN_DATABASE", f"Database {statement.database} does not exist")
+        raise unknown_database(statement.database, context.server.database_names())
     context.session.database = statement.database
     return QueryResult()
 
 
 def set_settings(statement: SetSettings, context: Context) -> QueryResult:
     changes = setting_changes(statement, context.server.config)
-    check_settings_change(context.session.settings, changes)
+    check_settings_change(context.session.settings, changes, context.server.config.default_settings)
     context.session.apply(changes)
     return QueryResult()
 

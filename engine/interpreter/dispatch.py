@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.context import Context
+from engine.distributed_ddl.initiator import execute_on_cluster
 from engine.interpreter import (
     alter,
     checks,
@@ -69,9 +70,13 @@ _READ_ONLY = (
 def execute_statement(parsed: ParsedStatement, context: Context) -> QueryResult:
     """Raises 164 (READONLY) for a change in a read-only session, and whatever the statement raises."""
     statement = parsed.statement
-    if (context.session.readonly or context.settings.readonly) and not isinstance(statement, _READ_ONLY):
+    is_reading = isinstance(statement, _READ_ONLY) and parsed.on_cluster is None
+    if (context.session.readonly or context.settings.readonly) and not is_reading:
         raise UserError("READONLY", f"Cannot execute {type(statement).__name__} in readonly mode")
-    result = _HANDLERS[type(statement)](statement, context)
+    if parsed.on_cluster is not None:
+        result = execute_on_cluster(parsed, context)
+    else:
+        result = _HANDLERS[type(statement)](statement, context)
     return replace(
         result,
         format=parsed.format,

@@ -29,7 +29,7 @@ from sql.grammar.alterations import (
     UpdateRows,
 )
 from sql.grammar.statements import KillMutation, MutateTable
-from sql.run.mutated_rows import check_step
+from sql.run.mutation_queries import check_step
 
 
 def mutate(table: Table, commands: Sequence[MutationCommand], context: Context, *, sync: int) -> QueryResult:

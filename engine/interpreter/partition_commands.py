@@ -163,6 +163,14 @@ def _move(table: Table, command: MovePartition, context: Context) -> Callable[[]
             f"Cannot move a partition of the replicated table {table.definition.full_name} to "
             f"{target.definition.full_name}, which is not replicated",
         )
+    if table.replication is not None and target.replication is not None:
+        names = (table.replication.zookeeper_name, target.replication.zookeeper_name)
+        if names[0] != names[1]:
+            raise UserError(
+                "NOT_IMPLEMENTED",
+                f"Cannot move a partition between tables of different ZooKeepers, {names[0]!r} and {names[1]!r}: "
+                "ATTACH PARTITION … FROM the one to the other, then DROP PARTITION",
+            )
     _require_alike(table, target)
     partition = _partition_id(table, command.partition, context)
     assert partition is not None

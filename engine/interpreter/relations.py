@@ -10,12 +10,12 @@ from engine.interpreter.files import find_files
 from engine.interpreter.shards.merged import merge_function, merge_table
 from engine.interpreter.shards.relation import LocalQueries
 from engine.interpreter.shards.tables import distributed_table, function_table
-from engine.system_names import TEMPORARY
+from engine.system_names import TEMPORARY, unknown_table
 from engine.system_tables import SYSTEM_DATABASES
 from engine.system_tables.system_table import SystemRelation
 from engine.system_tables.zookeeper import ZooKeeperRelation
 from engine.tables.table import Table
-from parts.errors import ConflictError, CorruptionError, UserError
+from parts.errors import ConflictError, UserError
 from parts.part_states import Snapshot
 from parts.schema import TableDescription
 from parts.types import DataType
@@ -47,9 +47,6 @@ class TableRelation:
             name = self.table.definition.full_name
             raise ConflictError("CANNOT_ASSIGN_ALTER", f"Table {name} was altered while the query began; run it again")
         return Snapshot([part.under(self.description.schema) for part in found.parts], lambda _: found.release())
-
-    def report_corruption(self, error: CorruptionError) -> None:
-        self.table.report_corruption(error)
 
 
 def _relation_of(table: Table, catalog: Catalog, sequential_consistency: bool) -> TableRelation | ViewRelation:
@@ -90,7 +87,7 @@ class SessionRelations:
         tables = SYSTEM_DATABASES.get(database)
         if tables is not None:
             if table not in tables:
-                raise UserError("UNKNOWN_TABLE", f"Table {database}.{table} does not exist")
+                raise unknown_table(database, table, tables)
             if (database, table) == ("system", "zookeeper"):
                 return ZooKeeperRelation(self.context.server)
             return SystemRelation(tables[table], self.context)

@@ -88,7 +88,9 @@ def _table_names(database: str, context: Context) -> list[str]:
     system = context.server.system_schemas.get(database)
     if system is not None:
         return sorted(system)
-    return [table.definition.name for table in context.server.catalog.tables(database)]
+    catalog = context.server.catalog
+    loaded = [table.definition.name for table in catalog.tables(database)]
+    return sorted([*loaded, *(failed.name for failed in catalog.not_loaded(database))])
 
 
 def _schema(database: str, table: str, context: Context) -> TableSchema:

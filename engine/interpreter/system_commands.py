@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordination.keeper import Keeper
 from coordination.paths import TablePaths
 from coordination.table_nodes import drop_dead_replica
 from engine.context import Context
@@ -15,6 +16,7 @@ from engine.tables.table import Table
 from parts.errors import UserError
 from parts.frozen import SHADOW, unfreeze_all
 from parts.safe_names import check_file_name, file_stem
+from sql.definitions.engine import split_zookeeper
 from sql.grammar.statements import DropReplica, SystemCommand, TableRef
 
 _LOGS = frozenset({"part_log", "query_log", "system.part_log", "system.query_log"})
@@ -33,6 +35,8 @@ def system_command(statement: SystemCommand, context: Context) -> QueryResult:
             _replicated(statement.table, context).sync(settings.receive_timeout, context.status, mode)
     elif command == "RESTART REPLICA":
         _replicated(statement.table, context).restart()
+    elif command == "RESTORE REPLICA":
+        _replicated(statement.table, context).restore(settings.receive_timeout, context.status)
     elif command == "RESTART REPLICAS":
         for table in context.server.catalog.tables():
             if table.replication is not None:
@@ -67,26 +71,32 @@ def drop_replica(statement: DropReplica, context: Context) -> QueryResult:
     Raises ``UserError`` 305 (TABLE_WAS_NOT_DROPPED) for a replica that is active, of this server, or unknown. Without a
     single table named, tables that have no such replica are passed over.
     """
-    keeper = context.server.replication.require_keeper()
-    catalog = context.server.catalog
-    if statement.table is not None:
-        paths = [_replicated(statement.table, context).paths]
-    elif statement.zookeeper_path is not None:
-        paths = [TablePaths(statement.zookeeper_path.rstrip("/"))]
+    catalog, replication = context.server.catalog, context.server.replication
+    if statement.zookeeper_path is not None:
+        zookeeper, path = split_zookeeper(statement.zookeeper_path)
+        places = [(replication.at(zookeeper).require_keeper(), zookeeper, TablePaths(path))]
+    elif statement.table is not None:
+        places = [_place_of(_replicated(statement.table, context))]
     else:
-        found = [table.replication.paths for table in catalog.tables(statement.database) if table.replication]
-        paths = [path for path in found if keeper.exists(path.replica(statement.replica).root)]
-    roots = {path.root for path in paths}
+        found = [_place_of(table.replication) for table in catalog.tables(statement.database) if table.replication]
+        places = [place for place in found if place[0].exists(place[2].replica(statement.replica).root)]
+    roots = {(zookeeper, path.root) for _, zookeeper, path in places}
     for table in catalog.tables():
         own = table.replication
-        if own is not None and own.paths.root in roots and own.replica.name == statement.replica:
+        if own is None or own.replica.name != statement.replica:
+            continue
+        if (own.zookeeper_name, own.paths.root) in roots:
             raise UserError(
                 "TABLE_WAS_NOT_DROPPED",
                 f"Replica {statement.replica!r} of {table.definition.full_name} is this server's own: use DROP TABLE",
             )
-    for path in paths:
-        drop_dead_replica(keeper, path, statement.replica)
+    for keeper, _, table_paths in places:
+        drop_dead_replica(keeper, table_paths, statement.replica)
     return QueryResult()
+
+
+def _place_of(replica: Replica) -> tuple[Keeper, str, TablePaths]:
+    return replica.require_keeper(), replica.zookeeper_name, replica.paths
 
 
 def _is_missing(ref: TableRef, context: Context) -> bool:

@@ -51,6 +51,8 @@ def resolved(parsed: ParsedStatement, session: Session) -> ParsedStatement:
     """The statement, with temporary tables in their place."""
     statement, known = parsed.statement, session.temporary_tables
     table = getattr(statement, "table", None)
+    if parsed.on_cluster is not None:
+        return parsed  # other servers do not have them
     is_asked_for = isinstance(statement, DropTable | ExistsTable | ShowCreateTable) and statement.is_temporary
     if not (known or is_asked_for) or not isinstance(table, TableRef) or isinstance(statement, CreateTable):
         return parsed

@@ -13,7 +13,7 @@ from engine.interpreter.queries import described
 from engine.interpreter.refusals import refuse_system
 from engine.session import QueryResult
 from engine.tables.table import Table
-from parts.errors import UserError
+from parts.errors import UnknownOutcomeError, UserError
 from parts.types import DataType
 from sql.definitions.creation import completed
 from sql.definitions.defaults import insertable_columns
@@ -69,7 +69,7 @@ def _replace(database: str, create: CreateTable, selected: Selected, context: Co
         catalog.put_in_place(database, made[0], create.table.table)
     except BaseException:
         for scratch in made:
-            catalog.drop_table(database, scratch, if_exists=True)
+            catalog.discard_table(database, scratch)
         raise
 
 
@@ -157,8 +157,10 @@ def _create_with_inner(
     try:
         _check_target(target, selected, context)
         enter(kept)
+    except UnknownOutcomeError:
+        raise  # the view is made
     except BaseException:
-        catalog.drop_table(database, table.table)
+        catalog.discard_table(database, table.table)
         raise
     if create.view is not None and create.view.is_populated:
         _populate(target, create.as_select, selected, context)

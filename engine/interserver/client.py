@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from io import FileIO
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import xxhash
 
+from coordination.packets import runs
 from engine.interserver.protocol import CHUNK_BYTES, EXCEPTION_CODE_HEADER, Manifest, basic_authorization
 from engine.interserver.transfer import Transfer
-from parts.disk import sync
-from parts.errors import CorruptionError, UnavailableError, error_from_code
+from parts.disk import sync, sync_directory
+from parts.errors import CorruptionError, PandoError, UnavailableError, error_from_code, resource_error
 from parts.part_name import PartName
 from parts.pool import submit
 from parts.reader import open_part
@@ -26,6 +29,9 @@ _ANSWER_SECONDS = 30.0
 _MOST_IDLE = 8
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_MANIFEST_BYTES = 16 * 1024 * 1024
+_NAMES_IN_A_REQUEST = 500
+
+_T = TypeVar("_T")
 
 
 class InterserverClient:
@@ -56,10 +62,11 @@ class InterserverClient:
         directory: Path,
         transfer: Transfer | None = None,
     ) -> None:
-        """Fills ``directory`` with the part's files, fsynced. Raises ``CancelledError`` soon after ``transfer`` does.
+        """Fills ``directory`` with the part's files, fsynced as the directory is.
 
-        Raises ``UnavailableError`` 210 (NETWORK_ERROR) when the other side does not answer or breaks off,
-        ``CorruptionError`` when what came does not match its checksums, and the other side's error (232: no such part).
+        Raises ``CancelledError`` soon after ``transfer`` does, ``UnavailableError`` 210 (NETWORK_ERROR) when the other
+        side does not answer or breaks off, 243 or 75 when the disk here is full or fails, ``CorruptionError`` when what
+        came does not match its checksums, and the other side's error (232: no such part).
         """
         if part not in self.fetch_parts(base_url, endpoint, {part: directory}, transfer):
             raise UnavailableError("NETWORK_ERROR", f"Fetching {part} from {base_url} failed: it did not come")
@@ -80,27 +87,45 @@ class InterserverClient:
             transfer.received(size)
             self._failpoint("fetch.piece")
 
-        names = list(map(str, directories))
-        target = "/part?" + urlencode({"endpoint": endpoint, "part": names}, doseq=True)
+        def read(answer: HTTPResponse) -> dict[PartName, dict[str, tuple[int, str]]]:
+            transfer.begin(answer.length or 0)
+            return _receive(answer, directories, on_piece)
+
+        received = self._exchange(base_url, _target("/part", endpoint, directories), read)
+        for part, hashes in received.items():
+            check_received(directories[part], part, hashes)
+        self._failpoint("fetch.after_temporary_part")
+        return list(received)
+
+    def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
+        """Content hashes of those of the parts that are active on the replica. Raises ``UnavailableError`` 210
+        (NETWORK_ERROR) when the other side does not answer, and the other side's error (232: no such replica)."""
+        found: dict[PartName, str] = {}
+        for some in runs(parts, _NAMES_IN_A_REQUEST):
+            target = _target("/hashes", endpoint, some)
+            hashes = self._exchange(base_url, target, lambda answer: dict(json.loads(answer.read(_MAX_MANIFEST_BYTES))))
+            found |= {part: str(hashes[str(part)]) for part in some if str(part) in hashes}
+        return found
+
+    def _exchange(self, base_url: str, target: str, read: Callable[[HTTPResponse], _T]) -> _T:
+        """One request; ``read`` takes the whole of its answer."""
         try:
             connection = self._take(base_url)
             try:
                 with self._ask(connection, target) as answer:
                     if answer.status >= 400:
                         raise _error(answer)
-                    transfer.begin(answer.length or 0)
-                    received = _receive(answer, directories, on_piece)
+                    found = read(answer)
             except BaseException:
                 connection.close()
                 raise
         except (OSError, EOFError, ValueError, HTTPException) as error:
-            what = ", ".join(names)
-            raise UnavailableError("NETWORK_ERROR", f"Fetching {what} from {base_url} failed: {error!r}") from error
+            ours = resource_error(error) if isinstance(error, OSError) else error
+            if isinstance(ours, PandoError):  # of this disk, not of the network
+                raise ours from error
+            raise UnavailableError("NETWORK_ERROR", f"{base_url}{target[:1000]} failed: {error!r}") from error
         self._keep(connection)
-        for part, hashes in received.items():
-            check_received(directories[part], part, hashes)
-        self._failpoint("fetch.after_temporary_part")
-        return list(received)
+        return found
 
     def _ask(self, connection: _Connection, target: str) -> HTTPResponse:
         """A kept connection that has died is made anew."""
@@ -129,6 +154,10 @@ class InterserverClient:
                 surplus = self._idle.pop(0) if len(self._idle) > _MOST_IDLE else None
         if surplus is not None:
             surplus.close()
+
+
+def _target(path: str, endpoint: str, parts: Iterable[PartName]) -> str:
+    return f"{path}?" + urlencode({"endpoint": endpoint, "part": list(map(str, parts))}, doseq=True)
 
 
 class _Connection(HTTPConnection):
@@ -193,6 +222,7 @@ def _receive_part(
         wait(syncs)
     for done in syncs:
         done.result()
+    sync_directory(directory)
     return received
 
 

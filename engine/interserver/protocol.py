@@ -8,6 +8,9 @@ own checksums file, so a cut or altered answer is never taken for a part.
 ``&part=`` may stand there several times: the answer is then one such piece behind the other, each naming its part
 (``"part": …`` in its line), of those that are there. A server that does not know this answers the first alone.
 
+``GET /hashes?endpoint=…&part=…``, with one ``part`` or several, is answered by JSON: part name → content hash, of those
+that are active on the replica. A server that does not know this answers 404.
+
 Errors are a status of 400 or more with ``X-ClickHouse-Exception-Code`` and the message as text.
 """
 

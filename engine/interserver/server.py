@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import json
 import logging
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingTCPServer
@@ -21,7 +22,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from engine.interserver.protocol import EXCEPTION_CODE_HEADER, Manifest, basic_authorization
-from parts.errors import PandoError, UserError
+from parts.disk import read_error, read_file
+from parts.errors import CorruptionError, PandoError, UserError
 from parts.part_name import PartName
 from parts.store import Snapshot
 
@@ -29,8 +31,12 @@ logger = logging.getLogger(__name__)
 
 Lend = Callable[[str, PartName], tuple[Snapshot, Path]]
 """(endpoint, part name) → a snapshot that holds the part, and its directory. Raises ``PandoError`` 232."""
+OnBroken = Callable[[str, CorruptionError], None]
+"""(endpoint, what is wrong with a part of its) → told when a file could not be read."""
 BeforeSending = Callable[[str, int], None]
 """(endpoint, bytes) → returns when they may go. Raises ``PandoError`` when they may not."""
+PartHashes = Callable[[str, list[PartName]], Mapping[PartName, str]]
+"""(endpoint, part names) → content hashes of those that are active there. Raises ``PandoError`` 232."""
 _IDLE_SECONDS = 300.0
 """A connection on which nothing moves for so long is closed."""
 _STOP_SECONDS = 5.0
@@ -54,10 +60,14 @@ class InterserverServer(ThreadingTCPServer):
         credentials: tuple[str, str] | None,
         lend: Lend,
         before_sending: BeforeSending = lambda endpoint, size: None,
+        on_broken: OnBroken = lambda endpoint, error: None,
+        part_hashes: PartHashes = lambda endpoint, names: {},
     ) -> None:
         self.authorization = basic_authorization(credentials) if credentials is not None else None
         self.lend = lend
         self.before_sending = before_sending
+        self.on_broken = on_broken
+        self.part_hashes = part_hashes
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Handler)
@@ -137,6 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         if path == "/part":
             self._send_part(parse_qs(query))
+        elif path == "/hashes":
+            self._send_hashes(parse_qs(query))
         elif path == "/ping":
             self._send_text(200, "Ok.\n")
         else:
@@ -167,35 +179,50 @@ class _Handler(BaseHTTPRequestHandler):
                 try:
                     self._send_files(endpoint, lent)
                 except PandoError as error:  # the connection is cut: who fetches asks another, or again later
+                    if isinstance(error, CorruptionError):
+                        self.server.on_broken(endpoint, error)
                     raise ConnectionAbortedError(error.message) from None
+
+    def _send_hashes(self, query: dict[str, list[str]]) -> None:
+        if not self._is_allowed():
+            self._send_exception(401, UserError("AUTHENTICATION_FAILED", "Wrong interserver credentials"))
+            return
+        try:
+            names = [PartName.parse(text) for text in query.get("part", [])]
+            hashes = self.server.part_hashes(query.get("endpoint", [""])[0], names)
+        except PandoError as error:
+            self._send_exception(404, error)
+            return
+        self._send_text(200, json.dumps({str(name): digest for name, digest in hashes.items()}))
 
     def _is_allowed(self) -> bool:
         expected, given = self.server.authorization, self.headers.get("Authorization", "")
         return expected is None or hmac.compare_digest(given.encode(), expected.encode())
 
     def _send_files(self, endpoint: str, parts: list[tuple[PartName, Path]]) -> None:
-        pieces: list[tuple[bytes, list[tuple[int, Path]]]] = []
+        pieces: list[tuple[bytes, str, list[tuple[int, Path]]]] = []
         total = 0
         for name, directory in parts:
-            found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
+            with _reading(str(name), "."):
+                found = [(file.stat().st_size, file) for file in directory.iterdir() if file.is_file()]
             found.sort(reverse=True)  # the receiver brings the large ones to disk while the others come
             manifest = Manifest(tuple((file.name, size) for size, file in found), str(name))
-            pieces.append((manifest.to_line(), found))
+            pieces.append((manifest.to_line(), str(name), found))
             total += len(pieces[-1][0]) + manifest.size
         self._send_head(200, "application/octet-stream", total)
-        for line, found in pieces:
+        for line, part, found in pieces:
             self.wfile.write(line)
             for size, file in found:
-                if self._send_file(endpoint, file, size) != size:
+                if self._send_file(endpoint, part, file, size) != size:
                     raise EOFError(f"{file} is no longer of {size} bytes")
 
-    def _send_file(self, endpoint: str, file: Path, size: int) -> int:
+    def _send_file(self, endpoint: str, part: str, file: Path, size: int) -> int:
         if size <= _BUFFER_BYTES:
             self.server.before_sending(endpoint, size)
-            return self.wfile.write(file.read_bytes())
+            return self.wfile.write(read_file(file, part))
         self.wfile.flush()
         sent = 0
-        with open(file, "rb") as stream:
+        with _reading(part, file.name), open(file, "rb") as stream:
             while sent < size:
                 piece = min(_PIECE_BYTES, size - sent)
                 self.server.before_sending(endpoint, piece)
@@ -218,6 +245,15 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Type": content_type, "Content-Length": str(length), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+@contextlib.contextmanager
+def _reading(part: str, file: str) -> Iterator[None]:
+    """Tells a file that cannot be read from a connection that broke."""
+    try:
+        yield
+    except OSError as error:
+        raise read_error(error, part, file) from None
 
 
 def _cut(connection: socket.socket) -> None:

@@ -42,9 +42,16 @@ class Throttle:
 class Transfer:
     """One answer of another replica on its way."""
 
-    def __init__(self, is_cancelled: Callable[[], bool] = lambda: False, throttles: Sequence[Throttle] = ()) -> None:
+    def __init__(
+        self,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        throttles: Sequence[Throttle] = (),
+        reserve: Callable[[int], object] = lambda size: None,
+    ) -> None:
+        """``reserve`` takes room for so many bytes before they come, or raises."""
         self._is_cancelled = is_cancelled
         self._throttles = throttles
+        self._reserve = reserve
         self.total_bytes = 0
         self.received_bytes = 0
 
@@ -54,6 +61,8 @@ class Transfer:
             raise CancelledError("The fetch was cancelled: a drop, a stop, or a new ZooKeeper session")
 
     def begin(self, total_bytes: int) -> None:
+        """Before the first byte. Raises 243 (NOT_ENOUGH_SPACE) where there is no room for all."""
+        self._reserve(total_bytes)
         self.total_bytes, self.received_bytes = total_bytes, 0
 
     def received(self, size: int) -> None:

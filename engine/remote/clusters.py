@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.config import Config
+from engine.remote_servers import HOST, RemoteReplicaConfig
 from parts.errors import UserError
 from sql.settings.known import nearest_names
 
@@ -28,6 +29,11 @@ class Address:
     user: str = "default"
     password: str = field(default="", repr=False)
     default_database: str = ""
+    priority: int = 1
+    """Of a shard's replicas those with the lowest are asked first."""
+    cluster: str = ""
+    secret: str = field(default="", repr=False)
+    """What the servers of ``cluster`` share: then queries are asked in the name of the user whose they are."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -41,6 +47,15 @@ class Shard:
     replicas: tuple[Address, ...]
     weight: int = 1
     name: str = ""
+    internal_replication: bool = True
+    """Rows go to one replica, which the others get them from; else to every one."""
+
+    @property
+    def receivers(self) -> tuple[Shard, ...]:
+        """Groups of replicas; one replica of each must take the rows of an INSERT."""
+        if self.internal_replication:
+            return (self,)
+        return tuple(replace(self, replicas=(replica,)) for replica in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +78,38 @@ def configured_cluster(config: Config, name: str) -> ServerCluster:
     if shards is None:
         near = nearest_names(name, config.remote_servers)
         raise UserError("CLUSTER_DOESNT_EXIST", f"Requested cluster '{name}' not found{near}")
+    secret = config.cluster_secrets.get(name, "")
     return ServerCluster(
         name,
         tuple(
             Shard(
                 number,
-                tuple(
-                    Address(replica.host, replica.port, replica.user, replica.password, replica.default_database)
-                    for replica in shard.replicas
-                ),
+                tuple(_configured_address(replica, name, secret) for replica in shard.replicas),
                 shard.weight,
                 shard.name or str(number),
+                shard.internal_replication,
             )
             for number, shard in enumerate(shards, 1)
         ),
     )
 
 
+def _configured_address(replica: RemoteReplicaConfig, cluster: str, secret: str) -> Address:
+    return Address(
+        replica.host, replica.port, replica.user, replica.password, replica.default_database, replica.priority,
+        cluster, secret,
+    )  # fmt: skip
+
+
 def cluster_of_addresses(text: str, config: Config, user: str = "default", password: str = "") -> ServerCluster:
-    """Raises 36 (BAD_ARGUMENTS) for what is no list of addresses."""
+    """Raises 36 (BAD_ARGUMENTS) for what is no list of addresses, 491 (UNACCEPTABLE_URL) for one that the configuration
+    does not allow."""
     shards = []
     for number, description in enumerate(_alternatives(text, ","), 1):
-        replicas = (_address(part, config, user, password) for part in _alternatives(description, "|"))
-        shards.append(Shard(number, tuple(replicas), name=str(number)))
+        replicas = tuple(_address(part, config, user, password) for part in _alternatives(description, "|"))
+        for address in replicas:
+            _check_allowed(address, config)
+        shards.append(Shard(number, replicas, name=str(number)))
     return ServerCluster("", tuple(shards))
 
 
@@ -110,12 +134,24 @@ def host_address(host: str) -> str:
         return ""
 
 
+def _check_allowed(address: Address, config: Config) -> None:
+    allowed = config.remote_url_allow_hosts
+    if allowed is not None and not allowed.allows(address.host, address.port):
+        raise UserError(
+            "UNACCEPTABLE_URL",
+            f'URL "{address}" is not allowed in configuration file, see <remote_url_allow_hosts>',
+        )
+
+
 def _address(text: str, config: Config, user: str, password: str) -> Address:
     bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", text.strip())
-    plain = re.fullmatch(r"([^\s:{}]+)(?::(\d+))?", text.strip())
+    plain = re.fullmatch(r"([^:]+)(?::(\d+))?", text.strip())
     match = bracketed or plain
-    if match is None or not 0 < int(match[2] or _HTTP_PORT) < 65536:
-        raise UserError("BAD_ARGUMENTS", f"Not an address of a server: {text!r}; it is host or host:port (HTTP)")
+    if match is None or re.fullmatch(HOST, match[1]) is None or not 0 < int(match[2] or _HTTP_PORT) < 65536:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Not an address of a server: {text!r}; it is host or host:port (HTTP), without a path or a user",
+        )
     return Address(match[1], int(match[2] or config.http_port or _HTTP_PORT), user, password)
 
 

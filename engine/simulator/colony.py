@@ -7,11 +7,10 @@ ZooKeeper: :class:`Crash` unwinds its frames, while its session lives on as a zo
 
 from __future__ import annotations
 
-import logging
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +22,9 @@ from engine.background import Task
 from engine.interserver.transfer import Transfer
 from engine.replication import Replication
 from engine.simulator.agreement import check_agreement, listed_parts, parts_of
+from engine.simulator.clocks import MachineClock, WrongClocks
 from engine.simulator.definition import SCHEMA, definition
+from engine.simulator.part_transfer import transfer_part
 from engine.simulator.steps import Crash, StepPool
 from engine.tables.disk_space import DiskSpace
 from engine.tables.options import InsertOptions, OptimizeOptions
@@ -35,13 +36,12 @@ from parts.pool import Inline
 from parts.store import PartState
 from sql.settings.table_settings import MergeTreeSettings
 
-logger = logging.getLogger(__name__)
-
 _MAX_DEPTH = 3
+_UPTIME_SECONDS = 100_000.0
 
 
 class Colony:
-    """Some replicas of one table. ``now`` is the time everybody sees."""
+    """Some replicas of one table. ``now`` is the time, of which every machine has clocks of its own."""
 
     def __init__(
         self,
@@ -51,16 +51,21 @@ class Colony:
         *,
         selects_merges: bool = False,
         queue_wait_seconds: float = 600.0,
+        has_wrong_clocks: bool = False,
         **settings: object,
     ) -> None:
-        """``selects_merges``: merges are chosen in the background too, not only by OPTIMIZE."""
+        """``selects_merges``: merges are chosen in the background too, not only by OPTIMIZE. ``has_wrong_clocks``: the
+        wall clocks of the servers and of ZooKeeper differ from the time; otherwise only what steps them."""
         self.root = root
         self.queue_wait_seconds = queue_wait_seconds
         self.selects_merges = selects_merges
         self.now = 1_700_000_000.0
         self.random = random.Random(seed)
         self.services_random = random.Random(seed)
-        self.ensemble = MemoryEnsemble(clock=lambda: self.now)
+        self.wrong_clocks = WrongClocks(random.Random(seed))
+        self.has_wrong_clocks = has_wrong_clocks
+        keeper_skew = self.wrong_clocks.skew() if has_wrong_clocks else 0.0
+        self.ensemble = MemoryEnsemble(clock=lambda: self.now + keeper_skew)
         self.ensemble.faults = self._on_request
         self.settings = MergeTreeSettings(**{"fsync_after_insert": False, "fsync_part_directory": False, **settings})  # type: ignore[arg-type]
         self.nodes: dict[str, Node] = {}
@@ -68,24 +73,24 @@ class Colony:
         """The nodes whose code runs now, the innermost last."""
         self.cuts: set[frozenset[str]] = set()
         """Pairs of nodes that cannot reach each other."""
-        self.zombies: list[int] = []
-        """Sessions of processes that are gone."""
+        self.zombies: list[int] = []  # sessions of processes that are gone
         self.on_failpoint: Callable[[Node, str], None] = lambda node, name: None
         self.on_request: Callable[[Node, str, str], Fault | None] = lambda node, kind, path: None
         self.on_copy: Callable[[PartName, Node], None] = lambda part, node: None
         """Before each file of a part that is fetched from the node."""
         self.on_wait: Callable[[], None] = self.step_others
+        self.settle_step: Callable[..., None] = Node.step_all
         for number in range(1, replicas + 1):
             self.add_node(f"r{number}")
 
-    def services(self, pool: StepPool) -> TableServices:
+    def services(self, pool: StepPool, clock: MachineClock) -> TableServices:
         """What a server of the colony lives on."""
         return TableServices(
-            clock=lambda: self.now,
+            clock=clock.wall,
             housekeeping=pool,  # type: ignore[arg-type]
             workers=pool,  # type: ignore[arg-type]
             writers=Inline(),
-            monotonic=lambda: self.now,
+            monotonic=clock.monotonic,
             wait=self.wait,
             wait_for=lambda condition, predicate, seconds: predicate(),  # nobody else works meanwhile
             random=self.services_random,
@@ -99,6 +104,8 @@ class Colony:
 
     def add_node(self, name: str) -> Node:
         node = self.nodes[name] = self.make_node(name)
+        if self.has_wrong_clocks:
+            node.clock.skew = self.wrong_clocks.skew()
         node.start(is_new=True)
         return node
 
@@ -151,14 +158,13 @@ class Colony:
 
     # -- healing -------------------------------------------------------------------------------------------------
 
-    def settle(self, rounds: int = 60, *, everybody: bool = True) -> None:
-        """Runs every task of every live replica until there is nothing left to do."""
-        quiet = 0
+    def settle(self, rounds: int = 60) -> None:
+        quiet = 0  # rounds in which there was nothing to do any more
         for _ in range(rounds):
             for node in self:
                 if node.is_up:
                     self.now += 7.0
-                    node.step_all()
+                    self.settle_step(node)
             quiet = quiet + 1 if self._is_idle() and not self._parts_moved() else 0
             if quiet >= 3:
                 return
@@ -208,6 +214,7 @@ class Node:
         self.colony = colony
         self.name = name
         self.path = colony.root / name
+        self.clock = MachineClock(lambda: colony.now, _UPTIME_SECONDS * int(name[1:]))
         self.is_up = False
         self.is_frozen = False
         """Up, but its background work stands still."""
@@ -218,14 +225,12 @@ class Node:
         self.keeper: MemoryKeeper = self.colony.ensemble.connect()
         if keeper_is_away:
             self.keeper.disconnect()
-        self.pool = StepPool()
-        services = self.colony.services(self.pool)
-        address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
-        self.replication = Replication(self.keeper, self, address, {})
+        self.pool = StepPool(self.clock.monotonic)
+        services = self.colony.services(self.pool, self.clock)
+        self.replication = Replication(self.keeper, self, ReplicaAddress("127.0.0.1", int(self.name[1:])), {})
         self.replication.force_restore_all = self.force_restore_all
         self.table = ReplicatedTable(definition(self.name, self.path, self.colony.settings), services, self.replication)
         self.table.merge_steps.are_selected = self.colony.selects_merges
-        self._running: set[Task] = set()
         self.is_up = True
         with self.acting():
             if is_new:
@@ -257,7 +262,6 @@ class Node:
         raise Crash(self.name)
 
     def stop(self) -> None:
-        """A graceful end."""
         with self.acting():
             self.table.stop()
         self.keeper.close()
@@ -275,21 +279,21 @@ class Node:
 
     def step(self, task: Task) -> None:
         """One step of one task; a crash in it is the node's end, not the caller's."""
-        if task in self._running or not self.is_up:
+        if not self.is_up:
             return
-        self._running.add(task)
         try:
             with self.acting():
-                task.run_once()
+                self.pool.run(task)
         except Crash:
             assert not self.is_up
-        except OSError:
-            logger.info("task %s failed", task.name, exc_info=True)  # as a pool does: it runs again
-        finally:
-            self._running.discard(task)
 
     def step_all(self) -> None:
         for task in list(self.pool.tasks):
+            self.step(task)
+
+    def step_due(self) -> None:
+        """What a real pool would run now: what sleeps on though something happened is missed."""
+        for task in self.pool.each_due():
             self.step(task)
 
     def step_random(self) -> None:
@@ -368,11 +372,10 @@ class Node:
     # -- the part transport -------------------------------------------------------------------------------------
 
     def fetch_part(self, base_url: str, endpoint: str, part: PartName, directory: Path, transfer: Transfer) -> None:
-        snapshot, source = self.colony.node_at(base_url, self).replication.lend_part(endpoint, part)
-        with snapshot:
-            for file in source.iterdir():
-                self.colony.on_copy(part, self.colony.node_at(base_url, self))
-                shutil.copyfile(file, directory / file.name)
+        def on_file() -> None:
+            self.colony.on_copy(part, self.colony.node_at(base_url, self))
+
+        transfer_part(self.colony.node_at(base_url, self).replication, endpoint, part, directory, transfer, on_file)
         self.colony.failpoint("fetch.after_temporary_part")
 
     def fetch_parts(
@@ -384,6 +387,9 @@ class Node:
                 self.fetch_part(base_url, endpoint, part, directory, transfer)
                 came.append(part)
         return came
+
+    def part_hashes(self, base_url: str, endpoint: str, parts: Sequence[PartName]) -> dict[PartName, str]:
+        return self.colony.node_at(base_url, self).replication.part_hashes(endpoint, parts)
 
     def close(self) -> None:
         return

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Union
 
+from engine.simulator.disk_operations import untold
 from parts.disk import syncing_by
 
 Tree = dict[str, Union[bytes, "Tree"]]
@@ -24,18 +25,21 @@ Tree = dict[str, Union[bytes, "Tree"]]
 
 def read_tree(path: Path) -> Tree:
     """What is there now, whether it would last or not."""
-    return {entry.name: read_tree(entry) if entry.is_dir() else entry.read_bytes() for entry in sorted(path.iterdir())}
+    with untold():
+        entries = sorted(path.iterdir())
+        return {entry.name: read_tree(entry) if entry.is_dir() else entry.read_bytes() for entry in entries}
 
 
 def write_tree(path: Path, tree: Tree) -> None:
     """``path`` holds the tree and nothing else."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    for name, content in tree.items():
-        if isinstance(content, bytes):
-            (path / name).write_bytes(content)
-        else:
-            write_tree(path / name, content)
+    with untold():
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        for name, content in tree.items():
+            if isinstance(content, bytes):
+                (path / name).write_bytes(content)
+            else:
+                write_tree(path / name, content)
 
 
 class Disk:
@@ -52,15 +56,16 @@ class Disk:
         self._held: dict[int, int] = {}
         """By inode: a descriptor that keeps its number from being used again."""
         self._lock = threading.Lock()
-        for directory, _, names in os.walk(root):
-            self._note(Path(directory))
-            for name in names:
-                self._note(Path(directory) / name)
+        with untold():
+            for directory, _, names in os.walk(root):
+                self._note(Path(directory))
+                for name in names:
+                    self._note(Path(directory) / name)
 
     def sync(self, path: Path) -> None:
         """``path``, which is ``root`` or below it, is durable as it is now."""
         self._before_sync(path)
-        with self._lock:
+        with self._lock, untold():
             self._note(path)
 
     def _note(self, path: Path) -> None:

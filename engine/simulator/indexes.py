@@ -33,7 +33,7 @@ class IndexWork(AlterationWork, MutationWork):
         if server is None or not server.has_table:
             return
         there = indexes(server)
-        verb = self.random.choice(("ADD", "MATERIALIZE", "MATERIALIZE", "CLEAR", "DROP") if there else ("ADD",))
+        verb = self.random.choice(("ADD", "MATERIALIZE", "MATERIALIZE", "CLEAR", "DROP", "DROP") if there else ("ADD",))
         name = self.random.choice([known for known in _NAMES if (known in there) != (verb == "ADD")] or _NAMES)
         if verb in ("MATERIALIZE", "CLEAR"):
             if self._has_room(server):

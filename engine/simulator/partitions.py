@@ -57,7 +57,7 @@ class PartitionWork(TransactionWork):
             if not active:
                 return
             part = self.random.choice(active)
-            inside = _keys([part])
+            inside = keys_of([part])
             blocks = [block for block in blocks if block.keys[0] in inside]
             target = f"PART '{part.name}'"
         if not any(block.attempts_under_way for block in blocks):
@@ -78,7 +78,7 @@ class PartitionWork(TransactionWork):
             return
         store = server.table.store
         names = [name for name in wanted_detached(store.detached()) if str(name) not in before]
-        keys = _keys([open_part(store.path / DETACHED / str(name)) for name in names])
+        keys = keys_of([open_part(store.path / DETACHED / str(name)) for name in names])
         found = [block for block in self.blocks if block.keys[0] in keys]
         if names and all(block in blocks and not block.attempts_under_way for block in found):
             self._attach(server, names, found)
@@ -99,6 +99,6 @@ class PartitionWork(TransactionWork):
             block.was_truncated_meanwhile = False
 
 
-def _keys(parts: Sequence[Part]) -> set[int]:
+def keys_of(parts: Sequence[Part]) -> set[int]:
     batches = [batch for part in parts for batch in part.read(["k"])]
     return {key for batch in batches for key in batch.column(0).to_pylist()}

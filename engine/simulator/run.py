@@ -10,7 +10,8 @@ from typing import TextIO
 
 from engine.simulator.disk import Disk, recording
 from engine.simulator.moves import MoveWeights, MoveWork
-from engine.simulator.servers import Servers
+from engine.simulator.restores import RestoreWeights, RestoreWork
+from engine.simulator.servers import Server, Servers
 from engine.simulator.simulation import Simulation, Weights
 from engine.simulator.statements import Statements, StatementWeights
 from engine.simulator.trace import Trace
@@ -54,6 +55,7 @@ SCENARIOS = (
 )
 """In turn: a seed runs the one at its remainder."""
 MOVES = Scenario("partitions move between two tables", MoveWeights(), (0, 0, 0, 0, 2), work=MoveWork)
+RESTORES = Scenario("ZooKeeper is put back to an older snapshot", RestoreWeights(), work=RestoreWork)
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,12 @@ def simulate(
     disks: dict[Path, Disk] = {}
     scenario = scenario or SCENARIOS[seed % len(SCENARIOS)]
     trace.add(scenario.name)
-    options = {"selects_merges": True, "queue_wait_seconds": 30.0, **_TABLE_SETTINGS, **scenario.settings}
+    options: dict[str, object] = {"selects_merges": True, "queue_wait_seconds": 30.0, "has_wrong_clocks": True}
+    options |= {**_TABLE_SETTINGS, **scenario.settings}
     with tempfile.TemporaryDirectory(prefix="pando-simulate-") as directory, recording(disks), working_inline():
         servers = Servers(Path(directory), scale.replicas, seed, trace, disks, **options)
+        if seed % 2:  # what should wake a task and does not is found so; in the others every task is stepped
+            servers.settle_step = Server.step_due
         simulation = scenario.work(servers, scenario.weights, quorum=scenario.quorum)
         failure = ""
         try:

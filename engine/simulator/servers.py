@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import xxhash
@@ -18,6 +19,8 @@ from engine.session import QueryResult, Session
 from engine.simulator.colony import Colony, Node
 from engine.simulator.definition import TABLE
 from engine.simulator.disk import Disk, Tree, read_tree, write_tree
+from engine.simulator.disk_operations import DiskOperation, disk_operations
+from engine.simulator.part_transfer import own_disk
 from engine.simulator.steps import Crash, StepPool
 from engine.simulator.trace import Trace
 from engine.tables.replicated.shared_definition import parse_columns
@@ -50,21 +53,24 @@ class Server(Node):
         self.keeper = self.colony.ensemble.connect()
         if keeper_is_away:
             self.keeper.disconnect()
-        self.pool = StepPool()
-        services = self.colony.services(self.pool)
+        self.pool = StepPool(self.clock.monotonic)
+        services = self.colony.services(self.pool, self.clock)
         world = World(lambda config: services, self._connect, _no_lock, has_watchdog=False)
-        config = Config(
-            path=self.path,
-            http_port=None,
-            interserver_http_port=None,
-            macros={"replica": self.name},
-            merge_tree=self.colony.table_settings,
+        config = Config.model_validate(
+            {
+                "path": self.path,
+                "http_port": None,
+                "interserver_http_port": None,
+                "macros": {"replica": self.name},
+                "background_check_bytes_per_second": 0,
+                "merge_tree": self.colony.table_settings,
+                **self.colony.config_of(self.name),
+            }
         )
         self.engine = Engine(config, world)
-        self._running = set()
         self.is_up = True
         write_tree(self.path, self.found or {})
-        self.colony.disks[self.path] = Disk(self.path, lambda path: self.colony.on_sync(self))
+        self.colony.disks[self.path] = Disk(self.path, lambda path: self.colony.before_sync(self, path))
         self.colony.trace.add(f"{self.name} starts")
         try:
             with self.acting():
@@ -76,7 +82,8 @@ class Server(Node):
                 raise Crash(self.name) from None
             self.crash()
             raise
-        self.table.merge_steps.are_selected = self.colony.selects_merges
+        for table in self.tables:
+            table.merge_steps.are_selected = self.colony.selects_merges
 
     def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
         address = ReplicaAddress("127.0.0.1", int(self.name[1:]))
@@ -109,6 +116,8 @@ class Server(Node):
         disk = self.colony.disks.pop(self.path)
         is_cut = self.colony.random.random() < self.colony.power_cut_rate
         self.found = disk.after_power_cut() if is_cut else read_tree(self.path)
+        if is_cut:
+            self.clock.reboot(self.colony.random.uniform(0, 100))
         disk.close()
         self.colony.trace.add(f"{self.name} is gone{', its power too' if is_cut else ''}")
         return "power cut" if is_cut else how
@@ -123,6 +132,8 @@ class Server(Node):
         path = path if path.exists() else path.with_name(META_FILE)  # of a packed part
         content = path.read_bytes()
         data = unpack(content, part)[DATA_FILE] if path.name == META_FILE else content
+        if not data:  # a part without rows, in the place of a lost one
+            return
         wrong = bytearray(content)
         place = content.rindex(data) + self.colony.random.randrange(len(data))
         wrong[place] ^= 1 << self.colony.random.randrange(8)
@@ -133,12 +144,13 @@ class Server(Node):
         """Checked and fsynced, as the real exchange does."""
         super().fetch_part(base_url, endpoint, part, directory, transfer)
         received: dict[str, tuple[int, str]] = {}
-        for file in sorted(directory.iterdir()):
-            data = file.read_bytes()
-            received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
-            self.colony.disks[self.path].sync(file)
+        with own_disk():
+            for file in sorted(directory.iterdir()):
+                data = file.read_bytes()
+                received[file.name] = (len(data), xxhash.xxh3_128_hexdigest(data))
+                self.colony.disks[self.path].sync(file)
+            self.colony.disks[self.path].sync(directory)
         check_received(directory, part, received)
-        self.colony.disks[self.path].sync(directory)
 
     # -- what a client does --------------------------------------------------------------------------------------
 
@@ -180,12 +192,19 @@ class Server(Node):
         self.sql(f"OPTIMIZE TABLE t {what}")
 
     def create(self) -> None:
-        """With the columns that the table has now, which an operator looks up in ZooKeeper."""
+        """With the columns that the table has now, which an operator looks up in ZooKeeper. A replica that is there and
+        has lost its disk is attached."""
         keeper = self.colony.ensemble.connect()
         found = parse_columns(keeper.get(TABLE.columns)[0].decode()) if keeper.exists(TABLE.columns) else None
         elements = [*map(render_column, found.columns), *map(render_index, found.indexes)] if found else [_COLUMNS]
         ttl = f" TTL {found.ttl}" if found is not None and found.ttl else ""
-        self.sql(_CREATE.format(", ".join(elements)) + ttl)
+        statement = _CREATE.format(", ".join(elements)) + ttl
+        try:
+            self.sql(statement)
+        except PandoError as error:
+            if error.name != "REPLICA_ALREADY_EXISTS":
+                raise
+            self.sql(statement.replace("CREATE", "ATTACH", 1))
 
     def drop(self) -> None:
         self.sql("DROP TABLE t SYNC")
@@ -239,7 +258,12 @@ class Servers(Colony):
         self.power_cut_rate = 0.5
         """Of the crashes: the others leave what the operating system holds."""
         self.on_sync: Callable[[Server], None] = lambda server: None
-        options = {name: settings.pop(name) for name in ("selects_merges", "queue_wait_seconds") if name in settings}
+        self.on_disk: Callable[[Server, DiskOperation], None] = lambda server, operation: None
+        """Before each file operation of a server that is up, while :meth:`watching_disks`."""
+        own = ("selects_merges", "queue_wait_seconds", "has_wrong_clocks")
+        options = {name: settings.pop(name) for name in own if name in settings}
+        self.config_of: Callable[[str], dict[str, object]] = settings.pop("config_of", lambda name: {})  # type: ignore[assignment]
+        """What the configuration of a server has beside what all have."""
         self.table_settings = settings
         super().__init__(root, replicas, seed, **options)  # type: ignore[arg-type]
 
@@ -250,8 +274,26 @@ class Servers(Colony):
     def servers(self) -> list[Server]:
         return [node for node in self if isinstance(node, Server)]
 
+    def before_sync(self, server: Server, path: Path) -> None:
+        self.on_sync(server)
+        self.on_disk(server, DiskOperation("sync", path))
+
+    @contextmanager
+    def watching_disks(self) -> Iterator[None]:
+        """:attr:`on_disk` hears of everything, not of fsyncs alone. What happens below the directories of the servers
+        is theirs, whoever asked for it."""
+
+        def tell(operation: DiskOperation) -> None:
+            for server in self.servers:
+                if server.is_up and operation.path.is_relative_to(server.path):
+                    self.on_disk(server, operation)
+
+        with disk_operations(tell):
+            yield
+
     def calm(self) -> None:
         self.on_sync = lambda server: None
+        self.on_disk = lambda server, operation: None
         super().calm()
 
     def _on_request(self, session: int, kind: str, path: str) -> Fault | None:

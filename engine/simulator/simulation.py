@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from coordination.keeper import SessionState
 from coordination.memory_keeper import Fault
 from engine.simulator.colony import Colony, Node
 from engine.simulator.definition import TABLE
+from engine.simulator.own_work import OwnWork
 from engine.simulator.rules import watch_rules
 from engine.simulator.steps import Crash
 from parts.errors import CancelledError, PandoError, UnavailableError, UnknownOutcomeError
@@ -85,6 +87,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.random = self.colony.random
         watch_rules(self.colony.ensemble, self._count)
+        self._own_work = OwnWork(self.random, self._count)
         self._next_key = itertools.count(1)
         self._wiped: Node | None = None
         self._truncates_under_way = 0
@@ -136,17 +139,9 @@ class Simulation:
         block.attempts += 1
         block.attempts_under_way += 1
         block.is_always_quorum &= quorum != 0
-        answer = self._guarded(
-            node,
-            lambda: node.insert(
-                block.partition,
-                block.keys,
-                quorum=quorum,
-                quorum_parallel=is_parallel,
-                quorum_timeout_seconds=20.0,
-                deduplication_token=block.token,
-            ),
-        )
+        options = {"quorum": quorum, "quorum_parallel": is_parallel, "deduplication_token": block.token}
+        insert = partial(node.insert, block.partition, block.keys, quorum_timeout_seconds=20.0, **options)
+        answer = self._guarded(node, self._own_work.beside(node, insert))
         block.attempts_under_way -= 1
         self.counts[f"insert {answer}"] += 1
         if answer == "ok":
@@ -173,6 +168,8 @@ class Simulation:
         if nodes := self._up():
             is_parallel = self.random.random() < 0.6
             self._attempt(self.random.choice(nodes), block, self.random.choice(self.quorum), is_parallel)
+            if block.quorum_acknowledged and self.random.random() < 0.5:
+                self._do_read()  # replicas that no quorum has waited for are about to get it
 
     def _do_step(self) -> None:
         if nodes := self._up():
@@ -266,7 +263,8 @@ class Simulation:
         node = self.random.choice(self._up())
         expected = [block for block in self.blocks if block.quorum_acknowledged and not block.attempts_under_way]
         keys: list[int] = []
-        answer = self._guarded(node, lambda: keys.extend(node.keys(sequential=True)))
+        read = self._own_work.beside(node, lambda: keys.extend(node.keys(sequential=True)))
+        answer = self._guarded(node, read)
         self.counts[f"read {answer}"] += 1
         if answer != "ok":
             return
@@ -289,6 +287,7 @@ class Simulation:
         depth = len(self.colony.stack)
         if depth <= 2 and self.random.random() < 0.02:
             self._other_work(node)
+        self._own_work.at_request(node)
         if self.random.random() < self.crash_rate / 3:
             self.counts[node.crash()] += 1
             raise Crash(node.name)

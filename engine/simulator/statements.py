@@ -44,6 +44,7 @@ class StatementWeights(Weights):
     pass_time: float = 1
     change_index: float = 0.7
     look_by_index: float = 0.5
+    step_clock: float = 0.5
 
 
 @dataclass
@@ -74,6 +75,13 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
             return super()._guarded(node, action)
         except OSError:  # of a start or a stop; a statement's is a PandoError
             return "failed"
+
+    def _do_step_clock(self) -> None:
+        """Somebody sets the wall clock of a machine, right or wrong."""
+        clock = self.random.choice(list(self.colony)).clock
+        before, clock.skew = clock.skew, self.random.choice([0.0, self.colony.wrong_clocks.skew()])
+        if clock.skew != before:
+            self.counts["clock stepped back" if clock.skew < before else "clock stepped ahead"] += 1
 
     def _do_check(self) -> None:
         """What was written stays as it was."""
@@ -139,8 +147,8 @@ class Statements(ExpiryWork, IndexWork, PartitionWork):
             self.counts["rot"] += 1
 
     def _check_transactions(self, node: Node, found: Counter[int]) -> None:
-        """Who finds a bad part shows its rows again when it has fetched it."""
-        if node is not self._rotten:
+        """Who finds a bad part shows its rows again when it has fetched it, and who was emptied has them one by one."""
+        if node not in (self._rotten, self._wiped, self._dropped):
             super()._check_transactions(node, found)
 
     @property

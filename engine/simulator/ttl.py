@@ -1,8 +1,9 @@
-"""Rows that expire, by a clock that jumps: which must be gone, and that no other ever goes.
+"""Rows that expire, by clocks that jump and differ: which must be gone, and that no other ever goes.
 
 The time of a row stands in its key, so that everybody can tell: ``k`` is seconds times a million, plus a number. Keys
-of no time, which all others have, are of 1970, and never expire. A block has one time. From some while before it on
-nothing is promised of the block; once the replicas have healed and settled after it, none of its rows may be left.
+of no time, which all others have, are of 1970, and never expire. A block has one time. From some while before the first
+clock may have shown it nothing is promised of the block; once the replicas have healed and settled after all clocks
+show it, none of its rows may be left.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class ExpiryWork(TransactionWork):
 
     def _do_insert(self) -> None:
         if self.random.random() < 0.4:
-            self._keys.expiry = int(self.colony.now) + self.random.randint(_SHORTEST, _LONGEST)
+            self._keys.expiry = int(self._latest()) + self.random.randint(_SHORTEST, _LONGEST)
         super()._do_insert()
 
     def _insert(self, block: Block) -> None:
@@ -69,12 +70,19 @@ class ExpiryWork(TransactionWork):
             self._jumped += jump
             self.colony.now += jump
 
-    def _expired(self, margin: int) -> list[Block]:
-        """By so many seconds."""
-        return [block for block in self.blocks if 0 < block.keys[0] // _UNIT <= self.colony.now - margin]
+    def _latest(self) -> float:
+        """No server has seen a later time."""
+        return self.colony.now + max(node.clock.largest_skew for node in self.colony)
+
+    def _earliest(self) -> float:
+        """No server shows an earlier time now."""
+        return min(node.clock.wall() for node in self.colony)
+
+    def _expired(self, by: float) -> list[Block]:
+        return [block for block in self.blocks if 0 < block.keys[0] // _UNIT <= by]
 
     def _promise_nothing_of_old(self) -> None:
-        old = self._expired(-_MARGIN_SECONDS)
+        old = self._expired(self._latest() + _MARGIN_SECONDS)
         for block in old:
             block.is_retired = True
             if block.expected is Expected.ONCE:
@@ -84,7 +92,7 @@ class ExpiryWork(TransactionWork):
     def check(self) -> None:
         self._promise_nothing_of_old()
         super().check()
-        gone = self._expired(_MARGIN_SECONDS // 10)
+        gone = self._expired(self._earliest() - _MARGIN_SECONDS // 10)
         for node in self.colony:
             found = Counter(node.keys())
             left = [block for block in gone if found[block.keys[0]]]

@@ -1,9 +1,13 @@
 """``system.*``: what the server knows about itself, as tables. Columns have ClickHouse's names where it has them."""
 
 from engine.system_tables import (
+    absent,
     activity,
     clusters,
     counters,
+    disks,
+    distributed_ddl,
+    graphite,
     indexes,
     information_schema,
     kinds,
@@ -27,16 +31,20 @@ SYSTEM_TABLES = {
         activity,
         clusters,
         counters,
+        distributed_ddl,
+        graphite,
         kinds,
         server,
         settings,
         replication,
         transactions,
         mutations,
+        disks,
+        absent,
     )
     for table in module.TABLES
 }
-SYSTEM_TABLES[zookeeper.TABLE.name] = zookeeper.TABLE
+SYSTEM_TABLES |= {table.name: table for table in (zookeeper.TABLE, zookeeper.CONNECTIONS)}
 
 SYSTEM_DATABASES: dict[str, dict[str, SystemTable]] = {
     "system": SYSTEM_TABLES,

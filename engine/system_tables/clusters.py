@@ -15,9 +15,9 @@ def _clusters(server: Server) -> Iterator[Row]:
             for number, address in enumerate(shard.replicas, 1):
                 count, seconds = server.remote.failures(address)
                 yield (
-                    name, shard.number, shard.name, shard.weight, 1, number, address.host, host_address(address.host),
-                    address.port, int(server.remote.is_local(address)), address.user, address.default_database, count,
-                    0, seconds, "", "", 0, None, None, None, None,
+                    name, shard.number, shard.name, shard.weight, int(shard.internal_replication), number,
+                    address.host, host_address(address.host), address.port, int(server.remote.is_local(address)),
+                    address.user, address.default_database, count, 0, seconds, "", "", 0, None, None, None, None,
                 )  # fmt: skip
 
 

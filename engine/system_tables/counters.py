@@ -39,6 +39,9 @@ def _events(server: Server) -> Iterator[Row]:
         ("ReplicatedPartFailedFetches", log.failures[PartEventType.DOWNLOAD], "Fetches that failed"),
         ("DelayedInserts", server.services.delays.count, "INSERTs that waited because of too many parts"),
         ("DelayedInsertsMilliseconds", server.services.delays.seconds * 1000, "How long they waited"),
+        ("BackgroundCheckedParts", server.services.checks.parts, "Parts that the background check has read"),
+        ("BackgroundCheckedBytes", server.services.checks.read_bytes, "Bytes that the background check has read"),
+        ("BackgroundCheckBrokenParts", server.services.checks.broken_parts, "Broken parts that it has found"),
         ("RejectedInserts", server.services.delays.rejected, "INSERTs refused because of too many parts"),
     ]
     for name, value, description in rows:

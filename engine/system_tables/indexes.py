@@ -1,4 +1,4 @@
-"""``system.data_skipping_indices``."""
+"""``system.data_skipping_indices`` and ``constraints``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def _indexes(server: Server) -> Iterator[Row]:
                 definition.database, definition.name, index.name, index.kind, index.type_text, expression,
                 0, index.granularity, stored, uncompressed, 0,
             )  # fmt: skip
+
+
+def _constraints(server: Server) -> Iterator[Row]:
+    for table in server.catalog.tables():
+        definition = table.definition
+        for constraint in definition.description.constraints:
+            expression = shown_expression(constraint.expression)
+            yield (definition.database, definition.name, constraint.name, int(constraint.is_assumed), expression)
 
 
 def _sizes(table: Table, name: str) -> tuple[int, int]:
@@ -48,5 +56,16 @@ TABLES = (
         marks_bytes UInt64
         """,
         _indexes,
+    ),
+    system_table(
+        "constraints",
+        """
+        database String
+        table String
+        name String
+        type Enum8('CHECK' = 0, 'ASSUME' = 1)
+        expression String
+        """,
+        _constraints,
     ),
 )

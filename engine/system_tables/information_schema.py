@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from engine.context import Server
 from engine.system_tables.system_table import Row, SystemTable, system_table
 from engine.system_tables.tables import column_rows, table_rows
+from sql.definitions.engine import ENGINES
+from sql.definitions.proxies import PROXY_ENGINES
+from sql.definitions.small_engines import SMALL_ENGINES, VIEW_ENGINES
 
 _COLLATION = "utf8mb4_0900_ai_ci"
 
@@ -29,10 +32,10 @@ def _schemata(server: Server) -> Iterator[Row]:
 def _tables(server: Server) -> Iterator[Row]:
     for row in table_rows(server):
         database, engine_name = row["database"], str(row["engine"])
-        kind = "VIEW" if engine_name == "View" else "SYSTEM VIEW" if engine_name == "System" else "BASE TABLE"
+        kind = "VIEW" if engine_name.endswith("View") else "SYSTEM VIEW" if engine_name == "System" else "BASE TABLE"
         yield (
             database, database, row["name"], kind, row["total_rows"], row["total_bytes"], None, _COLLATION,
-            row["comment"], engine_name,
+            row["comment"], engine_name if kind == "BASE TABLE" else None, *[None] * 11,
         )  # fmt: skip
 
 
@@ -59,6 +62,9 @@ def _columns(server: Server) -> Iterator[Row]:
             row["comment"],
             type_,
             "PRI" if row["is_in_primary_key"] else "",
+            "",
+            "",
+            None,
         )
 
 
@@ -67,6 +73,23 @@ def _key_columns(server: Server) -> Iterator[Row]:
         if row["is_in_primary_key"]:
             place = ("def", row["database"], "PRIMARY", "def", row["database"], row["table"], row["name"])
             yield (*place, 1, None, None, None, None)
+
+
+def _views(server: Server) -> Iterator[Row]:
+    for row in table_rows(server):
+        if str(row["engine"]).endswith("View"):
+            place = (row["database"], row["database"], row["name"], row["as_select"])
+            yield (*place, "NONE", 0, int(row["engine"] == "MaterializedView"), 0, 0, 0)
+
+
+def _engines(_: Server) -> Iterator[Row]:
+    for name in sorted([*ENGINES, *SMALL_ENGINES, *VIEW_ENGINES, *PROXY_ENGINES]):
+        yield (name, "DEFAULT" if name == "MergeTree" else "YES")
+
+
+def _collations(_: Server) -> Iterator[Row]:
+    yield (_COLLATION, "utf8mb4", 255, "Yes", "Yes", 0, "NO PAD")
+    yield ("binary", "binary", 63, "Yes", "Yes", 1, "NO PAD")
 
 
 def _nothing(_: Server) -> Iterator[Row]:
@@ -102,6 +125,17 @@ _TABLES = (
         table_collation Nullable(String)
         table_comment Nullable(String)
         engine Nullable(String)
+        version Nullable(UInt64)
+        row_format Nullable(String)
+        avg_row_length Nullable(UInt64)
+        max_data_length Nullable(UInt64)
+        data_free Nullable(UInt64)
+        auto_increment Nullable(UInt64)
+        create_time Nullable(DateTime)
+        update_time Nullable(DateTime)
+        check_time Nullable(DateTime)
+        checksum Nullable(Int64)
+        create_options Nullable(String)
         """,
         _tables,
     ),
@@ -135,6 +169,9 @@ _TABLES = (
         column_comment String
         column_type String
         column_key String
+        privileges String
+        generation_expression String
+        srs_id Nullable(UInt32)
         """,
         _columns,
     ),
@@ -205,10 +242,28 @@ _TABLES = (
         table_name String
         view_definition String
         check_option String
-        is_updatable String
-        is_insertable_into String
+        is_updatable Enum8('NO' = 0, 'YES' = 1)
+        is_insertable_into Enum8('NO' = 0, 'YES' = 1)
+        is_trigger_updatable Enum8('NO' = 0, 'YES' = 1)
+        is_trigger_deletable Enum8('NO' = 0, 'YES' = 1)
+        is_trigger_insertable_into Enum8('NO' = 0, 'YES' = 1)
         """,
-        _nothing,
+        _views,
+    ),
+    _doubled("engines", "engine String\nsupport String", _engines),
+    _doubled("character_sets", "character_set_name String", lambda _: iter([("utf8mb4",), ("binary",)])),
+    _doubled(
+        "collations",
+        """
+        collation_name String
+        character_set_name Nullable(String)
+        id Nullable(UInt64)
+        is_default Nullable(String)
+        is_compiled Nullable(String)
+        sortlen Nullable(UInt64)
+        pad_attribute Nullable(String)
+        """,
+        _collations,
     ),
 )
 TABLES = {**{table.name: table for table in _TABLES}, **{table.name.upper(): table for table in _TABLES}}

@@ -1,5 +1,6 @@
-"""What there is of each kind: ``system.functions``, ``formats``, ``data_type_families``, ``table_engines``,
-``time_zones``, ``collations`` and ``build_options``."""
+"""What there is of each kind: ``system.functions``, ``table_functions``, ``aggregate_function_combinators``,
+``keywords``, ``formats``, ``data_type_families``, ``table_engines``, ``time_zones``, ``collations`` and
+``build_options``."""
 
 from __future__ import annotations
 
@@ -11,17 +12,25 @@ from importlib.metadata import version
 from engine.context import Server
 from engine.system_tables.system_table import Row, system_table
 from parts.types import type_families
+from sql.compile.table_functions import table_function_names
 from sql.definitions.engine import ENGINES
 from sql.definitions.proxies import PROXY_ENGINES
 from sql.definitions.small_engines import LOG_ENGINES, SMALL_ENGINES, VIEW_ENGINES
 from sql.formats.registry import FORMAT_ALIASES, FORMATS
-from sql.functions.library import function_names, function_traits
+from sql.functions.combinators import COMBINATORS
+from sql.functions.known_functions import known_functions
+from sql.functions.library import function_names
+from sql.functions.windows import WINDOW_FUNCTIONS
+from sql.grammar.keywords import KEYWORDS
 
 
 def _functions(_: Server) -> Iterator[Row]:
-    for name, is_aggregate in function_names():
-        any_case, alias_to = function_traits(name, is_aggregate=is_aggregate)
-        yield (name, int(is_aggregate), int(any_case), alias_to, "", 0, "")
+    aggregates = {*WINDOW_FUNCTIONS, *(name for name, is_aggregate in function_names() if is_aggregate)}
+    for name, known in known_functions().items():
+        yield (
+            name, int(name in aggregates), int(known.any_case), known.alias_to, "", 0, "", known.syntax,
+            known.categories,
+        )  # fmt: skip
 
 
 def _formats(_: Server) -> Iterator[Row]:
@@ -66,6 +75,8 @@ TABLES = (
         create_query String
         origin Enum8('System' = 0, 'SQLUserDefined' = 1, 'ExecutableUserDefined' = 2)
         description String
+        syntax String
+        categories String
         """,
         _functions,
     ),
@@ -107,6 +118,17 @@ TABLES = (
     system_table(
         "time_zones", "time_zone String", lambda _: [(name,) for name in sorted(zoneinfo.available_timezones())]
     ),
+    system_table(
+        "table_functions",
+        "name String\ndescription String\nallow_readonly UInt8",
+        lambda _: [(name, "", int(name != "file")) for name in table_function_names()],
+    ),
+    system_table(
+        "aggregate_function_combinators",
+        "name String\nis_internal UInt8",
+        lambda _: [(name, 0) for name in sorted(COMBINATORS)],
+    ),
+    system_table("keywords", "keyword String", lambda _: [(word,) for word in sorted(KEYWORDS)]),
     system_table("collations", "name String\nlanguage Nullable(String)", lambda _: []),
     system_table("build_options", "name String\nvalue String", _build_options),
 )

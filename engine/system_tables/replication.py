@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TypeVar
 
-from coordination.keeper import KeeperError
+from coordination.keeper import Keeper, KeeperError
 from coordination.queue_io import log_position
 from coordination.replica_activity import active_replicas
 from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.system_tables.system_table import Group, Row, grouped_table, system_table
 from engine.tables.definition import TableDefinition
 from engine.tables.replica import Replica
+
+_T = TypeVar("_T")
 
 
 def _replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
@@ -19,13 +23,20 @@ def _replicated(server: Server) -> Iterator[tuple[TableDefinition, Replica]]:
             yield table.definition, table.replication
 
 
-def _replicas(server: Server) -> Iterator[Row]:
-    now = server.services.clock()
-    for definition, replication in _replicated(server):
-        counts = replication.queue.counts()
-        keeper = _Questions(replication)
-        problem = replication.problem()
-        yield (
+class _Replica:
+    """A row of ``system.replicas``. What only ZooKeeper knows is asked when a column needs it, once for all of them;
+    zeros and the reason when it does not answer."""
+
+    def __init__(self, server: Server, definition: TableDefinition, replication: Replica) -> None:
+        self._now = server.services.clock()
+        self._definition = definition
+        self._replication = replication
+        self._exception = ""
+
+    def known_here(self) -> Row:
+        definition, replication = self._definition, self._replication
+        counts, problem = replication.queue.counts(), replication.problem()
+        return (
             definition.database,
             definition.name,
             definition.engine_name,
@@ -38,7 +49,7 @@ def _replicas(server: Server) -> Iterator[Row]:
             replication.paths.root,
             replication.replica.name,
             replication.replica.root,
-            "default",
+            replication.zookeeper_name,
             definition.description.metadata_version,
             counts.queue_size,
             counts.inserts_in_queue,
@@ -51,36 +62,62 @@ def _replicas(server: Server) -> Iterator[Row]:
             counts.oldest_part_to_get,
             counts.oldest_part_to_merge_to,
             counts.oldest_part_to_mutate_to,
-            keeper.log_max_index,
-            keeper.log_pointer,
-            int(replication.queue.absolute_delay(now)),
-            len(keeper.replicas),
-            sum(keeper.replicas.values()),
-            keeper.lost_part_count,
-            problem or "",
-            keeper.exception,
-            [(name, int(active)) for name, active in keeper.replicas.items()],
-            replication.warning,
         )
 
+    def log(self) -> Row:
+        pointer, max_index = self._log_position
+        return max_index, pointer
 
-class _Questions:
-    """What only ZooKeeper knows; zeros and the reason when it does not answer."""
+    def delay(self) -> Row:
+        return (int(self._replication.queue.absolute_delay(self._now)),)
 
-    def __init__(self, replication: Replica) -> None:
-        self.log_max_index = self.log_pointer = self.lost_part_count = 0
-        self.replicas: dict[str, bool] = {}
-        self.exception = ""
-        keeper = replication.keeper
-        try:
-            if keeper is None or replication.is_session_expired:
-                self.exception = "There is no connection to ZooKeeper"
-                return
-            self.replicas = active_replicas(keeper, replication.paths)
-            self.log_pointer, self.log_max_index = log_position(keeper, replication.replica)
-            self.lost_part_count = int(keeper.get(replication.paths.lost_part_count)[0] or b"0")
-        except KeeperError as error:
-            self.exception = error.message
+    def replicas(self) -> Row:
+        return len(self._replicas), sum(self._replicas.values())
+
+    def lost_parts(self) -> Row:
+        return (self._lost_part_count,)
+
+    def problem(self) -> Row:
+        return (self._replication.problem() or "",)
+
+    def exception(self) -> Row:
+        """What ZooKeeper answers to all that is asked of it for this table."""
+        _ = self._log_position, self._replicas, self._lost_part_count
+        return (self._replication.refusal or self._exception,)
+
+    def replica_is_active(self) -> Row:
+        return ([(name, int(active)) for name, active in self._replicas.items()],)
+
+    def warning(self) -> Row:
+        return (self._replication.warning,)
+
+    def _ask(self, question: Callable[[Keeper], _T], unknown: _T) -> _T:
+        keeper = self._replication.keeper
+        if keeper is None or self._replication.is_session_expired:
+            self._exception = "There is no connection to ZooKeeper"
+        elif not self._exception:
+            try:
+                return question(keeper)
+            except KeeperError as error:
+                self._exception = error.message
+        return unknown
+
+    @cached_property
+    def _replicas(self) -> dict[str, bool]:
+        return self._ask(lambda keeper: active_replicas(keeper, self._replication.paths), {})
+
+    @cached_property
+    def _log_position(self) -> tuple[int, int]:
+        return self._ask(lambda keeper: log_position(keeper, self._replication.replica), (0, 0))
+
+    @cached_property
+    def _lost_part_count(self) -> int:
+        path = self._replication.paths.lost_part_count
+        return self._ask(lambda keeper: int(keeper.get(path)[0] or b"0"), 0)
+
+
+def _replicas(server: Server) -> Iterator[tuple[_Replica]]:
+    return ((_Replica(server, *found),) for found in _replicated(server))
 
 
 def _queue(server: Server) -> Iterator[Row]:
@@ -113,45 +150,49 @@ def _queue(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    grouped_table(
         "replicas",
-        """
-        database String
-        table String
-        engine String
-        is_leader UInt8
-        can_become_leader UInt8
-        is_readonly UInt8
-        is_session_expired UInt8
-        future_parts UInt32
-        parts_to_check UInt32
-        zookeeper_path String
-        replica_name String
-        replica_path String
-        zookeeper_name String
-        columns_version Int32
-        queue_size UInt32
-        inserts_in_queue UInt32
-        merges_in_queue UInt32
-        part_mutations_in_queue UInt32
-        queue_oldest_time DateTime
-        inserts_oldest_time DateTime
-        merges_oldest_time DateTime
-        part_mutations_oldest_time DateTime
-        oldest_part_to_get String
-        oldest_part_to_merge_to String
-        oldest_part_to_mutate_to String
-        log_max_index UInt64
-        log_pointer UInt64
-        absolute_delay UInt64
-        total_replicas UInt32
-        active_replicas UInt32
-        lost_part_count UInt64
-        last_queue_update_exception String
-        zookeeper_exception String
-        replica_is_active Map(String, UInt8)
-        warning String
-        """,
+        (
+            Group(
+                """
+                database String
+                table String
+                engine String
+                is_leader UInt8
+                can_become_leader UInt8
+                is_readonly UInt8
+                is_session_expired UInt8
+                future_parts UInt32
+                parts_to_check UInt32
+                zookeeper_path String
+                replica_name String
+                replica_path String
+                zookeeper_name String
+                columns_version Int32
+                queue_size UInt32
+                inserts_in_queue UInt32
+                merges_in_queue UInt32
+                part_mutations_in_queue UInt32
+                queue_oldest_time DateTime
+                inserts_oldest_time DateTime
+                merges_oldest_time DateTime
+                part_mutations_oldest_time DateTime
+                oldest_part_to_get String
+                oldest_part_to_merge_to String
+                oldest_part_to_mutate_to String
+                """,
+                _Replica.known_here,
+            ),
+            Group("log_max_index UInt64\nlog_pointer UInt64", _Replica.log),
+            Group("absolute_delay UInt64", _Replica.delay),
+            Group("total_replicas UInt32\nactive_replicas UInt32", _Replica.replicas),
+            Group("lost_part_count UInt64", _Replica.lost_parts),
+            Group("last_queue_update_exception String", _Replica.problem),
+            Group("zookeeper_exception String", _Replica.exception),
+            Group("replica_is_active Map(String, UInt8)", _Replica.replica_is_active),
+            Group("warning String", _Replica.warning),
+        ),
+        "",
         _replicas,
     ),
     system_table(

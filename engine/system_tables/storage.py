@@ -8,14 +8,14 @@ from datetime import date, datetime
 import xxhash
 
 from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.system_tables.system_table import Group, Row, grouped_table, system_table
 from engine.system_tables.ttl_columns import COLUMN_TTL_COLUMNS, TTL_COLUMNS, column_ttl_values, ttl_values
 from engine.tables.definition import TableDefinition
 from engine.tables.part_log import partition_text
 from parts.detached import split_detached
 from parts.layout import MARKS, PRIMARY_INDEX
 from parts.reader import Part
-from parts.schema import PartSettings
+from parts.schema import Column, PartSettings
 from parts.store import PartState, StoredPart
 from sql.definitions.render import shown_expression
 
@@ -31,27 +31,13 @@ def _stored(server: Server) -> Iterator[tuple[TableDefinition, StoredPart]]:
                 yield table.definition, entry
 
 
-def _parts(server: Server) -> Iterator[Row]:
+def _stored_columns(server: Server) -> Iterator[tuple[TableDefinition, StoredPart, int, Column, tuple[int, int]]]:
+    """Position and sizes of the columns that a part has."""
     for definition, entry in _stored(server):
-        part, files = entry.part, entry.part.checksums.files
-        index = files.get(PRIMARY_INDEX)
-        yield (
-            *_identity(definition, part, entry),
-            "Packed" if part.part_type == "Compact" else "Full",
-            len(files) + 1,
-            *_index_bytes(part),
-            index.size if index is not None else 0,
-            *_use(part, entry),
-            _hash_of_files(part),
-            part.content_hash,
-            *_place(definition, part),
-            entry.state.value,
-            int(entry.state is PartState.ACTIVE),
-            int(part.has_deleted_rows),
-            int(part.is_frozen),
-            [],
-            *ttl_values(definition.description, part),
-        )
+        sizes = entry.part.column_sizes()
+        for position, column in enumerate(definition.description.schema.stored.columns, 1):
+            if column.name in sizes:
+                yield definition, entry, position, column, sizes[column.name]
 
 
 def counted_marks(settings: PartSettings, part: Part) -> int:
@@ -70,40 +56,21 @@ def _index_bytes(part: Part) -> tuple[int, int, int]:
     return sum(index.size for index in indexes), sum(index.uncompressed_bytes for index in indexes), 0
 
 
-def _parts_columns(server: Server) -> Iterator[Row]:
-    for definition, entry in _stored(server):
-        part, schema = entry.part, definition.description.schema
-        sizes = part.column_sizes()
-        for position, column in enumerate(schema.stored.columns, 1):
-            stored, raw = sizes.get(column.name, (0, 0))
-            if column.name in sizes:
-                yield (
-                    *_identity(definition, part, entry),
-                    *_use(part, entry),
-                    *_place(definition, part),
-                    column.name,
-                    str(column.type),
-                    position,
-                    column.default_kind,
-                    shown_expression(column.default_expression),
-                    stored,
-                    stored,
-                    raw,
-                    0,
-                    int(part.modification_time),
-                    "Default",
-                    *column_ttl_values(definition.description, part, column.name),
-                )
+def _partition(definition: TableDefinition, entry: StoredPart, *_: object) -> Row:
+    return (partition_text(definition.description.partition_key, entry.part),)
 
 
-def _identity(definition: TableDefinition, part: Part, entry: StoredPart) -> Row:
-    name = part.name
+def _name(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
+    return (str(entry.part.name), entry.part.uuid.bytes, entry.part.part_type)
+
+
+def _active(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
+    return (int(entry.state is PartState.ACTIVE),)
+
+
+def _sizes(definition: TableDefinition, entry: StoredPart, *_: object) -> Row:
+    part, name = entry.part, entry.part.name
     return (
-        partition_text(part),
-        str(name),
-        part.uuid.bytes,
-        part.part_type,
-        int(entry.state is PartState.ACTIVE),
         counted_marks(definition.description.settings, part),
         part.rows,
         part.bytes_on_disk,
@@ -117,43 +84,93 @@ def _identity(definition: TableDefinition, part: Part, entry: StoredPart) -> Row
     )
 
 
-_IDENTITY = """
-partition String
-name String
-uuid UUID
-part_type String
-active UInt8
-marks UInt64
-rows UInt64
-bytes_on_disk UInt64
-data_uncompressed_bytes UInt64
-modification_time DateTime
-partition_id String
-min_block_number Int64
-max_block_number Int64
-level UInt32
-data_version UInt64"""
-
-
+_IDENTITY = (
+    Group("partition String", _partition),
+    Group("name String\nuuid UUID\npart_type String", _name),
+    Group("active UInt8", _active),
+    Group(
+        """
+        marks UInt64
+        rows UInt64
+        bytes_on_disk UInt64
+        data_uncompressed_bytes UInt64
+        modification_time DateTime
+        partition_id String
+        min_block_number Int64
+        max_block_number Int64
+        level UInt32
+        data_version UInt64
+        """,
+        _sizes,
+    ),
+)
 _ALIASES = """
 bytes UInt64 ALIAS bytes_on_disk
 marks_size UInt64 ALIAS marks_bytes
 part_name String ALIAS name"""
 
 
-def _place(definition: TableDefinition, part: Part) -> Row:
-    return (definition.database, definition.name, definition.engine_name, _DISK, str(part.path))
+def _files(_: TableDefinition, entry: StoredPart) -> Row:
+    part, files = entry.part, entry.part.checksums.files
+    index = files.get(PRIMARY_INDEX)
+    return (
+        "Packed" if part.part_type == "Compact" else "Full",
+        len(files) + 1,
+        *_index_bytes(part),
+        index.size if index is not None else 0,
+    )
 
 
-_PLACE = """
-database String
-table String
-engine String
-disk_name String
-path String"""
+def _hashes(_: TableDefinition, entry: StoredPart) -> Row:
+    return _hash_of_files(entry.part), entry.part.content_hash
 
 
-def _use(part: Part, entry: StoredPart) -> Row:
+def _state(_: TableDefinition, entry: StoredPart) -> Row:
+    part = entry.part
+    is_active = entry.state is PartState.ACTIVE
+    return entry.state.value, int(is_active), int(part.has_deleted_rows), int(part.is_frozen), []
+
+
+def _column(
+    definition: TableDefinition, entry: StoredPart, position: int, column: Column, sizes: tuple[int, int]
+) -> Row:
+    stored, raw = sizes
+    return (
+        column.name,
+        str(column.type),
+        position,
+        column.default_kind,
+        shown_expression(column.default_expression),
+        stored,
+        stored,
+        raw,
+        0,
+        int(entry.part.modification_time),
+        "Default",
+        *column_ttl_values(definition.description, entry.part, column.name),
+    )
+
+
+_PLACE = Group(
+    """
+    database String
+    table String
+    engine String
+    disk_name String
+    path String
+    """,
+    lambda definition, entry, *_: (
+        definition.database,
+        definition.name,
+        definition.engine_name,
+        _DISK,
+        str(entry.part.path),
+    ),
+)
+
+
+def _use(_: TableDefinition, entry: StoredPart, *__: object) -> Row:
+    part = entry.part
     marks = part.checksums.files.get(MARKS)
     in_memory = part.index_bytes_in_memory
     return (
@@ -167,17 +184,21 @@ def _use(part: Part, entry: StoredPart) -> Row:
     )
 
 
-_USE = """
-data_compressed_bytes UInt64
-marks_bytes UInt64
-remove_time DateTime
-refcount UInt32
-min_date Date
-max_date Date
-min_time DateTime
-max_time DateTime
-primary_key_bytes_in_memory UInt64
-primary_key_bytes_in_memory_allocated UInt64"""
+_USE = Group(
+    """
+    data_compressed_bytes UInt64
+    marks_bytes UInt64
+    remove_time DateTime
+    refcount UInt32
+    min_date Date
+    max_date Date
+    min_time DateTime
+    max_time DateTime
+    primary_key_bytes_in_memory UInt64
+    primary_key_bytes_in_memory_allocated UInt64
+    """,
+    _use,
+)
 
 
 def _times(part: Part) -> Row:
@@ -217,43 +238,69 @@ def _detached_parts(server: Server) -> Iterator[Row]:
 
 
 TABLES = (
-    system_table(
+    grouped_table(
         "parts",
-        f"""{_IDENTITY}
-        part_storage_type String
-        files UInt64
-        secondary_indices_compressed_bytes UInt64
-        secondary_indices_uncompressed_bytes UInt64
-        secondary_indices_marks_bytes UInt64
-        primary_key_size UInt64{_USE}
-        hash_of_all_files String
-        hash_of_uncompressed_files String{_PLACE}
-        _state String
-        visible UInt8
-        has_lightweight_delete UInt8
-        is_frozen UInt8
-        projections Array(String)
-        {TTL_COLUMNS}{_ALIASES}
-        """,
-        _parts,
+        (
+            *_IDENTITY,
+            Group(
+                """
+                part_storage_type String
+                files UInt64
+                secondary_indices_compressed_bytes UInt64
+                secondary_indices_uncompressed_bytes UInt64
+                secondary_indices_marks_bytes UInt64
+                primary_key_size UInt64
+                """,
+                _files,
+            ),
+            _USE,
+            Group("hash_of_all_files String\nhash_of_uncompressed_files String", _hashes),
+            _PLACE,
+            Group(
+                """
+                _state String
+                visible UInt8
+                has_lightweight_delete UInt8
+                is_frozen UInt8
+                projections Array(String)
+                """,
+                _state,
+            ),
+            Group(TTL_COLUMNS, lambda definition, entry: ttl_values(definition.description, entry.part)),
+            Group(
+                "last_check_time DateTime\nlast_check_error String",
+                lambda _, entry: (int(entry.checked_at), entry.check_error),
+            ),
+        ),
+        _ALIASES,
+        _stored,
     ),
-    system_table(
+    grouped_table(
         "parts_columns",
-        f"""{_IDENTITY}{_USE}{_PLACE}
-        column String
-        type String
-        column_position UInt64
-        default_kind String
-        default_expression String
-        column_bytes_on_disk UInt64
-        column_data_compressed_bytes UInt64
-        column_data_uncompressed_bytes UInt64
-        column_marks_bytes UInt64
-        column_modification_time Nullable(DateTime)
-        serialization_kind String
-        {COLUMN_TTL_COLUMNS}{_ALIASES}
-        """,
-        _parts_columns,
+        (
+            *_IDENTITY,
+            _USE,
+            _PLACE,
+            Group(
+                f"""
+                column String
+                type String
+                column_position UInt64
+                default_kind String
+                default_expression String
+                column_bytes_on_disk UInt64
+                column_data_compressed_bytes UInt64
+                column_data_uncompressed_bytes UInt64
+                column_marks_bytes UInt64
+                column_modification_time Nullable(DateTime)
+                serialization_kind String
+                {COLUMN_TTL_COLUMNS}
+                """,
+                _column,
+            ),
+        ),
+        _ALIASES,
+        _stored_columns,
     ),
     system_table(
         "detached_parts",

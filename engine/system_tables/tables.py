@@ -1,9 +1,10 @@
-"""``system.databases``, ``tables`` and ``columns``."""
+"""``system.databases``, ``tables``, ``columns`` and ``detached_tables``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from engine.context import Context, Server
 from engine.system_names import TEMPORARY
@@ -53,16 +54,56 @@ def _tables_of_session(context: Context) -> Iterator[Row]:
 
 def _tables(server: Server) -> Iterator[Row]:
     for table in server.catalog.tables():
-        yield _table_row(table, table.definition.database, table.definition.name, server.catalog.views_of(table))
+        database, name = table.definition.database, table.definition.name
+        file = server.catalog.definition_file(database, name) if table.definition.is_durable else None
+        yield _table_row(table, database, name, server.catalog.views_of(table), file)
+    for failed in server.catalog.not_loaded():
+        yield _row_without_table(failed.database, failed.name, "", failed.reason)
     for database, tables in server.system_schemas.items():
         kind = "System" if database == "system" else "View"
         for name in sorted(tables):
-            texts = ("", "", "", "", "", "", "", "")
-            numbers = (None, None, None, None, None, None)
-            yield (database, name, _NO_UUID, kind, 0, [], [], [], *texts, *numbers, "", 0)
+            yield _row_without_table(database, name, kind)
 
 
-def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *, is_temporary: int = 0) -> Row:
+def _row_without_table(database: str, name: str, engine: str, load_error: str = "") -> Row:
+    return (
+        database,
+        name,
+        _NO_UUID,
+        engine,
+        0,
+        [],
+        [],
+        [],
+        *[""] * 8,
+        *[None] * 6,
+        "",
+        0,
+        "",
+        0,
+        0,
+        [],
+        [],
+        [],
+        [],
+        [],
+        "",
+        "",
+        None,
+        None,
+        load_error,
+    )
+
+
+def _detached_tables(server: Server) -> Iterator[Row]:
+    for table in server.catalog.detached_tables():
+        path = table.definition.relative_to(server.path)
+        yield (table.database, table.name, _NO_UUID, str(path), int(table.is_permanently))
+
+
+def _table_row(
+    table: Table, database: str, name: str, views: Sequence[Table], file: Path | None = None, *, is_temporary: int = 0
+) -> Row:
     definition = table.definition
     description = definition.description
     active, has_parts = table.store.active(), description.has_parts
@@ -95,7 +136,23 @@ def _table_row(table: Table, database: str, name: str, views: Sequence[Table], *
         sum(counted_marks(definition.description.settings, part) for part in active) if has_parts else None,
         definition.create.comment,
         int(rows is not None),
+        *_written(file),
+        description.metadata_version,
+        [index.kind for index in description.indexes],
+        *[[]] * 4,
+        *(definition.target if definition.view_source is not None else ("", "")),
+        None,
+        None,
+        "",
     )
+
+
+def _written(file: Path | None) -> tuple[str, int]:
+    """The path of a definition, and when it was written."""
+    try:
+        return (str(file), int(file.stat().st_mtime)) if file is not None else ("", 0)
+    except FileNotFoundError:  # dropped meanwhile
+        return str(file), 0
 
 
 def _key(key: Key) -> str:
@@ -115,6 +172,8 @@ def _columns(server: Server) -> Iterator[Row]:
         definition = table.definition
         sizes = _column_sizes(table)
         keys = definition.description
+        # The columns of a prefix are those of the whole key, from which it is computed.
+        in_primary_key = {name for names in keys.primary_key.reads for name in names}
         for position, column in enumerate(definition.description.schema.columns, 1):
             compressed, uncompressed = sizes.get(column.name, (0, 0))
             yield (
@@ -130,7 +189,7 @@ def _columns(server: Server) -> Iterator[Row]:
                 column.comment,
                 int(column.name in keys.partition_key.columns),
                 int(column.name in keys.sorting_key.columns),
-                int(column.name in keys.primary_key.columns),
+                int(column.name in in_primary_key),
                 int(column.name in keys.sampling_key.columns),
                 f"CODEC({column.codec})" if column.codec else "",
                 *_precision(column.type),
@@ -213,6 +272,19 @@ TABLES = (
         total_marks Nullable(UInt64)
         comment String
         has_own_data UInt8
+        metadata_path String
+        metadata_modification_time DateTime
+        metadata_version Int32
+        skipping_indices_types Array(String)
+        loading_dependencies_database Array(String)
+        loading_dependencies_table Array(String)
+        loading_dependent_database Array(String)
+        loading_dependent_table Array(String)
+        target_database String
+        target_table String
+        lifetime_rows Nullable(UInt64)
+        lifetime_bytes Nullable(UInt64)
+        load_error String
         table String ALIAS name
         """,
         _tables_of_session,
@@ -243,6 +315,17 @@ TABLES = (
         column String ALIAS name
         """,
         _columns,
+    ),
+    system_table(
+        "detached_tables",
+        """
+        database String
+        table String
+        uuid UUID
+        metadata_path String
+        is_permanently UInt8
+        """,
+        _detached_tables,
     ),
 )
 

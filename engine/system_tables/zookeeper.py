@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from coordination.keeper import Keeper, NoNode
+from coordination.keeper import Keeper, NoNode, SessionState
 from engine.context import Server
-from engine.system_tables.system_table import Row, system_table
+from engine.system_tables.system_table import Row, chosen, system_table
 from parts.errors import UserError
 from parts.schema import TableSchema
+from sql.definitions.engine import split_zookeeper
 
 TABLE = system_table(
     "zookeeper",
@@ -31,6 +32,25 @@ TABLE = system_table(
     """,
     lambda _: (),
 )
+
+
+def _connections(server: Server) -> Iterator[Row]:
+    for view in server.replication.connected():
+        keeper = view.keeper
+        assert keeper is not None
+        yield (view.zookeeper_name, int(keeper.state is not SessionState.CONNECTED), keeper.session_id)
+
+
+CONNECTIONS = system_table(
+    "zookeeper_connection",
+    """
+    name String
+    is_expired UInt8
+    client_id Int64
+    """,
+    _connections,
+)
+"""ZooKeepers that this server has asked for something: the default one, and the auxiliary ones of its tables."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +73,19 @@ class ZooKeeperRelation:
             raise UserError(
                 "BAD_ARGUMENTS", "SELECT from system.zookeeper needs a condition such as path = '/' or path IN (…)"
             )
-        return TABLE.block(self.server.zookeeper_rows(values), columns)
+        return TABLE.block(chosen(TABLE.schema, self.server.zookeeper_rows(values), columns), columns)
 
 
-def rows(keeper: Keeper, paths: Sequence[str]) -> list[Row]:
-    """The children of the nodes. Raises 999 for a node that is not there."""
-    return [row for path in paths for row in _children(keeper, path)]
+def rows(keeper_of: Callable[[str], Keeper], paths: Sequence[str]) -> list[Row]:
+    """The children of the nodes; ``name:/path`` is in the auxiliary ZooKeeper of that name.
+
+    Raises 999 for a node that is not there, and what ``keeper_of`` raises for a name."""
+    return [row for path in paths for row in _children(keeper_of, path)]
 
 
-def _children(keeper: Keeper, path: str) -> Iterator[Row]:
-    parent = path.rstrip("/") or "/"
+def _children(keeper_of: Callable[[str], Keeper], path: str) -> Iterator[Row]:
+    zookeeper, parent = split_zookeeper(path)
+    keeper, parent = keeper_of(zookeeper), parent or "/"
     try:
         names = keeper.children(parent)
     except NoNode:

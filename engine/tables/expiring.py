@@ -30,18 +30,26 @@ class Expiring:
     def __init__(self, table: ExpiringTable) -> None:
         self._table = table
         self._next: dict[tuple[str, str], float] = {}
-        """By kind of merge and partition: when the next may be."""
+        """By kind of merge and partition: when the next may be, by the monotonic clock."""
 
     @property
     def time(self) -> int:
-        """When merges that are decided now take place; 0: they leave expired rows as they are."""
+        """When merges that are decided now take place; 0: they leave expired rows as they are, and rows have no age."""
+        description = self._table.description
+        if description.merge_mode.needs_time and not description.ttl:
+            return int(self._table.services.clock())
+        return self._expiry_time
+
+    @property
+    def _expiry_time(self) -> int:
+        """0: nothing expires now."""
         if not self._table.description.ttl or Stoppable.TTL_MERGES in self._table.stopped:
             return 0
         return int(self._table.services.clock())
 
     def gone(self) -> list[PartName]:
         """Active parts of which no row is left."""
-        now = self.time
+        now = self._expiry_time
         if not now or not self._table.definition.settings.remove_empty_parts:
             return []
         ttl = self._table.description.ttl
@@ -53,7 +61,7 @@ class Expiring:
 
     def choose(self, runs: Sequence[Sequence[PartName]]) -> TtlMerge | None:
         """Of ``runs`` of neighbours that may be merged, and are here."""
-        now = self.time
+        now = self._expiry_time
         settings = self._table.definition.settings
         under_way = sum(merge.merge_type in TTL_MERGES for merge in self._table.services.merges)
         if not now or under_way >= settings.max_number_of_merges_with_ttl_in_pool:
@@ -66,7 +74,7 @@ class Expiring:
             max_bytes=settings.max_bytes_to_merge_at_max_space_in_pool,
             max_parts=settings.max_parts_to_merge_at_once,
             only_whole=settings.ttl_only_drop_parts,
-            resting=lambda merge_type: self._resting(merge_type, now),
+            resting=self._resting,
         )
 
     def note(self, merge: TtlMerge) -> None:
@@ -75,9 +83,10 @@ class Expiring:
         pause = settings.merge_with_ttl_timeout
         if merge.merge_type == TTL_RECOMPRESS:
             pause = settings.merge_with_recompression_ttl_timeout
-        self._next[merge.merge_type, merge.sources[0].partition_id] = self._table.services.clock() + pause
+        self._next[merge.merge_type, merge.sources[0].partition_id] = self._table.services.monotonic() + pause
 
-    def _resting(self, merge_type: str, now: int) -> Collection[str]:
+    def _resting(self, merge_type: str) -> Collection[str]:
+        now = self._table.services.monotonic()
         return {partition for (kind, partition), until in self._next.items() if kind == merge_type and until > now}
 
     def _facts_of(self, name: PartName) -> TtlFacts:

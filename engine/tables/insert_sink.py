@@ -10,6 +10,7 @@ import builtins
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
+from coordination.block_views import NOTHING_MISSING, MissingViews
 from engine.tables.definition import TableDefinition
 from engine.tables.options import InsertOptions
 from engine.tables.table_data import TableData
@@ -46,6 +48,8 @@ class TemporaryPart:
     content_hash: str = ""
     written: builtins.bytes = b""
     """``WrittenPart.meta``: with it the part need not be read to be opened."""
+    missing: MissingViews = NOTHING_MISSING
+    """The materialized views that have to get the block, once the part is committed."""
 
 
 @dataclass
@@ -54,6 +58,22 @@ class InsertOutcome:
     written_bytes: int = 0
     deduplicated_blocks: int = 0
     part_names: list[str] = field(default_factory=list)
+    known: dict[str, MissingViews] = field(default_factory=dict)
+    """By id, the blocks that were stored before, and what their views miss of them."""
+
+    def add_known(self, block_id: str, missing: MissingViews) -> None:
+        self.deduplicated_blocks += 1
+        self.known[block_id] = missing
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of a block that go to one partition. ``block_id`` is ``None`` until they are written."""
+
+    rows: PartitionBlock
+    block_id: str | None = None
+    missing: MissingViews = NOTHING_MISSING
+    """As ``TemporaryPart.missing``."""
 
 
 class InsertSink(ABC):
@@ -65,6 +85,7 @@ class InsertSink(ABC):
         self.description = table.description
         """Of the blocks that are written: an ALTER may come meanwhile."""
         self._blocks = 0
+        self._seen: Counter[str] = Counter()
         self._writes: list[Future[TemporaryPart | None] | TemporaryPart | None] = []
         self._in_flight: list[tuple[Future[TemporaryPart | None], int]] = []
 
@@ -74,21 +95,36 @@ class InsertSink(ABC):
         if block.num_rows == 0:
             return
         check_constraints(block, self.description, self.table.definition.full_name)
-        self._blocks += 1
+        self._write(block, [Piece(rows) for rows in split_by_partition(block, self.description)], token)
+
+    def identified(self, block: pa.Table, token: str = "") -> list[Piece]:
+        """The pieces of a block with their final ids, for :meth:`write_pieces`, which comes next."""
+        check_constraints(block, self.description, self.table.definition.full_name)
         pieces = split_by_partition(block, self.description)
+        return [
+            Piece(rows, self._told_apart(rows.partition_id, self._block_id(rows, token, self._blocks)))
+            for rows in pieces
+        ]
+
+    def write_pieces(self, block: pa.Table, pieces: Sequence[Piece]) -> None:
+        """As :meth:`write`."""
+        self._write(block, pieces, "")
+
+    def _write(self, block: pa.Table, pieces: Sequence[Piece], token: str) -> None:
+        self._blocks += 1
         self._check_partitions(len(pieces))
         is_small = block.num_rows <= self.table.services.write_inline_rows
         if is_small and self._blocks == len(pieces) == 1:
-            self.announce(pieces[0].partition_id)
+            self.announce(pieces[0].rows.partition_id)
         for piece in pieces:
             self.options.status.check()
-            index = self._blocks - 1
-            if is_small or _WRITE_COPIES * piece.block.nbytes > self._room_bytes:
+            index, size = self._blocks - 1, piece.rows.block.nbytes
+            if is_small or _WRITE_COPIES * size > self._room_bytes:
                 self._writes.append(self._write_piece(piece, index, token))
                 continue
-            self._wait_for_room(piece.block.nbytes)
+            self._wait_for_room(size)
             future = self.table.services.writers.submit(self._write_piece, piece, index, token)
-            self._in_flight.append((future, piece.block.nbytes))
+            self._in_flight.append((future, size))
             self._writes.append(future)
 
     @property
@@ -118,7 +154,9 @@ class InsertSink(ABC):
         try:
             written = [write.result() if isinstance(write, Future) else write for write in self._writes]
             parts = [part for part in written if part is not None]
-            _tell_equal_blocks_apart(parts)
+            if not self._seen:  # else the pieces came with ids of their own
+                for part in parts:
+                    part.block_id = self._told_apart(part.partition_id, part.block_id)
             self.table.services.failpoint("insert.after_temporary_part")
             outcome = self.commit_parts(parts)
             if not outcome.deduplicated_blocks:
@@ -156,18 +194,22 @@ class InsertSink(ABC):
             return None
         return digest(token, block_index)
 
-    def _write_piece(self, piece: PartitionBlock, index: int, token: str) -> TemporaryPart | None:
+    def _write_piece(self, whole: Piece, index: int, token: str) -> TemporaryPart | None:
         """``None``: the merge mode leaves nothing of it."""
+        piece, block_id = whole.rows, whole.block_id
         directory = self.table.store.create_temporary("tmp_insert_")
         try:
             block = sort_block(piece.block, self.description)
             if self.options.reduces:
-                block = self.description.merge_mode.reduce(SortedRows(block, self.description.sorting_key.evaluate))
+                mode = self.description.merge_mode.at(int(self.table.services.clock()))
+                block = mode.reduce(SortedRows(block, self.description.sorting_key.evaluate))
                 if not block.num_rows:
                     self.table.store.drop_temporary(directory)
                     return None
             written = write_part(directory, block, self.description, piece.values)
-            block_id = self._block_id(piece, token, index, written.content_hash if block is piece.block else "")
+            if block_id is None:
+                known_hash = written.content_hash if block is piece.block else ""
+                block_id = self._block_id(piece, token, index, known_hash)
         except BaseException:
             self.table.store.drop_temporary(directory)
             raise
@@ -180,9 +222,17 @@ class InsertSink(ABC):
             index,
             written.content_hash,
             written.meta,
+            whole.missing,
         )
 
-    def _block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str) -> str:
+    def _told_apart(self, partition_id: str, block_id: str) -> str:
+        """The second block of the same rows in one INSERT, the third and so on, get ids of their own: they are rows
+        like any others, while a repeat of the whole INSERT gives the same ids again."""
+        count = self._seen[block_id]
+        self._seen[block_id] += 1
+        return f"{partition_id}_{digest(block_id, count)}" if block_id and count else block_id
+
+    def _block_id(self, piece: PartitionBlock, token: str, index: int, known_hash: str = "") -> str:
         """Of the rows in the order they came, before sorting: the same INSERT gives the same id everywhere.
         ``known_hash`` is that of the part's content, if the rows came in its order."""
         if not self.options.deduplicate or self.options.transaction or not keeps_block_ids(self.table.definition):
@@ -194,17 +244,6 @@ class InsertSink(ABC):
 def keeps_block_ids(definition: TableDefinition) -> bool:
     """Whether the table remembers the blocks of its INSERTs."""
     return definition.is_replicated or bool(definition.settings.non_replicated_deduplication_window)
-
-
-def _tell_equal_blocks_apart(parts: list[TemporaryPart]) -> None:
-    """The second block of the same rows in one INSERT, the third and so on, get ids of their own: they are rows like
-    any others, while a repeat of the whole INSERT gives the same ids again."""
-    seen: Counter[str] = Counter()
-    for part in parts:
-        block_id = part.block_id
-        if block_id and seen[block_id]:
-            part.block_id = f"{part.partition_id}_{digest(block_id, seen[block_id])}"
-        seen[block_id] += 1
 
 
 def digest(text: str, number: int) -> str:

@@ -15,17 +15,17 @@ import itertools
 import logging
 import threading
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from engine.tables.back_pressure import delay_insert
+from engine.tables.block_memory import BlockMemory
 from engine.tables.definition import TableDefinition
 from engine.tables.disk_space import SELECTED
 from engine.tables.expiring import Expiring
 from engine.tables.history import BlockHistory, LocalHistory, WantedBlocks, require_history
-from engine.tables.insert_sink import InsertSink
+from engine.tables.insert_sink import InsertSink, keeps_block_ids
 from engine.tables.merging import merge_to_temporary
 from engine.tables.mutations import TableMutations
 from engine.tables.options import InsertOptions, OptimizeOptions
@@ -34,6 +34,7 @@ from engine.tables.plain_insert import MergeTreeInsert
 from engine.tables.plain_mutations import PlainMutations
 from engine.tables.plain_partitions import PlainPartitions
 from engine.tables.plain_transactions import PlainTransactions
+from engine.tables.recent_blocks import RecentBlocks
 from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
@@ -58,13 +59,11 @@ _OPTIMIZE_ATTEMPTS = 30_000
 class MergeTreeTable(Table):
     def start(self) -> None:
         self._lock = threading.Lock()
-        self._commit_lock = threading.Lock()
         self._busy: set[PartName] = set()
         self._pending: set[int] = set()
         """The block numbers of INSERTs that are about to commit."""
         self._expiring = Expiring(self)
-        self._recent_blocks: dict[str, PartName] = {}
-        """Ids of the last blocks, and the parts they were inserted as."""
+        self.recent_blocks = RecentBlocks(lambda: self.definition.settings.non_replicated_deduplication_window)
         self._transactions = PlainTransactions(self, self._forget_blocks)
         self._mutate_task = self.make_task("mutate", self._mutate_step)
         self._mutations = PlainMutations(self, self.home.find, self._mutate_task.wake)
@@ -100,26 +99,8 @@ class MergeTreeTable(Table):
                 self._pending.difference_update(numbers)
 
     @property
-    def deduplicates(self) -> bool:
-        return bool(self.definition.settings.non_replicated_deduplication_window)
-
-    def deduplicating(self) -> AbstractContextManager[object]:
-        """Held from the look at the known blocks to the commit, or one block of two INSERTs would be stored twice."""
-        return self._commit_lock if self.deduplicates else contextlib.nullcontext()
-
-    def is_duplicate(self, block_id: str) -> bool:
-        return bool(block_id) and block_id in self._recent_blocks
-
-    def remember(self, blocks: Mapping[str, PartName]) -> None:
-        recent = self._recent_blocks
-        recent.update((block_id, name) for block_id, name in blocks.items() if block_id)
-        surplus = len(recent) - self.definition.settings.non_replicated_deduplication_window
-        for block_id in list(itertools.islice(recent, max(surplus, 0))):
-            del recent[block_id]
-
-    def forget_blocks(self, gone: Callable[[PartName], bool]) -> None:
-        """Inside :meth:`deduplicating`."""
-        self._recent_blocks = {block_id: name for block_id, name in self._recent_blocks.items() if not gone(name)}
+    def block_memory(self) -> BlockMemory | None:
+        return self.recent_blocks if keeps_block_ids(self.definition) else None
 
     def wake_merges(self) -> None:
         """A little later, and once for many INSERTs: looking through the parts costs as much as one."""
@@ -133,6 +114,8 @@ class MergeTreeTable(Table):
     def report_corruption(self, error: CorruptionError) -> None:
         """There is no other copy: the part stays where it is, and every read of it fails, until the user decides."""
         logger.error("table %s: %s", self.definition.full_name, error)
+        if (name := PartName.try_parse(error.part or "")) is not None:
+            self.store.note_check(name, str(error))
 
     def optimize(self, options: OptimizeOptions) -> None:
         self.stopped.refuse(Stoppable.MERGES, "Cancelled merging parts")
@@ -205,7 +188,7 @@ class MergeTreeTable(Table):
 
     def clean_up_step(self) -> float:
         self._mutations.clean_up()
-        self._transactions.clean_up(self.services.clock())
+        self._transactions.clean_up(self.services.monotonic())
         return super().clean_up_step()
 
     @property
@@ -213,8 +196,8 @@ class MergeTreeTable(Table):
         return PlainPartitions(self, self._transactions)
 
     def _forget_blocks(self) -> None:
-        with self.deduplicating():
-            self._recent_blocks.clear()
+        with self.recent_blocks.deduplicating():
+            self.recent_blocks.clear()
 
     def note_dropped(self, names: Iterable[PartName]) -> None:
         """Before the parts go: a reader in the order of blocks must learn of them."""
@@ -285,7 +268,7 @@ class MergeTreeTable(Table):
         def run_of(name: PartName) -> tuple[bool, str, int, int]:
             return name not in busy, name.partition_id, bisect(pending, name.min_block), waiting(name)
 
-        runs = [list(run) for (is_free, *_), run in itertools.groupby(sorted(parts), key=run_of) if is_free]
+        runs = [list(run) for (is_free, *_), run in itertools.groupby(parts, key=run_of) if is_free]
         settings = self.definition.settings
         expired = self._expiring.choose(runs)
         choice = (

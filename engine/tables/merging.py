@@ -56,7 +56,8 @@ def carry_out(
     on_progress: Callable[[MergeProgress], None],
 ) -> None:
     """The merge itself. On any error the directory is removed."""
-    mode = description.merge_mode.for_reading() if order.cleanup else description.merge_mode
+    mode = description.merge_mode.at(order.expire_at)
+    mode = mode.for_reading() if order.cleanup else mode
     merge_parts(
         sources,
         order.directory,

@@ -17,7 +17,7 @@ from engine.tables.part_log import PartEventType
 from engine.tables.part_making import making_part
 from engine.tables.services import MutationOrder, TableRead
 from engine.tables.table_data import TableData
-from parts.errors import CancelledError, CorruptionError, UserError
+from parts.errors import CancelledError, UserError
 from parts.merge import MergeProgress
 from parts.part_name import PartName
 from parts.part_states import Snapshot
@@ -38,6 +38,8 @@ class ReadTable(Protocol):
     def snapshot(self) -> PartsSnapshot: ...
 
 
+_ENGINE = QueryEngine()
+"""Of the process: the parts of a table are mutated by one plan."""
 FindTable = Callable[[str, str], ReadTable | None]
 """By database and name. Raises 81 (UNKNOWN_DATABASE)."""
 
@@ -121,7 +123,7 @@ def _carry_out(
         rows = min(rows, total)  # a step may bring another with it
         on_progress(MergeProgress(rows, rows, total))
 
-    run = MutationRun(QueryEngine(), definition.description, definition.name, others, check)
+    run = MutationRun(_ENGINE, definition.description, definition.name, others, check)
     run.apply(source, order.steps, order.directory)
 
 
@@ -155,9 +157,6 @@ class HeldTable:
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
         return Snapshot([part.under(self.description.schema) for part in self.parts], lambda _: None)
-
-    def report_corruption(self, error: CorruptionError) -> None:
-        """The mutation fails with it."""
 
 
 @dataclass(frozen=True)

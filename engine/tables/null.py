@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, InsertSink, Piece, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.small_table import SmallTable
 from engine.tables.table_data import TableData
+from parts.blocks import PartitionBlock
 from parts.constraints import check_constraints
 from parts.errors import UserError
 
@@ -35,6 +38,13 @@ class NullInsert(InsertSink):
 
     def write(self, block: pa.Table, token: str = "") -> None:
         check_constraints(block, self.description, self.table.definition.full_name)
+        self.write_pieces(block, ())
+
+    def identified(self, block: pa.Table, token: str = "") -> list[Piece]:
+        check_constraints(block, self.description, self.table.definition.full_name)
+        return [Piece(PartitionBlock("all", (), block), "")]
+
+    def write_pieces(self, block: pa.Table, pieces: Sequence[Piece]) -> None:
         self._outcome.written_rows += block.num_rows
         self._outcome.written_bytes += block.nbytes
 

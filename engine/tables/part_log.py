@@ -17,10 +17,12 @@ from engine.tables.definition import TableDefinition
 from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part
+from parts.schema import Key
 from sql.formats.registry import write_blocks
 from sql.settings.session import DEFAULT_SETTINGS
 
 _MOST_EVENTS = 20_000
+_MOST_TEXTS = 65_536
 
 
 class PartEventType(Enum):
@@ -91,7 +93,7 @@ class PartLog:
                 definition.database,
                 definition.name,
                 part.name,
-                partition_text(part),
+                partition_text(definition.description.partition_key, part),
                 part.part_type,
                 str(definition.data_path / str(part.name)),
                 part.rows,
@@ -145,8 +147,25 @@ class PartLog:
                 self.read_rows[event.type] += event.read_rows
 
 
-def partition_text(part: Part) -> str:
-    """As ``system.parts.partition`` writes it: one value is bare, several are a tuple of literals."""
+_texts: dict[tuple[Key, str], str] = {}
+"""By the table's key and the partition's id, which tell the value."""
+
+
+def partition_text(key: Key, part: Part) -> str:
+    """As ``system.parts.partition`` writes it: one value is bare, several are a tuple of literals. ``key``: the
+    partition key of the part's table. Written once for all parts of a partition."""
+    if not key:
+        return "tuple()"
+    of_partition = (key, part.name.partition_id)
+    text = _texts.get(of_partition)
+    if text is None:
+        text = _texts[of_partition] = _written(part)
+        if len(_texts) > _MOST_TEXTS:
+            _texts.pop(next(iter(_texts)), None)
+    return text
+
+
+def _written(part: Part) -> str:
     found = part.partition_arrays
     if not found:
         return "tuple()"

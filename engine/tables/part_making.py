@@ -39,7 +39,7 @@ def making_part(
         total_rows=sum(source.rows for source in sources),
         is_mutation=is_mutation,
         merge_type=merge_type or "Regular",
-        partition=partition_text(sources[0]),
+        partition=partition_text(definition.description.partition_key, sources[0]),
         path=str(definition.data_path),
         total_bytes=sum(source.bytes_on_disk for source in sources),
         total_uncompressed_bytes=sum(source.data_uncompressed_bytes for source in sources),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from coordination.block_views import BlockNode
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
 from engine.tables.part_log import PartEventType
+from engine.tables.recent_blocks import RecentBlocks
 from engine.tables.table_data import TableData
 from engine.tables.transactions import TableTransactions
 from parts.part_name import PartName
@@ -22,15 +23,11 @@ class NumberingTable(TableData, Protocol):
     @property
     def transactions(self) -> TableTransactions: ...
 
-    def deduplicating(self) -> AbstractContextManager[object]:
-        """Held from the look at the known blocks to the commit."""
-
-    def is_duplicate(self, block_id: str) -> bool: ...
+    @property
+    def recent_blocks(self) -> RecentBlocks: ...
 
     def numbers(self, count: int) -> AbstractContextManager[range]:
         """New block numbers for parts that become active, or are given up, within the block."""
-
-    def remember(self, blocks: Mapping[str, PartName]) -> None: ...
 
     def wake_merges(self) -> None: ...
 
@@ -47,7 +44,7 @@ class MergeTreeInsert(InsertSink):
     def commit_parts(self, parts: list[TemporaryPart]) -> InsertOutcome:
         if self.options.transaction:
             return self.table.transactions.stage(parts, self.options)
-        with self.table.deduplicating():
+        with self.table.recent_blocks.deduplicating():
             wanted = self._not_known(parts)
             with self.table.numbers(len(wanted)) as numbers:
                 named = self._named(wanted, numbers)
@@ -55,13 +52,21 @@ class MergeTreeInsert(InsertSink):
                     for stored in named:
                         self.table.store.commit(stored)
             self._note(named)
-            self.table.remember({part.block_id: stored.name for part, stored in zip(wanted, named, strict=True)})
+            stored_as = {
+                part.block_id: BlockNode(str(stored.name), part.missing)
+                for part, stored in zip(wanted, named, strict=True)
+            }
+            self.table.recent_blocks.remember(stored_as)
         self.table.wake_merges()
         return self._outcome
 
     def _not_known(self, parts: list[TemporaryPart]) -> list[TemporaryPart]:
-        wanted = [part for part in parts if not self.table.is_duplicate(part.block_id)]
-        self._outcome.deduplicated_blocks += len(parts) - len(wanted)
+        wanted: list[TemporaryPart] = []
+        for part in parts:
+            if (node := self.table.recent_blocks.find(part.block_id)) is None:
+                wanted.append(part)
+            else:
+                self._outcome.add_known(part.block_id, node.missing)
         return wanted
 
     def _named(self, parts: list[TemporaryPart], numbers: range) -> list[Part]:

@@ -16,35 +16,31 @@ Invariants:
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from engine.tables.definition import TableDefinition
+from engine.tables.kept_mutations import KeptMutation, TableThen, load_mutations, waiting_for
 from engine.tables.mutating import FindTable, mutate_to_temporary
 from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
 from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.table_data import TableData
 from parts.disk import sync_directory
-from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError
-from parts.exchange_record import write_durably
+from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
-from parts.part_states import Snapshot
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from sql.definitions.column_changes import refuse_beside
 from sql.definitions.mutations import Mutation
-from sql.relation import PartsSnapshot
 
 logger = logging.getLogger(__name__)
 
-_PREFIX, _SUFFIX = "mutation_", ".txt"
-_TIME = "create time: "
-_POLL_SECONDS = 0.002
+_POLL_SECONDS = 0.1
+"""Who waits looks so often by itself: for an end of its query, or of an INSERT."""
 _FIRST_RETRY_SECONDS = 0.5
 
 
@@ -69,47 +65,6 @@ class MutatedTable(TableData, Protocol):
     def report_corruption(self, error: CorruptionError) -> None: ...
 
 
-@dataclass(frozen=True)
-class _TableThen:
-    """Implements ``engine.tables.mutating.ReadTable`` with parts that are held."""
-
-    definition: TableDefinition
-    held: PartsSnapshot
-
-    def snapshot(self) -> PartsSnapshot:
-        return Snapshot(self.held.parts, lambda _: None)
-
-
-@dataclass(eq=False)
-class _Kept:
-    number: int
-    mutation: Mutation
-    create_time: float
-    finish_time: float = 0.0
-    failures: int = 0
-    failure: MutationFailure = field(default_factory=MutationFailure)
-    retry_at: float = 0.0
-    """By the monotonic clock."""
-    is_killed: bool = False
-    reads: Mapping[tuple[str, str], _TableThen] | None = None
-    """What its subqueries read; ``None``: not held yet."""
-
-    def let_go(self) -> None:
-        for table in (self.reads or {}).values():
-            table.held.release()
-        self.reads = None
-
-    @property
-    def id(self) -> str:
-        return f"{_PREFIX}{self.number}{_SUFFIX}"
-
-    def is_for(self, name: PartName) -> bool:
-        partitions = self.mutation.partition_ids
-        return (name.mutation or name.min_block) < self.number and (
-            partitions is None or name.partition_id in partitions
-        )
-
-
 class PlainMutations:
     """Implements ``engine.tables.mutations.TableMutations``. ``wake`` makes :meth:`step` run soon."""
 
@@ -120,18 +75,16 @@ class PlainMutations:
         self._lock = threading.Lock()
         self._deciding = threading.Lock()
         """Held while a part is committed, or a mutation killed: what is killed commits nothing from then on."""
-        self._kept: list[_Kept] = []
+        self._kept: list[KeptMutation] = []
         """In the order of their numbers."""
         self._in_progress: PartName | None = None
+        self._agenda: list[PartName] = []
+        """Parts that are still to be looked at since all were, the next one last."""
 
     def load(self) -> int:
         """What is on disk. Returns the largest number."""
-        directory = self._table.store.path
-        for draft in directory.glob(f"tmp_{_PREFIX}*{_SUFFIX}"):
-            draft.unlink()
-        found = [_read(path) for path in directory.glob(f"{_PREFIX}*{_SUFFIX}")]
-        self._kept = sorted(found, key=lambda kept: kept.number)
-        return max((kept.number for kept in found), default=0)
+        self._kept = load_mutations(self._table.store.path)
+        return max((kept.number for kept in self._kept), default=0)
 
     # What statements ask
 
@@ -145,15 +98,8 @@ class PlainMutations:
                 f"number_of_mutations_to_throw = {most}; wait, or kill those that fail",
             )
         with table.numbers(1) as numbers:
-            kept = _Kept(numbers[0], mutation, table.services.clock())
-            path = table.store.path / kept.id
-            draft = path.with_name(f"tmp_{kept.id}")
-            try:
-                write_durably(path, f"{_TIME}{kept.create_time}\n{mutation.encode()}", draft)
-            except BaseException:
-                for file in (path, draft):
-                    file.unlink(missing_ok=True)
-                raise
+            kept = KeptMutation(numbers[0], mutation, table.services.clock())
+            kept.write(table.store.path)
             table.services.failpoint("mutation.after_file")
             with self._lock:
                 self._kept = sorted([*self._kept, kept], key=lambda each: each.number)
@@ -169,6 +115,7 @@ class PlainMutations:
             if kept is None or self._is_done(kept):
                 return False
             kept.is_killed = True
+        kept.changed.set()
         self._forget([kept])
         sync_directory(self._table.store.path)  # what is killed stays so
         self._wake()
@@ -176,8 +123,10 @@ class PlainMutations:
 
     def shown(self) -> list[ShownMutation]:
         found = []
+        asked = self._progress()
         for kept in self._all():
-            is_done, left = self._is_done(kept), self._left(kept)
+            is_done = kept.is_done(*asked)
+            left = self._left(kept) if not is_done else []
             failed = None if is_done else self._failed_before(kept)
             running = [name for name in left if name == self._in_progress]
             found.append(
@@ -190,9 +139,10 @@ class PlainMutations:
 
     def refuse_beside(self, touched: frozenset[str]) -> None:
         """Raises 36 when one that is not done names such a column."""
-        refuse_beside(((kept.id, kept.mutation) for kept in self._all() if not self._is_done(kept)), touched)
+        asked = self._progress()
+        refuse_beside(((kept.id, kept.mutation) for kept in self._all() if not kept.is_done(*asked)), touched)
 
-    def _wait(self, kept: _Kept, status: QueryStatus) -> None:
+    def _wait(self, kept: KeptMutation, status: QueryStatus) -> None:
         """Raises 341 when it fails or is killed."""
         services = self._table.services
         while not self._is_done(kept):
@@ -202,13 +152,15 @@ class PlainMutations:
             failed = self._failed_before(kept)
             if failed is not None:
                 raise UnavailableError("UNFINISHED", unfinished_text(failed.id, failed.failure))
-            if services.wait(self._table.is_stopping, _POLL_SECONDS):
+            services.wait(kept.changed, _POLL_SECONDS)
+            kept.changed.clear()
+            if self._table.is_stopping.is_set():
                 raise UnavailableError("ABORTED", "The table is being stopped; the mutation goes on after its start")
 
-    def _failed_before(self, kept: _Kept) -> _Kept | None:
+    def _failed_before(self, kept: KeptMutation) -> KeptMutation | None:
         """The first that failed and holds up parts of this one; perhaps this one."""
-        left = set(self._left(kept))
-        elders = (each for each in self._all() if each.failures and each.number <= kept.number)
+        elders = [each for each in self._all() if each.failures and each.number <= kept.number]
+        left = set(self._left(kept)) if elders else set()
         return next((each for each in elders if left.intersection(self._left(each))), None)
 
     # What merges ask
@@ -217,7 +169,7 @@ class PlainMutations:
         """How many mutations are to be carried out on a part. Parts of a partition of which this is the same have the
         same mutations before them: the last ones."""
         kept = self._all()
-        return lambda name: sum(each.is_for(name) for each in kept)
+        return lambda name: len(waiting_for(kept, name))
 
     @property
     def has_failed(self) -> bool:
@@ -227,27 +179,37 @@ class PlainMutations:
     # The work
 
     def step(self) -> float | None:
-        """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left."""
+        """Carries mutations out on one part. Returns the seconds until the next attempt; ``None``: nothing is left.
+
+        All parts are looked at once, then each that has work is taken in turn."""
         if all(kept.finish_time for kept in self._all()):
             return None  # after most INSERTs
         now = self._table.services.monotonic()
         delay: float | None = None
-        for part in sorted(self._table.store.active(), key=lambda part: part.name):
-            waiting = [kept for kept in self._all() if kept.is_for(part.name)]
+        is_anew = not self._agenda
+        if is_anew:
+            kept = self._all()
+            names = [part.name for part in self._table.store.active()]
+            self._agenda = [name for name in reversed(names) if waiting_for(kept, name)]
+        while self._agenda:
+            name = self._agenda.pop()
+            waiting = waiting_for(self._all(), name) if self._table.store.get_active(name) is not None else []
             if not waiting:
                 continue
-            if any(kept.failures or kept.mutation.tables for kept in waiting):
-                waiting = waiting[:1]  # one that fails holds up no elder; what one reads is what its elders left
+            # One that fails holds up no elder; what one reads is what its elders left.
+            waiting = list(itertools.takewhile(_may_share, waiting)) or waiting[:1]
             if waiting[0].retry_at > now:
                 delay = min(delay or waiting[0].retry_at - now, waiting[0].retry_at - now)
                 continue
             try:
-                with self._table.kept_from_merges([part.name]):
-                    self._mutate(part.name, waiting)
+                with self._table.kept_from_merges([name]):
+                    self._mutate(name, waiting)
                 return 0.0
             except ConflictError as conflict:  # it is being merged, or was dropped
-                logger.info("mutation of part %s put off: %s", part.name, conflict)
+                logger.info("mutation of part %s put off: %s", name, conflict)
                 delay = min(delay or _FIRST_RETRY_SECONDS, _FIRST_RETRY_SECONDS)
+        if not is_anew:
+            return 0.0  # others may have come meanwhile
         self._note_finished()
         return delay
 
@@ -257,15 +219,15 @@ class PlainMutations:
         done = [kept for kept in self._all() if kept.finish_time]
         self._forget(done[: max(0, len(done) - self._table.definition.settings.finished_mutations_to_keep)])
 
-    def _mutate(self, name: PartName, mutations: Sequence[_Kept]) -> None:
+    def _mutate(self, name: PartName, mutations: Sequence[KeptMutation]) -> None:
         table = self._table
         result = PartName(name.partition_id, name.min_block, name.max_block, name.level, mutations[-1].number)
         self._in_progress = name
         try:
-            with table.store.snapshot() as snapshot:
-                source = next((part for part in snapshot.parts if part.name == name), None)
-                if source is None:
+            with table.store.hold_active([name]) as held:
+                if not held.parts:
                     raise ConflictError("ABORTED", f"Part {name} has gone")
+                (source,) = held.parts
                 directory = self._made(source, mutations, result)
                 self._commit(directory, result, name, mutations)
                 table.services.failpoint("mutation.after_commit")
@@ -280,41 +242,51 @@ class PlainMutations:
         except (PandoError, OSError, MemoryError) as error:
             if isinstance(error, CorruptionError):
                 table.report_corruption(error)
-            self._note_failure(name, mutations, error)
+            if isinstance(error, UserError) and len(mutations) > 1:
+                self._mutate(name, mutations[: len(mutations) // 2])  # which of them fails will show
+            else:
+                self._note_failure(name, mutations, error)
         finally:
             self._in_progress = None
 
-    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[_Kept]) -> None:
+    def _commit(self, directory: Path, result: PartName, name: PartName, mutations: Sequence[KeptMutation]) -> None:
         with self._deciding:
             if any(kept.is_killed for kept in mutations):
                 self._table.store.drop_temporary(directory)
                 raise CancelledError(f"Mutation of part {name} was killed")
             self._table.commit_instead(directory, result, [name])
 
-    def _made(self, source: Part, mutations: Sequence[_Kept], result: PartName) -> Path:
+    def _made(self, source: Part, mutations: Sequence[KeptMutation], result: PartName) -> Path:
         table = self._table
         read = self._hold_tables(mutations[0])
+        known = self._all()
+
+        def is_killed() -> bool:
+            nonlocal known
+            if self._all() is known:  # asked once a step
+                return False
+            known = self._all()
+            return any(kept.is_killed for kept in mutations)
+
         return mutate_to_temporary(
             table,
             source,
             [kept.mutation for kept in mutations],
             result,
             lambda database, name: read.get((database, name)),
-            is_cancelled=lambda: (
-                table.is_cancelled() or Stoppable.MERGES in table.stopped or any(kept.is_killed for kept in mutations)
-            ),
+            is_cancelled=lambda: table.is_cancelled() or Stoppable.MERGES in table.stopped or is_killed(),
         )
 
-    def _hold_tables(self, kept: _Kept) -> Mapping[tuple[str, str], _TableThen]:
+    def _hold_tables(self, kept: KeptMutation) -> Mapping[tuple[str, str], TableThen]:
         with self._lock:
             if kept.reads is None:
                 found = ((name, self._find_table(*name)) for name in kept.mutation.tables)
                 kept.reads = {
-                    name: _TableThen(table.definition, table.snapshot()) for name, table in found if table is not None
+                    name: TableThen(table.definition, table.snapshot()) for name, table in found if table is not None
                 }
             return kept.reads
 
-    def _note_failure(self, name: PartName, mutations: Sequence[_Kept], error: Exception) -> None:
+    def _note_failure(self, name: PartName, mutations: Sequence[KeptMutation], error: Exception) -> None:
         services = self._table.services
         most = self._table.definition.settings.max_postpone_time_for_failed_mutations_ms / 1000
         for kept in mutations:
@@ -322,33 +294,47 @@ class PlainMutations:
             kept.failures += 1
             kept.failure = MutationFailure.of(name, error, services.clock())
             kept.retry_at = services.monotonic() + delay
+        for kept in self._all():
+            if kept.number >= mutations[0].number:
+                kept.changed.set()
         ids = ", ".join(kept.id for kept in mutations)
         logger.warning("table %s: %s failed on part %s: %s", self._table.definition.full_name, ids, name, error)
 
     # What is left
 
-    def _all(self) -> list[_Kept]:
+    def _all(self) -> list[KeptMutation]:
         with self._lock:
             return self._kept
 
-    def _left(self, kept: _Kept) -> list[PartName]:
+    def _left(self, kept: KeptMutation) -> list[PartName]:
         store = self._table.store
         return sorted(part.name for part in (*store.active(), *store.preactive()) if kept.is_for(part.name))
 
-    def _is_done(self, kept: _Kept) -> bool:
-        """Blocks that are about to commit are asked for first: they are pending, or among the parts."""
-        if kept.finish_time:
-            return True
-        return self._table.first_pending() > kept.number and not self._left(kept) and not kept.is_killed
+    def _is_done(self, kept: KeptMutation) -> bool:
+        return kept.is_done(*self._progress())
+
+    def _progress(self) -> tuple[int, dict[str, int]]:
+        """What :meth:`KeptMutation.is_done` asks of. Blocks that are about to commit are asked for first: they are
+        pending, or among the parts."""
+        first_pending, store = self._table.first_pending(), self._table.store
+        least: dict[str, int] = {}
+        for part in (*store.active(), *store.preactive()):
+            partition, version = part.name.partition_id, part.name.data_version
+            least[partition] = min(version, least.get(partition, version))
+        return first_pending, least
 
     def _note_finished(self) -> None:
+        if all(kept.finish_time for kept in self._all()):
+            return
+        asked = self._progress()
         for kept in self._all():
-            if not kept.finish_time and self._is_done(kept):
+            if not kept.finish_time and kept.is_done(*asked):
                 kept.finish_time = self._table.services.clock()
                 kept.let_go()
+                kept.changed.set()
 
-    def _forget(self, gone: Iterable[_Kept]) -> None:
-        gone = list(gone)
+    def _forget(self, gone: Iterable[KeptMutation]) -> None:
+        gone = set(gone)
         with self._lock:
             self._kept = [kept for kept in self._kept if kept not in gone]
         for kept in gone:
@@ -356,7 +342,6 @@ class PlainMutations:
             (self._table.store.path / kept.id).unlink(missing_ok=True)
 
 
-def _read(path: Path) -> _Kept:
-    time, _, rest = path.read_text(encoding="utf-8").partition("\n")
-    number = int(path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
-    return _Kept(number, Mutation.decode(rest), float(time.removeprefix(_TIME)))
+def _may_share(kept: KeptMutation) -> bool:
+    """Whether a rewrite of a part may carry it out together with others."""
+    return not kept.failures and not kept.mutation.tables

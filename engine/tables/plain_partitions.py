@@ -6,15 +6,17 @@ A merge under way finds its sources gone at its commit, and is given up. What go
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
 from engine.tables.afterwards import afterwards
 from engine.tables.attaching import Attaching
 from engine.tables.partitions import Attach
+from engine.tables.recent_blocks import RecentBlocks
 from engine.tables.table_data import TableData
 from engine.tables.transactions import TableTransactions
+from parts.drop_markers import CoveringNames
 from parts.errors import ConflictError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
@@ -28,8 +30,8 @@ class CountedTable(TableData, Protocol):
 
     is_stopping: threading.Event
 
-    def deduplicating(self) -> AbstractContextManager[object]:
-        """Held from the look at the known blocks to the commit."""
+    @property
+    def recent_blocks(self) -> RecentBlocks: ...
 
     def wait_for_pending(self, status: QueryStatus) -> None:
         """For INSERTs that have numbers: what comes later has larger numbers than what goes."""
@@ -39,9 +41,6 @@ class CountedTable(TableData, Protocol):
 
     def kept_from_merges(self, names: Sequence[PartName]) -> AbstractContextManager[None]:
         """Raises ``ConflictError`` when one is being merged already."""
-
-    def forget_blocks(self, gone: Callable[[PartName], bool]) -> None:
-        """Rows of these parts are no duplicates any more."""
 
 
 class PlainPartitions:
@@ -56,29 +55,30 @@ class PlainPartitions:
         def is_meant(name: PartName) -> bool:
             return partition_id in (None, name.partition_id)
 
-        with self._table.deduplicating():
+        with self._table.recent_blocks.deduplicating():
             self._table.wait_for_pending(status or QueryStatus())
             with self._store.lock:
                 self._drop([part.name for part in self._store.active() if is_meant(part.name)], detach)
-            self._table.forget_blocks(is_meant)
+            self._table.recent_blocks.forget(is_meant)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
-        with self._table.deduplicating():
+        with self._table.recent_blocks.deduplicating():
             with self._store.lock:
                 if self._store.get_active(name) is None:
                     raise UserError("NO_SUCH_DATA_PART", f"No part {name} in committed state")
                 self._drop([name], detach)
-            self._table.forget_blocks(name.covers)
+            self._table.recent_blocks.forget(name.covers)
 
     def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
         self._table.wait_for_pending(status)
         with self._table_at_rest(partition_id, status) as parts:
             attach(parts, ())
             names = [part.name for part in parts]
-            with afterwards("The rows are in the other table"), self._table.deduplicating():
+            with afterwards("The rows are in the other table"), self._table.recent_blocks.deduplicating():
                 with self._store.lock:
                     self._drop(names, detach=False)
-                self._table.forget_blocks(lambda gone: any(name.covers(gone) for name in names))
+                covers = CoveringNames(names)
+                self._table.recent_blocks.forget(lambda gone: any(covers.covering(gone)))
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
         raise UserError("NOT_IMPLEMENTED", "FETCH is not supported by a table of one server: it has no replicas")
@@ -93,10 +93,10 @@ class PlainPartitions:
         """The parts of a partition, which nobody merges meanwhile. Waits for merges that are under way."""
         while True:
             status.check()
-            names = [part.name for part in self._store.active() if part.name.partition_id == partition_id]
+            names = {part.name for part in self._store.active() if part.name.partition_id == partition_id}
             with ExitStack() as stack:
                 try:
-                    stack.enter_context(self._table.kept_from_merges(names))
+                    stack.enter_context(self._table.kept_from_merges(list(names)))
                 except ConflictError:
                     if self._table.services.wait(self._table.is_stopping, _MERGE_POLL_SECONDS):
                         raise
@@ -110,6 +110,7 @@ class PlainPartitions:
     def _drop(self, names: list[PartName], detach: bool) -> None:
         """After an error nothing is dropped; copies of some may be in ``detached/``."""
         if detach:
-            self._store.keep_detached([part for part in self._store.active() if part.name in set(names)])
+            chosen = set(names)
+            self._store.keep_detached([part for part in self._store.active() if part.name in chosen])
         self._table.note_dropped(names)
         self._store.drop_active(names)

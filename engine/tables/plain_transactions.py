@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,7 @@ from coordination.applications import ApplicationVersion
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Overwrite, Verdict, choose
 from coordination.transactions import (
     IDLE_SECONDS,
+    MOST_REMEMBERED,
     REMEMBERED_SECONDS,
     StagedRecord,
     State,
@@ -38,6 +39,7 @@ from engine.tables.options import CommitOptions, InsertOptions
 from engine.tables.part_log import PartEventType
 from engine.tables.services import TableServices
 from engine.tables.transactions import KnownTransaction
+from engine.tables.unchanged_files import UnchangedFiles
 from parts.disk import sync_directory
 from parts.errors import ConflictError
 from parts.exchange_record import write_durably
@@ -47,6 +49,7 @@ from parts.reader import open_part
 from parts.store import PartStore
 
 _DECISIONS, _APPLICATIONS = "transactions", "applications"
+_MOST_APPLICATIONS = 10_000
 
 
 class NumberedTable(Protocol):
@@ -77,6 +80,7 @@ class PlainTransactions:
         self._store = table.store
         self._forget_blocks = forget_blocks
         self._lock = threading.Lock()
+        self._unchanged_staged, self._unchanged_decisions = UnchangedFiles(), UnchangedFiles()
 
     def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
         name, services = name_of(options.transaction), self._table.services
@@ -196,17 +200,27 @@ class PlainTransactions:
         return KnownTransaction.of(found, staged)
 
     def clean_up(self, now: float) -> None:
-        """Aborts what was left open, removes what is decided, forgets decisions of long ago."""
-        for name in self._store.staged.transactions():
-            with self._lock:
-                if self._decision(name) is not None:
-                    self._store.staged.remove(name)
-                elif now - (self._path / "staged" / name).stat().st_mtime > IDLE_SECONDS:
-                    self._abort(name, "", f"nothing was inserted for {IDLE_SECONDS:.0f} s")
+        """Aborts what was left open, removes what is decided, forgets decisions of long ago. ``now``: monotonic."""
+        with self._lock:
+            homes = [self._path / "staged" / name for name in self._store.staged.transactions()]
+            for home, age in self._unchanged_staged.ages(homes, now).items():
+                if self._decision(home.name) is not None:
+                    self._store.staged.remove(home.name)
+                elif age > IDLE_SECONDS:
+                    self._abort(home.name, "", f"nothing was inserted for {IDLE_SECONDS:.0f} s")
         staged = set(self._store.staged.transactions())
-        for file in (self._path / _DECISIONS).glob("*.json"):
-            if file.stem not in staged and now - file.stat().st_mtime > REMEMBERED_SECONDS:
+        decided = [file for file in (self._path / _DECISIONS).glob("*.json") if file.stem not in staged]
+        ages = self._unchanged_decisions.ages(decided, now)
+        newest_first = sorted(ages, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+        for rank, file in enumerate(newest_first):
+            if rank >= MOST_REMEMBERED or ages[file] > REMEMBERED_SECONDS:
                 file.unlink(missing_ok=True)
+        applications = [*(self._path / _APPLICATIONS).glob("*.json")]
+        if len(applications) > _MOST_APPLICATIONS:
+            with self._lock:
+                applications.sort(key=lambda file: file.stat().st_mtime, reverse=True)
+                for file in applications[_MOST_APPLICATIONS:]:
+                    file.unlink(missing_ok=True)
 
     # -- what is on disk --------------------------------------------------------------------------------------------
 
@@ -228,7 +242,7 @@ class PlainTransactions:
         former = self._read(name)
         created = former.created_ms / 1000 if former is not None else self._table.services.clock()
         known_id = former.id if former is not None else transaction_id
-        return json.dumps({"id": known_id, "state": state.value, "rows": rows, "reason": reason, "created": created})
+        return _text_of(known_id, state, rows, reason, created)
 
     def _decision(self, name: str) -> Transaction | None:
         """``None`` while it is open."""
@@ -237,20 +251,7 @@ class PlainTransactions:
         return found if found is not None and found.state is not State.OPEN else None
 
     def _read(self, name: str) -> Transaction | None:
-        file = self._path / _decision_file(name)
-        if not file.exists():
-            return None
-        document = json.loads(file.read_bytes())
-        return Transaction(
-            name,
-            document["id"],
-            State(document["state"]),
-            0,
-            document["reason"],
-            document["rows"],
-            created_ms=int(document["created"] * 1000),
-            changed_ms=int(file.stat().st_mtime * 1000),
-        )
+        return _read(self._path / _decision_file(name))
 
     def _application(self, request: CommitRequest) -> ApplicationVersion:
         file = self._path / _application_file(request.application)
@@ -273,6 +274,57 @@ class PlainTransactions:
                 "", place, partition_id, part.content_hash, part.rows, part.bytes_on_disk
             )
         return found
+
+
+def _read(file: Path) -> Transaction | None:
+    if not file.exists():
+        return None
+    document = json.loads(file.read_bytes())
+    return Transaction(
+        file.stem,
+        document["id"],
+        State(document["state"]),
+        0,
+        document["reason"],
+        document["rows"],
+        created_ms=int(document["created"] * 1000),
+        changed_ms=int(file.stat().st_mtime * 1000),
+    )
+
+
+def decisions_on_disk(directory: Path) -> list[Transaction]:
+    """The transactions of the table in ``directory`` that are decided and remembered. It is not open."""
+    found = map(_read, sorted((directory / _DECISIONS).glob("*.json")))
+    return [each for each in found if each is not None and each.state is not State.OPEN]
+
+
+def applications_on_disk(directory: Path) -> dict[str, tuple[int, int]]:
+    """The version that each application committed last, and its rows, by ``name_of(application)``."""
+    found = {}
+    for file in sorted((directory / _APPLICATIONS).glob("*.json")):
+        document = json.loads(file.read_bytes())
+        found[file.stem] = (document["committed"], document["rows"])
+    return found
+
+
+def write_decisions(
+    directory: Path, decided: Iterable[Transaction], applications: Mapping[str, tuple[int, int]]
+) -> None:
+    """Durable when this returns: what :func:`decisions_on_disk` and :func:`applications_on_disk` find."""
+    texts = {
+        _decision_file(each.name): _text_of(each.id, each.state, each.rows, each.reason, each.created_ms / 1000)
+        for each in decided
+    }
+    for name, (version, rows) in applications.items():
+        texts[f"{_APPLICATIONS}/{name}.json"] = json.dumps({"committed": version, "rows": rows})
+    for place, text in texts.items():
+        file = directory / place
+        file.parent.mkdir(exist_ok=True)
+        write_durably(file, text, file.with_name(f"{file.name}.new"))
+
+
+def _text_of(id: str, state: State, rows: int, reason: str, created: float) -> str:
+    return json.dumps({"id": id, "state": state.value, "rows": rows, "reason": reason, "created": created})
 
 
 def _decision_file(name: str) -> str:

@@ -28,6 +28,13 @@ class Replica(Protocol):
     def keeper(self) -> Keeper | None: ...
 
     @property
+    def zookeeper_name(self) -> str:
+        """``default``, or that of an auxiliary one."""
+
+    def require_keeper(self) -> Keeper:
+        """Raises 225, 36 and 999 when there is none, or no connection."""
+
+    @property
     def is_session_expired(self) -> bool:
         """True too while the connection is lost: whether the session lives on is not known then."""
 
@@ -36,11 +43,23 @@ class Replica(Protocol):
         """Whether it has compared itself with ZooKeeper; what it lacks is in its queue since."""
 
     @property
+    def is_starting(self) -> bool:
+        """Whether it has not yet tried to begin its ZooKeeper session since the start of the server."""
+
+    def delay_seconds(self) -> float:
+        """By how much the rows here may be older than those of other replicas: the age of the oldest INSERT that is
+        missing, or the time since the log could last be read."""
+
+    @property
     def warning(self) -> str:
         """What somebody should do something about though the replica works; else empty."""
 
     @property
     def parts_to_check(self) -> int: ...
+
+    @property
+    def refusal(self) -> str:
+        """Why the replica refused to start, as long as it does; else empty. Its answers may lack rows."""
 
     def problem(self) -> str | None:
         """What keeps the replica from working; ``None`` when nothing does."""
@@ -60,3 +79,6 @@ class Replica(Protocol):
 
     def restart(self) -> None:
         """As if the ZooKeeper session were new."""
+
+    def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
+        """Writes down in ZooKeeper what the disk has, when ZooKeeper has lost it. Raises 36, 159, 342, 999."""

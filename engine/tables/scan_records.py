@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from engine.tables.unchanged_files import UnchangedFiles
 from parts.disk import HashedFile, sync_directory, sync_files
 
 _UNUSED_SECONDS = 86_400.0
@@ -34,6 +35,7 @@ class LocalScanRecords:
     def __init__(self, directory: Path, new_uuid: Callable[[], uuid.UUID]) -> None:
         self._directory = directory
         self._new_uuid = new_uuid
+        self._unchanged = UnchangedFiles()
 
     def find(self, name: str) -> bytes | None:
         try:
@@ -61,9 +63,9 @@ class LocalScanRecords:
         os.utime(self._directory / name)
 
     def clean_up(self, now: float) -> None:
-        """``now``: seconds since 1970."""
+        """``now``: monotonic seconds."""
         if not self._directory.exists():
             return
-        for file in self._directory.iterdir():
-            if now - file.stat().st_mtime > _UNUSED_SECONDS:
+        for file, age in self._unchanged.ages(self._directory.iterdir(), now).items():
+            if age > _UNUSED_SECONDS:
                 file.unlink(missing_ok=True)

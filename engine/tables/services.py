@@ -18,7 +18,7 @@ from engine.tables.part_log import PartLog
 from parts.merge import MergeProgress
 from parts.part_name import PartName
 from sql.grammar.statements import CreateTable
-from sql.run.mutated_rows import Step
+from sql.run.mutation_queries import Step
 
 
 @dataclass
@@ -45,11 +45,20 @@ class RunningMerge:
 
 @dataclass
 class Delays:
-    """Of INSERTs into tables of too many parts, since the start."""
+    """Counts of INSERTs that too many parts delayed or refused, since the start."""
 
     count: int = 0
     seconds: float = 0.0
     rejected: int = 0
+
+
+@dataclass
+class Checks:
+    """Counts of parts that the background check has read, since the start."""
+
+    parts: int = 0
+    read_bytes: int = 0
+    broken_parts: int = 0
 
 
 @dataclass(eq=False)
@@ -82,7 +91,7 @@ class MergeOrder:
     cleanup: bool = False
     """Rows that say that they are deleted go: the sources are all parts of their partition."""
     expire_at: int = 0
-    """The time at which what has expired goes; 0: nothing does."""
+    """The time of the merge: what has expired then goes, and rows have an age (``MergeMode.at``); 0: none."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,7 @@ class TableServices:
     fetches: Slots = field(default_factory=lambda: Slots(16))
     """Parts that come from other replicas now."""
     delays: Delays = field(default_factory=Delays)
+    checks: Checks = field(default_factory=Checks)
     part_log: PartLog = field(default_factory=PartLog)
     running_fetches: list[RunningFetch] = field(default_factory=list)
     disk: DiskSpace = field(default_factory=DiskSpace)

@@ -5,6 +5,7 @@ A table may be used from any thread. ``start`` and ``stop`` are called once each
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import threading
@@ -15,6 +16,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from engine.background import BackgroundPool, Task
+from engine.tables.block_memory import BlockMemory
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
@@ -28,6 +30,7 @@ from engine.tables.stopped import Stoppable, StoppedActions
 from engine.tables.transactions import TableTransactions
 from parts.disk import sync_directory
 from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
+from parts.fitting import misfit
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
@@ -41,8 +44,10 @@ logger = logging.getLogger(__name__)
 _SCANS = "scans"
 _REMEMBERED_CHANGES = 16
 _CLEANUP_SECONDS = 10.0
+_IDLE_CLEANUP_SECONDS = 60.0
 _DROP_WAIT_SECONDS = 3.0
 _DROP_POLL_SECONDS = 0.02
+_REMOVE_ATTEMPTS = 10
 
 
 class TableHome(Protocol):
@@ -59,6 +64,23 @@ class TableHome(Protocol):
         ``False``: not now, another statement changes tables."""
 
 
+def load_parts(store: PartStore, definition: TableDefinition) -> None:
+    """Finds the table's parts on disk. Raises ``UserError`` 231 when more are broken than the settings allow. Which
+    parts are a replica's own ZooKeeper says."""
+    report = store.load() if definition.is_replicated else store.load(lambda part: misfit(part, definition.description))
+    settings = definition.settings
+    for name, error in report.broken:
+        logger.warning("table %s: part %s is broken, moved to detached: %s", definition.full_name, name, error)
+    too_many = len(report.broken) > settings.max_suspicious_broken_parts
+    if too_many or report.broken_bytes > settings.max_suspicious_broken_parts_bytes:
+        raise UserError(
+            "TOO_MANY_UNEXPECTED_DATA_PARTS",
+            f"Suspiciously many broken parts in table {definition.full_name}: {len(report.broken)} of "
+            f"{report.broken_bytes} bytes; max_suspicious_broken_parts = {settings.max_suspicious_broken_parts}, "
+            f"max_suspicious_broken_parts_bytes = {settings.max_suspicious_broken_parts_bytes}",
+        )
+
+
 class Table(ABC):
     """One table on this server."""
 
@@ -71,7 +93,12 @@ class Table(ABC):
         self.definition = definition
         self.services = services
         self.store = PartStore(
-            definition.data_path, definition.description, services.clock, services.new_uuid, is_owner=self.owns_files
+            definition.data_path,
+            definition.description,
+            services.clock,
+            services.new_uuid,
+            monotonic=services.monotonic,
+            is_owner=self.owns_files,
         )
         self.is_stopping = threading.Event()
         self.stopped = StoppedActions()
@@ -133,7 +160,8 @@ class Table(ABC):
     def start(self) -> None:
         """Loads the parts and starts background work."""
         self.load_parts()
-        self.run_in_background(self.services.housekeeping, self.make_task("clean up", self.clean_up_step))
+        first_pause = min(self.description.settings.old_parts_lifetime, _CLEANUP_SECONDS)
+        self.run_in_background(self.services.housekeeping, self.make_task("clean up", self.clean_up_step), first_pause)
 
     def stop(self) -> None:
         """Ends background work; running steps end at their next cancellation point."""
@@ -144,18 +172,7 @@ class Table(ABC):
 
     def load_parts(self) -> None:
         """Raises ``UserError`` 231 when more parts are broken than the settings allow."""
-        report = self.store.load()
-        settings = self.definition.settings
-        for name, error in report.broken:
-            logger.warning("table %s: part %s is broken, moved to detached: %s", self.definition.full_name, name, error)
-        too_many = len(report.broken) > settings.max_suspicious_broken_parts
-        if too_many or report.broken_bytes > settings.max_suspicious_broken_parts_bytes:
-            raise UserError(
-                "TOO_MANY_UNEXPECTED_DATA_PARTS",
-                f"Suspiciously many broken parts in table {self.definition.full_name}: {len(report.broken)} of "
-                f"{report.broken_bytes} bytes; max_suspicious_broken_parts = {settings.max_suspicious_broken_parts}, "
-                f"max_suspicious_broken_parts_bytes = {settings.max_suspicious_broken_parts_bytes}",
-            )
+        load_parts(self.store, self.definition)
 
     def make_task(self, name: str, step: Callable[[], float]) -> Task:
         """A task that waits for :meth:`run_in_background`; waking it before does nothing."""
@@ -172,6 +189,11 @@ class Table(ABC):
     @abstractmethod
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         """Starts one INSERT. Raises 252 (TOO_MANY_PARTS) and whatever forbids writing now."""
+
+    @property
+    def block_memory(self) -> BlockMemory | None:
+        """The memory of a table that remembers the blocks of its INSERTs."""
+        return None
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
         """The active parts, held until released. ``sequential_consistency`` matters to replicated tables alone."""
@@ -242,14 +264,39 @@ class Table(ABC):
     def check_can_drop(self) -> None:  # noqa: B027  (most tables always can)
         """Raises what would make :meth:`drop` fail, while the table still works."""
 
+    def leave_replicas(self) -> None:  # noqa: B027  (most tables have none)
+        """The first half of DROP, which may fail: other replicas need not count on this one. The table does not run."""
+
     def drop(self) -> None:
-        """Deletes the data; queries that read it get a moment to end. The table has been stopped."""
+        """Deletes the data; queries that read it get a moment to end. The table has been stopped. Raises ``OSError``
+        when something stays."""
         monotonic, never = self.services.monotonic, threading.Event()
         deadline = monotonic() + _DROP_WAIT_SECONDS
         while self.store.is_read() and monotonic() < deadline:
             self.services.wait(never, _DROP_POLL_SECONDS)
-        shutil.rmtree(self.definition.data_path, ignore_errors=True)
-        sync_directory(self.definition.data_path.parent)
+        self.remove_directory()
+
+    def remove_directory(self) -> None:
+        """With all that is in it: parts, ``detached/``, ``staged/``, and what belongs to the replica.
+
+        Raises ``OSError`` when something stays."""
+        path, never = self.definition.data_path, threading.Event()
+        for _ in range(_REMOVE_ATTEMPTS):  # a step that still ends may write a file meanwhile
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+            if not path.exists():
+                break
+            self.services.wait(never, _DROP_POLL_SECONDS)
+        else:
+            raise OSError(errno.ENOTEMPTY, "The directory of a dropped table cannot be removed", str(path))
+        if path.parent.exists():
+            sync_directory(path.parent)
+
+    def undo_create(self) -> None:
+        """After a CREATE that failed. The table has been stopped, and nobody has inserted into it."""
+        self.remove_directory()
 
     def renamed(self, new: TableRef) -> CreateTable:
         """The definition under another name."""
@@ -263,9 +310,12 @@ class Table(ABC):
         """Deletes outdated parts that are old enough and not read by anybody."""
         if Stoppable.CLEANUP in self.stopped:
             return _CLEANUP_SECONDS
-        self.delete_outdated(self.store.outdated_expired(self.services.clock()))
-        self._scan_records.clean_up(self.services.clock())
-        return _CLEANUP_SECONDS
+        self.delete_outdated(self.store.outdated_expired())
+        self._scan_records.clean_up(self.services.monotonic())
+        if self.store.has_outdated():
+            return _CLEANUP_SECONDS
+        # What becomes outdated from now on stays for its lifetime.
+        return max(_CLEANUP_SECONDS, min(self.description.settings.old_parts_lifetime, _IDLE_CLEANUP_SECONDS))
 
     def delete_outdated(self, parts: Sequence[Part]) -> None:
         self.services.part_log.note_removed(self.definition, parts, self.services.clock())

@@ -7,13 +7,37 @@ reads runs it (``engine.interpreter.dependent_views``).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from engine.tables.small_table import SmallTable
 from engine.tables.table import Table
+from parts.errors import UnavailableError
+from sql.grammar.tokens import quote_identifier
 
 
 class ViewTable(SmallTable):
     lacks = frozenset({"partitioning", "mutations", "optimize", "truncate", "check"})
+
+
+@dataclass(frozen=True)
+class NotLoaded:
+    """A table that is on disk, and that the server could not load. ``reason`` says why, and names the file."""
+
+    database: str
+    name: str
+    reason: str
+    view_source: tuple[str, str] | None = None
+    """As :attr:`TableDefinition.view_source`, where the definition could be read."""
+    may_be_replicated: bool = True
+
+    def error(self) -> UnavailableError:
+        """695 (ASYNC_LOAD_FAILED), as ClickHouse answers for such a table."""
+        name = f"{quote_identifier(self.database)}.{quote_identifier(self.name)}"
+        return UnavailableError(
+            "ASYNC_LOAD_FAILED",
+            f"Table {self.database}.{self.name} is not loaded: {self.reason}. Mend this, then run ATTACH TABLE {name}; "
+            f"to go on without it, DETACH TABLE {name} PERMANENTLY",
+        )
 
 
 class DatabaseTables(dict[str, Table]):
@@ -22,9 +46,11 @@ class DatabaseTables(dict[str, Table]):
     def __init__(self) -> None:
         super().__init__()
         self.materialized: dict[str, Table] = {}
+        self.not_loaded: dict[str, NotLoaded] = {}
 
     def __setitem__(self, name: str, table: Table) -> None:
         super().__setitem__(name, table)
+        self.not_loaded.pop(name, None)
         self.materialized.pop(name, None)
         if (view := table.definition.create.view) is not None and view.is_materialized:
             self.materialized[name] = table

@@ -6,10 +6,11 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from coordination.block_views import MissingViews
 from engine.context import Context, Row
 from engine.engine import Engine, remove_spills
 from engine.http.pages import Page, Pages
@@ -19,6 +20,7 @@ from engine.replica_status import ReplicaStatus
 from engine.scan.leases import LeaseBook, ScanOpening
 from engine.session import Session
 from engine.system_tables import SYSTEM_DATABASES
+from engine.tables.block_memory import BlockMemory
 from engine.tables.history import BlockHistory
 from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
 from engine.tables.options import InsertOptions
@@ -26,8 +28,9 @@ from engine.tables.table import Table
 from engine.workers.channel import CallStatus, Channel
 from engine.workers.publication import Publication
 from engine.workers.requests import Answer, Asked, statistics_of
-from parts.errors import CorruptionError, UnavailableError, UserError
+from parts.errors import ConflictError, CorruptionError, UnavailableError, UserError
 from parts.part_name import PartName
+from parts.reader import Part
 from sql.grammar.statements import CreateTable, ParsedStatement
 from sql.relation import PartsSnapshot
 from sql.settings.session import settings_of
@@ -115,11 +118,11 @@ class Calls:
         session.query_id = asked.query_id
         return session
 
-    def _on_system_rows(self, _: Channel, database: str, table: str, asked: Asked) -> list[Row]:
+    def _on_system_rows(self, _: Channel, database: str, table: str, asked: Asked, columns: list[str]) -> list[Row]:
         engine = self._shared.engine
         settings = settings_of(asked.session.settings, engine.config.timezone)
         context = Context(engine, asked.session, settings, asked.query_id)
-        return list(SYSTEM_DATABASES[database][table].rows(context))
+        return list(SYSTEM_DATABASES[database][table].rows(context, columns))
 
     def _on_zookeeper_rows(self, _: Channel, paths: list[str]) -> list[Row]:
         return self._shared.engine.zookeeper_rows(paths)
@@ -167,6 +170,18 @@ class Calls:
             if sink is not None:
                 sink.abort()
 
+    def _on_missing_of(self, _: Channel, uid: int, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
+        return self._memory(uid).missing_of(block_ids)
+
+    def _on_views_have(self, _: Channel, uid: int, tokens: Mapping[str, str], views: Collection[str]) -> None:
+        self._memory(uid).views_have(tokens, views)
+
+    def _memory(self, uid: int) -> BlockMemory:
+        memory = self._table(uid).block_memory
+        if memory is None:
+            raise ConflictError("CANNOT_ASSIGN_ALTER", "The settings of the table changed meanwhile: repeat the INSERT")
+        return memory
+
     def _on_hold(
         self, _: Channel, uid: int, names: Sequence[str] | None, sequential_consistency: bool
     ) -> tuple[int, list[str]]:
@@ -182,6 +197,9 @@ class Calls:
             let_go = self._held.pop(number, None)
         if let_go is not None:
             let_go()
+
+    def _on_opened_part(self, _: Channel, uid: int, name: str) -> Part | None:
+        return self._table(uid).store.get(PartName.parse(name))
 
     def _on_report_corruption(self, _: Channel, uid: int, error: CorruptionError) -> None:
         self._table(uid).report_corruption(error)
@@ -229,6 +247,9 @@ class Calls:
         with self._lock:
             self._sessions.discard((user, session_id))
         self._shared.sessions.release(user, session_id, timeout_seconds, session)
+
+    def _on_is_first(self, _: Channel, number: str, seconds: float) -> bool:
+        return self._shared.sessions.is_first(number, seconds)
 
     def _on_page(self, _: Channel, name: str, options: Mapping[str, Any]) -> Page:
         assert self._shared.engine is not None

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from parts.errors import PandoError, UnavailableError
+from parts.errors import PandoError, UnavailableError, resource_error
 from parts.query_status import QueryStatus
 
 logger = logging.getLogger(__name__)
@@ -222,6 +222,16 @@ class CallStatus(QueryStatus):
             super().expire()
 
 
+def _told(call: str, problem: Exception) -> PandoError:
+    """What the other end raises: what the system does not give has codes of its own, the rest is 1001."""
+    is_resource = isinstance(problem, OSError | MemoryError | RuntimeError)
+    told = resource_error(problem) if is_resource else problem  # type: ignore[arg-type]
+    if isinstance(told, PandoError):
+        return told
+    logger.exception("the call %s failed", call)
+    return PandoError("STD_EXCEPTION", f"{type(problem).__name__}: {problem}")
+
+
 def serve_calls(channel: Channel, handle: Callable[[str, tuple[Any, ...], Channel], Any]) -> None:
     """Answers the calls of one channel until its other end goes. An error of the call is its answer."""
     while True:
@@ -234,11 +244,8 @@ def serve_calls(channel: Channel, handle: Callable[[str, tuple[Any, ...], Channe
         name, arguments = message
         try:
             answer: tuple[bool, Any] = (True, handle(name, arguments, channel))
-        except PandoError as error:
-            answer = (False, error)
         except Exception as problem:
-            logger.exception("the call %s failed", name)
-            answer = (False, PandoError("STD_EXCEPTION", f"{type(problem).__name__}: {problem}"))
+            answer = (False, _told(name, problem))
         try:
             channel.send(answer)
         except OSError:

@@ -6,6 +6,9 @@ it goes on, one byte a slot, and the door reads it when the worker is no more::
     FREE ──door passes──► PASSED ──worker takes──► IDLE ──first bytes──► ASKED ─(─► BEGUN ─)─► ANSWERED ──► IDLE
                                                      any ──worker──► CLOSED ──door──► FREE
 
+A short request is kept as it came, so that it can be asked again in another worker when its own is ended for another
+query's sake: only once its query is known to change nothing (``may_repeat``).
+
 Between the note and the act itself a worker may die as well. ``received`` and ``written`` settle that: the bytes that
 had gone through the workers when the connection was idle last, to be compared with what the kernel counted.
 
@@ -18,6 +21,9 @@ from __future__ import annotations
 
 import enum
 import mmap
+
+KEPT_BYTES = 4096
+"""A longer request is not kept."""
 
 
 class State(enum.IntEnum):
@@ -36,17 +42,42 @@ class State(enum.IntEnum):
 
 
 class ConnectionStates:
-    """``states``, ``received`` and ``written`` by slot, of ``slots`` connections at most."""
+    """``states``, ``received``, ``written`` and ``may_repeat`` by slot, of ``slots`` connections at most."""
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         aligned = -(-slots // 8) * 8
-        shared = memoryview(mmap.mmap(-1, aligned + 16 * slots))  # anonymous and shared: forks see the same
+        shared = memoryview(mmap.mmap(-1, 2 * aligned + 24 * slots))  # anonymous and shared: forks see the same
         self.states = shared[:slots]
-        self.received = shared[aligned : aligned + 8 * slots].cast("Q")
-        self.written = shared[aligned + 8 * slots :].cast("Q")
+        self.may_repeat = shared[aligned : aligned + slots]
+        numbers = shared[2 * aligned :].cast("Q")
+        self.received = numbers[:slots]
+        self.written = numbers[slots : 2 * slots]
+        self._lengths = numbers[2 * slots :]
+        self._kept = memoryview(mmap.mmap(-1, slots * KEPT_BYTES))
 
     def clear(self, slot: int) -> None:
         """For a connection nothing has gone through yet."""
         self.received[slot] = self.written[slot] = 0
+        self.forget(slot)
         self.states[slot] = State.PASSED
+
+    def keep(self, slot: int, data: bytes) -> None:
+        """``data`` is the next of the request."""
+        length = self._lengths[slot]
+        end = length + len(data)
+        if end <= KEPT_BYTES:
+            first = slot * KEPT_BYTES
+            self._kept[first + length : first + end] = data
+        self._lengths[slot] = end
+
+    def forget(self, slot: int) -> None:
+        """The request is answered, or is none that could be repeated."""
+        self.may_repeat[slot] = 0
+        self._lengths[slot] = 0
+
+    def kept(self, slot: int) -> bytes:
+        """The whole request, if it may be repeated; else nothing."""
+        first, length = slot * KEPT_BYTES, self._lengths[slot]
+        is_there = self.may_repeat[slot] and length <= KEPT_BYTES
+        return bytes(self._kept[first : first + length]) if is_there else b""

@@ -27,8 +27,10 @@ from typing import Protocol
 
 from engine.config import Config
 from engine.http.application import Application
+from engine.http.errors import http_status
 from engine.http.listener import Listener, RareLog, most_connections
 from engine.http.protocol import NO_TIMEOUT_SECONDS
+from engine.workers.bounds import Aftermath
 from engine.workers.connections import ConnectionStates, State
 from engine.workers.first_bytes import FirstBytes
 from engine.workers.last_words import Fate, LastWords, fate
@@ -85,6 +87,8 @@ class _Guest:
     deadline: float = 0.0
     refused: set[int] = field(default_factory=set)
     """The workers that gave it back untaken, by ``id``."""
+    repeated: bytes = b""
+    """A request that the worker it is passed to is to answer first."""
 
 
 class FrontDoor:
@@ -134,12 +138,12 @@ class FrontDoor:
         """``home`` is ready. With the first one the door opens."""
         self._on_loop(self._add, home)
 
-    def rescue(self, home: Home, reason: str) -> None:
+    def rescue(self, home: Home, reason: str, aftermath: Aftermath | None = None) -> None:
         """After the worker's end, before its door socket is closed: its connections go elsewhere, or end with an error.
 
-        ``reason`` is what it did: "ended (signal 9)".
+        ``reason`` is what it did: "ended (signal 9)". ``aftermath`` is there when it was ended for a query's sake.
         """
-        self._on_loop(self._rescue, home, reason)
+        self._on_loop(self._rescue, home, reason, aftermath or Aftermath())
 
     def stop_accepting(self) -> None:
         """Closes the listening socket; connections of which nothing was read end. Workers keep theirs."""
@@ -239,7 +243,7 @@ class FrontDoor:
             try:
                 socket.send_fds(
                     household.home.door_socket,
-                    [guest.slot.to_bytes(SLOT_BYTES, "little")],
+                    [guest.slot.to_bytes(SLOT_BYTES, "little"), guest.repeated],
                     [guest.connection.fileno()],
                 )
             except OSError as error:  # it has too many of them to take yet, or has ended
@@ -309,35 +313,43 @@ class FrontDoor:
         household.slots.discard(guest.slot)
         if self._states.states[guest.slot] == State.PASSED:
             guest.refused.add(id(household.home))
+        else:
+            guest.repeated = b""
         if fate(self._states, guest.slot, guest.connection) is Fate.MOVE:
             self._place(guest)
         else:
             self._close(guest)
 
-    def _rescue(self, home: Home, reason: str) -> None:
+    def _rescue(self, home: Home, reason: str, aftermath: Aftermath) -> None:
         household = self._households.pop(id(home), None)
         if household is None:
             return
         self._hear(household)
         self._forget(household)
-        fates = {slot: fate(self._states, slot, self._guests[slot].connection) for slot in household.slots}
+        fates = {slot: self._fate(slot, aftermath) for slot in household.slots}
         for slot, what in fates.items():
             guest = self._guests[slot]
-            if what is Fate.MOVE:
+            if what is Fate.MOVE or what is Fate.REPEAT:
                 self._place(guest)
             elif what is Fate.CUT:
                 self._close(guest)
             else:
-                problem = (
-                    f"The worker process that ran the query {reason}; an INSERT may or may not have been stored: "
-                    "repeat it unchanged, it will be deduplicated"
-                )
-                error = UnavailableError("NETWORK_ERROR", problem)
-                self._answer(guest, 500, error, in_head=what is Fate.END_HEAD)
+                error = aftermath.errors.get(slot) or _lost(reason)
+                status = http_status(error) if slot in aftermath.errors else 500
+                self._answer(guest, status, error, in_head=what is Fate.END_HEAD)
         if fates:
             counts = Counter(what.value for what in fates.values())
             told = "; ".join(f"{count}: {what}" for what, count in counts.items())
             logger.warning("%s %s; of its %d connections %s", home.name, reason, len(fates), told)
+
+    def _fate(self, slot: int, aftermath: Aftermath) -> Fate:
+        guest = self._guests[slot]
+        what = fate(self._states, slot, guest.connection)
+        if self._states.states[slot] == State.PASSED:  # with what it may have to repeat
+            return what
+        may_repeat = what is Fate.ANSWER and aftermath.repeats and slot not in aftermath.errors
+        guest.repeated = self._states.kept(slot) if may_repeat else b""
+        return Fate.REPEAT if guest.repeated else what
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
@@ -353,6 +365,14 @@ class FrontDoor:
         del self._guests[guest.slot]
         self._states.states[guest.slot] = State.FREE
         self._free.append(guest.slot)
+
+
+def _lost(reason: str) -> PandoError:
+    problem = (
+        f"The worker process that ran the query {reason}; an INSERT may or may not have been stored: "
+        "repeat it unchanged, it will be deduplicated"
+    )
+    return UnavailableError("NETWORK_ERROR", problem)
 
 
 def _has_bytes(connection: socket.socket) -> bool:

@@ -28,6 +28,7 @@ _COUNTS_OFFSET = 120
 
 class Fate(enum.Enum):
     MOVE = "another worker may have it"
+    REPEAT = "its request is asked again"
     ANSWER = "its request gets an error"
     END_HEAD = "the head that has begun ends with an error"
     CUT = "it is closed: no answer, or half of one, is the truth"

@@ -166,7 +166,7 @@ class _Tables:
 
     def __init__(self, config: Config) -> None:
         settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
-        self._catalog = Catalog(config.path.absolute(), config.temporary_path, _no_table, settings)
+        self._catalog = Catalog(config.path.absolute(), config.temporary_path, _no_table, settings, config.rollups)
         self._known: OrderedDict[Any, TableDefinition] = OrderedDict()
 
     def definition(self, order: MergeOrder | MutationOrder | TableRead) -> TableDefinition:

@@ -12,18 +12,20 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from engine.catalog import Catalog
+from engine.config import Config
 from engine.tables.back_pressure import delay_insert
+from engine.tables.block_memory import BlockMemory
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
-from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart
+from engine.tables.insert_sink import InsertOutcome, InsertSink, TemporaryPart, keeps_block_ids
 from engine.tables.null import NullInsert
 from engine.tables.options import InsertOptions, OptimizeOptions
 from engine.tables.partitions import TablePartitions
 from engine.tables.services import TableServices
+from engine.tables.small_table import require_whole
 from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
@@ -40,8 +42,7 @@ from sql.grammar.statements import CreateTable
 from sql.relation import PartsSnapshot
 from sql.settings.table_settings import MergeTreeSettings
 
-_LITTLE_BYTES = 4096
-"""Some dozen changes of parts."""
+_LITTLE_BYTES = 4096  # some dozen changes of parts
 
 
 class Requests(Protocol):
@@ -59,14 +60,20 @@ class Requests(Protocol):
     def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
         """For parts that are written meanwhile, the first of them in the partition. ``None``: it is not worth it."""
 
+    def block_memory(self, uid: int) -> BlockMemory:
+        """The memory of a table that remembers the blocks of its INSERTs."""
+
     def hold(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
     ) -> tuple[int, list[str]]:
-        """Of the named parts, or all that may be read: a number for :meth:`let_go`, and what stays until then."""
+        """Holds the named parts, or all readable ones. Returns a number for :meth:`let_go`, and what stays."""
 
     def let_go(self, number: int) -> None: ...
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None: ...
+
+    def opened_part(self, uid: int, name: str) -> Part | None:
+        """The part as the replica process knows it; ``None``: it is not there any more."""
 
 
 class BegunInsert(Protocol):
@@ -170,6 +177,7 @@ class MirrorTable(Table):
                 self._news[name] = is_active
 
     def snapshot(self, *, sequential_consistency: bool = False) -> PartsSnapshot:
+        require_whole(self.definition)
         if sequential_consistency and self.definition.is_replicated:
             return self._held(None, sequential_consistency=True)
         with self._opening:
@@ -216,7 +224,16 @@ class MirrorTable(Table):
         self.store.set_active([PartName.parse(name) for name in news], arrived)
 
     def _open(self, name: PartName) -> Part:
-        return open_part(self.store.path / str(name), name=name, table_schema=self.description.schema)
+        """Where small files are broken by now, as the replica process read them: who needs only others goes on."""
+        place, schema = self.store.path / str(name), self.description.schema
+        try:
+            return open_part(place, name=name, table_schema=schema, is_known=True)
+        except CorruptionError as error:
+            self.report_corruption(error)
+            known = self._requests.opened_part(self.uid, str(name))
+            if known is None:
+                raise
+            return known.under(schema)
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         """What forbids the INSERT is found by the replica process, at its commit; most of it here, before any work."""
@@ -230,6 +247,10 @@ class MirrorTable(Table):
 
     def prepare_commit(self, partition_id: str, options: InsertOptions) -> BegunInsert | None:
         return self._requests.begin_insert(self.uid, partition_id, options)
+
+    @property
+    def block_memory(self) -> BlockMemory | None:
+        return self._requests.block_memory(self.uid) if keeps_block_ids(self.definition) else None
 
     def report_corruption(self, error: CorruptionError) -> None:
         self._requests.report_corruption(self.uid, error)
@@ -267,8 +288,7 @@ class _Insert(InsertSink):
         self._begun: BegunInsert | None = None
 
     def announce(self, partition_id: str) -> None:
-        """A block number costs a round trip to ZooKeeper, which passes while the part is written. A client's pauses
-        would keep merges waiting for it."""
+        """The round trip for a block number passes while the part is written. Merges would wait for a slow client."""
         options = self.options
         if self.table.definition.is_replicated and options.is_whole and not options.transaction and not options.quorum:
             self._begun = self.table.prepare_commit(partition_id, options)
@@ -289,16 +309,15 @@ class MirrorCatalog(Catalog):
 
     def __init__(
         self,
-        path: Path,
-        temporary_path: Path,
-        settings: dict[str, object],
+        config: Config,
         services: TableServices,
         worker: int,
         page: SharedPage,
         published: Published,
         requests: Requests,
     ) -> None:
-        super().__init__(path, temporary_path, self._make, merge_tree_settings(settings, MergeTreeSettings()))
+        settings = merge_tree_settings(config.merge_tree, MergeTreeSettings())
+        super().__init__(config.path.absolute(), config.temporary_path, self._make, settings, config.rollups)
         self._services = services
         self._requests = requests
         self._by_uid: dict[int, MirrorTable] = {}
@@ -323,9 +342,10 @@ class MirrorCatalog(Catalog):
     def put_in_place(self, database: str, scratch: str, name: str) -> None:
         self._requests.change_catalog("put_in_place", database, scratch, name)
 
-    def drop_table(self, database: str, name: str, *, if_exists: bool = False, detach: bool = False) -> None:
-        assert not if_exists, "DROP TABLE is carried out elsewhere"
-        assert not detach, "DETACH TABLE is carried out elsewhere"
+    def drop_table(
+        self, database: str, name: str, *, if_exists: bool = False, detach: bool = False, permanently: bool = False
+    ) -> None:
+        assert True not in (if_exists, detach), "DROP and DETACH TABLE are carried out elsewhere"
         self._requests.change_catalog("drop_table", database, name)
 
     def by_uid(self, uid: int) -> MirrorTable | None:
@@ -353,6 +373,8 @@ class MirrorCatalog(Catalog):
                     table.take_definition(self.make_definition(table.definition.database, create))
                 case ("renamed", renamed):
                     self._rename(renamed)
+                case ("not loaded", name, failed):
+                    self._databases[name].not_loaded = dict(failed)
                 case ("no table", uid):
                     self._forget(self._by_uid.pop(uid))
                 case ("parts", uid, changes):

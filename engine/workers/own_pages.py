@@ -66,7 +66,8 @@ class OwnPages:
         path, _, query = target.partition("?")
         scope: dict[str, Any] = {
             "type": "http", "method": method, "path": path, "raw_path": path.encode("latin-1"),
-            "query_string": query.encode("latin-1"), "headers": [], "root_path": "", "scheme": "http", "state": {},
+            "query_string": query.encode("latin-1"), "headers": _headers(head), "client": _client(connection),
+            "root_path": "", "scheme": "http", "state": {},
         }  # fmt: skip
         pieces: list[bytes] = []
 
@@ -96,6 +97,19 @@ class OwnPages:
         if sent < len(answer):
             async with asyncio.timeout(_SEND_SECONDS):
                 await self._loop.sock_sendall(connection, answer[sent:])
+
+
+def _headers(head: bytes) -> list[tuple[bytes, bytes]]:
+    lines = (line.partition(b":") for line in head.rstrip().split(b"\r\n")[1:])
+    return [(name.strip().lower(), value.strip()) for name, _, value in lines]
+
+
+def _client(connection: socket.socket) -> tuple[str, int] | None:
+    try:
+        address, port = connection.getpeername()[:2]
+    except OSError:
+        return None
+    return str(address), int(port)
 
 
 def _whole_head(connection: socket.socket) -> bytes | None:

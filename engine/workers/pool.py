@@ -14,23 +14,27 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from engine.context import Row
 from engine.processes import Process, ProcessElsewhere
+from engine.workers.bounds import Aftermath, Bounds, Sentence
 from engine.workers.calls import Calls, Shared
 from engine.workers.channel import Channel, serve_calls
 from engine.workers.front_door import FrontDoor
 from engine.workers.nursery import Nursery
 from engine.workers.shared_page import SharedPage
 from parts.errors import PandoError
+from parts.memory import held_memory
 
 logger = logging.getLogger(__name__)
 
 _QUESTION_SECONDS = 2.0
 _WATCH_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
 _READY_SECONDS = 60.0
 _SHORT_LIFE_SECONDS = 5.0
 _LONGEST_PAUSE_SECONDS = 10.0
@@ -57,6 +61,10 @@ class WorkerHandle:
     asking: threading.Lock = field(default_factory=threading.Lock)
     owed: int = 0
     """Answers that were not waited for."""
+    processes: Sequence[Mapping[str, Any]] = ()
+    """As the worker told them last: one that does not answer runs what it ran."""
+    sentence: Sentence | None = None
+    """Why the watch ended it."""
 
     @property
     def name(self) -> str:
@@ -79,8 +87,11 @@ class WorkerHandle:
 class WorkerPool:
     """``count`` workers. ``stuck_seconds``: a worker that does not beat for so long is ended."""
 
-    def __init__(self, count: int, nursery: Nursery, page: SharedPage, shared: Shared, stuck_seconds: float) -> None:
+    def __init__(
+        self, count: int, nursery: Nursery, page: SharedPage, shared: Shared, bounds: Bounds, stuck_seconds: float
+    ) -> None:
         self._count = count
+        self._bounds = bounds
         self._nursery = nursery
         self._page = page
         self._shared = shared
@@ -115,9 +126,13 @@ class WorkerPool:
             return list(self._workers.values())
 
     def stop(self, seconds: float) -> None:
-        """Running queries get so many seconds; who is left then is killed."""
+        """Running queries get so many seconds; who is left then is killed. Workers that were never let in have none:
+        they wait for a start that has failed."""
         self._ending.set()
         workers = self.workers()
+        if self.door is None:
+            for worker in workers:
+                _kill(worker.pid)
         for worker in workers:
             worker.is_open = False
             with contextlib.suppress(OSError, EOFError):
@@ -133,11 +148,17 @@ class WorkerPool:
 
     def processes(self) -> Iterable[Process]:
         for worker in self.workers():
-            for facts in self._answers(worker, "processes") or ():
-                yield ProcessElsewhere(facts, lambda query_id, worker=worker: self._answers(worker, "kill", query_id))  # type: ignore[misc]
+            told = self._answers(worker, "processes")
+            worker.processes = worker.processes if told is None else told
+            for facts in worker.processes:
+                yield ProcessElsewhere(facts, partial(self._kill_query, worker))
+
+    def _kill_query(self, worker: WorkerHandle, query_id: str) -> None:
+        if self._bounds.kill(worker.number, query_id, time.monotonic_ns()):
+            self._answers(worker, "kill", query_id)
 
     def rows(self) -> list[Row]:
-        """Of ``system.workers``."""
+        """The rows of ``system.workers``."""
         now = time.monotonic()
         return [
             (
@@ -204,13 +225,17 @@ class WorkerPool:
 
     def _end(self, worker: WorkerHandle) -> None:
         worker.is_open = False
+        sentence, aftermath = worker.sentence, Aftermath()
+        if sentence is not None:
+            aftermath = self._bounds.aftermath(worker.number, sentence, time.monotonic_ns())
+        self._bounds.forget(worker.number)
         self._page.clear(worker.number)
-        reason = self._reason(worker)
+        reason = self._reason(worker) if sentence is None else f"{sentence.reason} and was ended"
         worker.is_ready.set()
         if not self._ending.is_set():
             logger.error("%s (pid %s) %s", worker.name, worker.pid, reason)
         if self.door is not None:
-            self.door.rescue(worker, reason)
+            self.door.rescue(worker, reason, aftermath)
         for channel in (worker.control, worker.questions):
             channel.close()
         worker.has_ended.set()
@@ -220,8 +245,8 @@ class WorkerPool:
         self._replace(worker)
 
     def _replace(self, worker: WorkerHandle) -> None:
-        lived_seconds = time.monotonic() - worker.started
-        self._failures = self._failures + 1 if lived_seconds < _SHORT_LIFE_SECONDS else 0
+        has_failed = worker.sentence is None and time.monotonic() - worker.started < _SHORT_LIFE_SECONDS
+        self._failures = self._failures + 1 if has_failed else 0
         pause = min(0.1 * 2**self._failures - 0.1, _LONGEST_PAUSE_SECONDS) if self._failures else 0.0
         while not self._ending.wait(pause):
             try:
@@ -248,18 +273,34 @@ class WorkerPool:
     # -- the watch ----------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        while not self._ending.wait(_WATCH_SECONDS):
-            now = time.monotonic()
-            for worker in self.workers():
-                beat = int(self._page.beat[worker.number]) / 1e9
-                if now - beat > self._stuck_seconds and not worker.has_ended.is_set():
-                    logger.error("%s (pid %s) gave its threads no turn for %.0f s, it is killed", worker.name,
-                                 worker.pid, now - beat)  # fmt: skip
-                    _kill(worker.pid)
+        next_beats = 0.0
+        while not self._ending.wait(_LOOK_SECONDS):
+            if time.monotonic() >= next_beats:
+                next_beats = time.monotonic() + _WATCH_SECONDS
+                self._end_stuck()
+            self._hold_to_bounds()
+
+    def _hold_to_bounds(self) -> None:
+        workers = {worker.number: worker for worker in self.workers() if worker.sentence is None}
+        held = {number: held_memory(worker.pid) for number, worker in workers.items()}
+        for number, sentence in self._bounds.look(held, time.monotonic_ns()).items():
+            worker = workers[number]
+            logger.error("%s (pid %s) %s: it is ended", worker.name, worker.pid, sentence.reason)
+            worker.sentence = sentence
+            _kill(worker.pid)
+
+    def _end_stuck(self) -> None:
+        now = time.monotonic()
+        for worker in self.workers():
+            beat = int(self._page.beat[worker.number]) / 1e9
+            if now - beat > self._stuck_seconds and not worker.has_ended.is_set():
+                logger.error("%s (pid %s) gave its threads no turn for %.0f s, it is killed", worker.name,
+                             worker.pid, now - beat)  # fmt: skip
+                _kill(worker.pid)
 
 
 def describe_end(status: int) -> str:
-    """Of a status as ``os.waitpid`` gives it."""
+    """How a process ended, in words, from a status as ``os.waitpid`` gives it."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return f"ended (signal {number}, {signal.Signals(number).name})"

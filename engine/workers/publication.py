@@ -13,6 +13,7 @@ file, so that numbers grow and say what to read.
 ``("altered", uid, create)``                … has another definition
 ``("renamed", [(uid, …, create), …])``      tables have other names, all at once; as of ``table``
 ``("no table", uid)``                       … stopped
+``("not loaded", database, {name: why})``   the tables of a database that could not be loaded are these
 ``("parts", uid, [(name, is_active), …])``  parts came and went, at once
 ==========================================  ============================================================
 
@@ -28,7 +29,7 @@ import os
 import pickle
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -36,6 +37,7 @@ from typing import Any
 from engine.catalog_follower import CatalogFollower
 from engine.tables.definition import TableDefinition
 from engine.tables.table import Table
+from engine.tables.view import NotLoaded
 from engine.workers.shared_page import SharedPage
 from parts.part_name import PartName
 
@@ -59,7 +61,8 @@ class Publication(CatalogFollower):
         self._begin = self._end = self._account_bytes = 0
         self._must_account = False
         self._uids = count(1)
-        self._databases: set[str] = set()
+        self._databases: dict[str, Mapping[str, NotLoaded]] = {}
+        """With their tables that could not be loaded."""
         self._tables: dict[int, tuple[Record, set[str]]] = {}
         self._uid_of: dict[int, int] = {}
         self._write([("anew",)])
@@ -69,12 +72,12 @@ class Publication(CatalogFollower):
 
     def database_made(self, name: str) -> None:
         with self._lock:
-            self._databases.add(name)
+            self._databases[name] = {}
             self._write([("database", name)])
 
     def database_gone(self, name: str) -> None:
         with self._lock:
-            self._databases.discard(name)
+            self._databases.pop(name, None)
             self._write([("no database", name)])
 
     def table_started(self, table: Table) -> None:
@@ -105,6 +108,11 @@ class Publication(CatalogFollower):
                     self._tables[uid] = (("table", *told), self._tables[uid][1])
                     named.append(told)
             self._write([("renamed", named)])
+
+    def tables_not_loaded(self, database: str, failed: Mapping[str, NotLoaded]) -> None:
+        with self._lock:
+            self._databases[database] = failed
+            self._write([("not loaded", database, failed)])
 
     def table_gone(self, table: Table) -> None:
         with self._lock:
@@ -169,6 +177,7 @@ class Publication(CatalogFollower):
 
     def _account(self) -> list[Record]:
         records: list[Record] = [("anew",), *(("database", name) for name in sorted(self._databases))]
+        records += [("not loaded", name, failed) for name, failed in sorted(self._databases.items()) if failed]
         for uid, (record, names) in self._tables.items():
             records += [record, ("parts", uid, [(name, True) for name in sorted(names)])]
         return records

@@ -1,8 +1,8 @@
 """A worker's connections: passed by the front door, served here, reported back with their end.
 
 Over the door socket (SOCK_SEQPACKET): to the worker a slot, four bytes (little endian), with the connection's
-descriptor; to the door slots, four bytes each. A reported slot is the door's again: CLOSED, or PASSED or IDLE when
-another worker may have the connection.
+descriptor, and a request that it is to repeat, if any; to the door slots, four bytes each. A reported slot is the
+door's again: CLOSED, or PASSED or IDLE when another worker may have the connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from engine.config import Config
 from engine.http.listener import Opener
 from engine.http.server import HttpServer
-from engine.workers.connections import ConnectionStates
+from engine.workers.connections import KEPT_BYTES, ConnectionStates
 from engine.workers.tracked import Place, TrackedConnection
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Receiver:
         self._stop_receiving()
         with contextlib.suppress(OSError):
             while message := self._next():
-                slot, connection = message
+                slot, _, connection = message
                 if connection is not None:
                     connection.close()
                 self._report(slot)
@@ -83,15 +83,16 @@ class Receiver:
         self._stop_receiving()
         self._on_replica_gone()
 
-    def _next(self) -> tuple[int, socket.socket | None] | None:
-        """A slot and its connection, which is missing when this process has no free descriptor; ``None`` at the end."""
-        data, descriptors, _, _ = socket.recv_fds(self._socket, SLOT_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+    def _next(self) -> tuple[int, bytes, socket.socket | None] | None:
+        """A slot, what is to be repeated, and the slot's connection, which is missing when this process has no free
+        descriptor; ``None`` at the end."""
+        data, descriptors, _, _ = socket.recv_fds(self._socket, SLOT_BYTES + KEPT_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         if not data:
             return None
         connection = socket.socket(fileno=descriptors[0]) if descriptors else None
-        return int.from_bytes(data, "little"), connection
+        return int.from_bytes(data[:SLOT_BYTES], "little"), data[SLOT_BYTES:], connection
 
-    def _take(self, slot: int, connection: socket.socket | None) -> None:
+    def _take(self, slot: int, repeated: bytes, connection: socket.socket | None) -> None:
         if connection is None:
             self._report(slot)
             return
@@ -101,6 +102,7 @@ class Receiver:
             protocol = self._make()
             assert isinstance(protocol, TrackedConnection)
             protocol.place = place
+            protocol.repeated = repeated
             return protocol
 
         connection.setblocking(False)

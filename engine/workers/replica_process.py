@@ -29,8 +29,10 @@ from engine.http.metrics import Metrics
 from engine.http.pages import EnginePages
 from engine.http.query_counts import QueryCounts
 from engine.http.scan_routes import delay_seconds
-from engine.http.sessions import SessionStore
+from engine.http.sessions import SWEEP_SECONDS, SessionStore
+from engine.http.users import page_guard
 from engine.scan.leases import LeaseBook
+from engine.workers.bounds import Bounds
 from engine.workers.calls import Shared
 from engine.workers.connections import ConnectionStates
 from engine.workers.front_door import FrontDoor
@@ -67,9 +69,9 @@ class ReplicaProcess:
         services = engine.services
         leases = LeaseBook(services.monotonic, partial(delay_seconds, engine))
         shared = Shared(self._publication, SessionStore(services.monotonic, engine.end_session), leases)
-        pool = WorkerPool(
-            self._config.worker_count, self._nursery, self._page, shared, self._config.worker_stuck_seconds
-        )
+        config = self._config
+        bounds = Bounds(self._page, config.query_stop_grace_seconds, config.memory_limit_bytes)
+        pool = WorkerPool(config.worker_count, self._nursery, self._page, shared, bounds, config.worker_stuck_seconds)
         self._nursery.start()
         running.callback(self._nursery.stop)
         pool.start()
@@ -85,8 +87,10 @@ class ReplicaProcess:
         running.callback(leases.close)
         pages = EnginePages(engine, Metrics(engine, self._counts, self._config.worker_count))
         shared.open(engine, pages)
+        services.housekeeping.add(shared.sessions.task, SWEEP_SECONDS)
         services.housekeeping.add(Task("expire scan leases", partial(_expire, leases)), _LEASES_SECONDS)
-        door = FrontDoor(self._listening, self._config, self._states, pool.workers, pages_application(pages))
+        application = pages_application(pages, page_guard(self._config, services.monotonic))
+        door = FrontDoor(self._listening, self._config, self._states, pool.workers, application)
         running.callback(door.stop)
         door.start()
         pool.open(door)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
+from coordination.block_views import MissingViews
 from engine.context import Context, Row
 from engine.http.pages import Page
 from engine.replica_status import ReplicaStatus
@@ -19,6 +20,7 @@ from engine.tables.options import InsertOptions
 from engine.workers.channel import BegunCall, Caller
 from parts.errors import CorruptionError
 from parts.query_status import QueryStatus
+from parts.reader import Part
 from parts.types import DataType
 from sql.grammar.statements import CreateTable, ParsedStatement
 
@@ -54,15 +56,19 @@ class RemoteReplica:
     # -- statements -----------------------------------------------------------------------------------------------
 
     def execute(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
-        answer: Answer = self._caller.call("execute", parsed, text, Asked.of(context), is_stopped=_asks(context.status))
+        with context.status.waiting():
+            asked, is_stopped = Asked.of(context), _asks(context.status)
+            answer: Answer = self._caller.call("execute", parsed, text, asked, is_stopped=is_stopped)
         for name, count in answer.statistics.items():
             setattr(context.statistics, name, getattr(context.statistics, name) + count)
         return QueryResult(
             answer.columns, iter(answer.batches), parsed.format, parsed.outfile, context.statistics, context.query_id
         )
 
-    def system_rows(self, database: str, table: str, context: Context) -> list[Row]:
-        return self._caller.call("system_rows", database, table, Asked.of(context), is_stopped=_asks(context.status))
+    def system_rows(self, database: str, table: str, context: Context, columns: Sequence[str]) -> list[Row]:
+        asked, is_stopped = Asked.of(context), _asks(context.status)
+        with context.status.waiting():
+            return self._caller.call("system_rows", database, table, asked, list(columns), is_stopped=is_stopped)
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         return self._caller.call("zookeeper_rows", list(paths))
@@ -80,12 +86,16 @@ class RemoteReplica:
         return self._caller.call("change_catalog", method, arguments)
 
     def insert(self, uid: int, parts: Sequence[TemporaryPart], options: InsertOptions) -> InsertOutcome:
-        return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))
+        with options.status.waiting():
+            return self._caller.call("insert", uid, list(parts), _values(options), is_stopped=_asks(options.status))
 
     def begin_insert(self, uid: int, partition_id: str, options: InsertOptions) -> BegunInsert | None:
         if self._caller.is_busy:  # others use the time that would be saved, and the message costs some
             return None
         return BegunInsert(self._caller.begin("coming_insert", uid, partition_id, _values(options)), options)
+
+    def block_memory(self, uid: int) -> RemoteBlockMemory:
+        return RemoteBlockMemory(self._caller, uid)
 
     def hold(
         self, uid: int, names: Sequence[str] | None, *, sequential_consistency: bool = False
@@ -94,6 +104,9 @@ class RemoteReplica:
 
     def let_go(self, number: int) -> None:
         self._caller.call("let_go", number)
+
+    def opened_part(self, uid: int, name: str) -> Part | None:
+        return self._caller.call("opened_part", uid, name)
 
     def report_corruption(self, uid: int, error: CorruptionError) -> None:
         self._caller.call("report_corruption", uid, error)
@@ -118,6 +131,9 @@ class RemoteReplica:
     def release(self, user: str, session_id: str, timeout_seconds: float, session: Session | None = None) -> None:
         self._caller.call("release_session", user, session_id, timeout_seconds, session)
 
+    def is_first(self, number: str, seconds: float) -> bool:
+        return bool(self._caller.call("is_first", number, seconds))
+
     # -- pages (implements ``http.pages.Pages``) ----------------------------------------------------------------------
 
     def page(self, name: str, **options: object) -> Page:
@@ -125,6 +141,20 @@ class RemoteReplica:
 
     def replicas_status(self) -> list[ReplicaStatus]:
         return self._caller.call("replicas_status")
+
+
+@dataclass(frozen=True)
+class RemoteBlockMemory:
+    """Implements ``BlockMemory``: it is the replica process that remembers."""
+
+    caller: Caller
+    uid: int
+
+    def missing_of(self, block_ids: Sequence[str]) -> list[MissingViews | None] | None:
+        return self.caller.call("missing_of", self.uid, list(block_ids))
+
+    def views_have(self, tokens: Mapping[str, str], views: Collection[str]) -> None:
+        self.caller.call("views_have", self.uid, dict(tokens), list(views))
 
 
 class BegunInsert:
@@ -137,7 +167,8 @@ class BegunInsert:
 
     def commit(self, parts: Sequence[TemporaryPart]) -> InsertOutcome:
         self._call.tell(list(parts))
-        outcome: InsertOutcome = self._call.finish(_asks(self._options.status))
+        with self._options.status.waiting():
+            outcome: InsertOutcome = self._call.finish(_asks(self._options.status))
         return outcome
 
 

@@ -7,8 +7,23 @@ written by           numbers
 ===================  ==================================================================================================
 the replica process  ``published_from``, ``published_to`` (``publication``)
 worker *w*           ``reading`` (the oldest change its snapshots may lack; ``NOBODY`` without snapshots), ``beat`` (its
-                     monotonic clock, ns), ``held_bytes`` (memory), ``largest_bytes`` (of its largest query),
-                     ``queries`` (running), ``ids`` (hashes of the query ids running), ``user_bytes`` (by user)
+                     monotonic clock, ns), ``held_bytes`` (memory), ``idle_bytes`` (of it, beside the queries),
+                     ``largest_bytes`` (of its largest query), ``queries`` (running), ``user_bytes`` (by user), and
+                     for each running query a place in ``running``
+===================  ==================================================================================================
+
+A place is taken by a query whose ``id`` is not 0. Times are the monotonic clock's, in ns, which all processes share.
+
+===================  ==================================================================================================
+``id``               hash of the query id; written last, cleared first
+``started``          when
+``working``          since when it computes; 0 while it waits for its client or for another process
+``deadline``         when its ``max_execution_time`` is over; 0 for none
+``told_to_end``      when a limit or KILL QUERY ended it; 0 while it may go on
+``code``             of the error that ended it
+``limit_bytes``      its ``max_memory_usage``; 0 for none
+``held_bytes``       what is counted as its
+``connection``       the slot of its client's connection, plus 1; 0 without one
 ===================  ==================================================================================================
 """
 
@@ -21,16 +36,20 @@ import numpy as np
 NOBODY = (1 << 64) - 1
 MOST_WORKERS = 256
 MOST_IDS = 256
-"""Query ids of one worker that are compared with those of the others; any more are not."""
+"""Running queries of one worker that have a place; any more are not compared with those of others, nor guarded."""
 
-_NUMBERS = ("reading", "beat", "held_bytes", "largest_bytes", "queries")
+_NUMBERS = ("reading", "beat", "held_bytes", "largest_bytes", "queries", "idle_bytes")
+_PLACE = (
+    "id", "started", "working", "deadline", "told_to_end", "code", "limit_bytes", "held_bytes", "connection",
+)  # fmt: skip
+RUNNING = np.dtype([(name, np.uint64) for name in _PLACE])
 
 
 class SharedPage:
     """``users`` is how many users the configuration has."""
 
     def __init__(self, users: int) -> None:
-        width = len(_NUMBERS) + MOST_IDS + users
+        width = len(_NUMBERS) + users
         memory = mmap.mmap(-1, 8 * (8 + MOST_WORKERS * width))
         numbers = np.frombuffer(memory, np.uint64)
         self._published = numbers[:2]
@@ -40,8 +59,11 @@ class SharedPage:
         self.held_bytes = workers[:, 2]
         self.largest_bytes = workers[:, 3]
         self.queries = workers[:, 4]
-        self.ids = workers[:, len(_NUMBERS) : len(_NUMBERS) + MOST_IDS]
-        self.user_bytes = workers[:, len(_NUMBERS) + MOST_IDS :]
+        self.idle_bytes = workers[:, 5]
+        self.user_bytes = workers[:, len(_NUMBERS) :]
+        places = mmap.mmap(-1, MOST_WORKERS * MOST_IDS * RUNNING.itemsize)
+        self._places = memoryview(places).cast("Q")
+        self.running = np.frombuffer(places, RUNNING).reshape(MOST_WORKERS, MOST_IDS)
         self._reading[:] = NOBODY
 
     @property
@@ -56,6 +78,12 @@ class SharedPage:
         self._published[0] = begin
         self._published[1] = end
 
+    def place(self, worker: int, index: int) -> memoryview:
+        """The numbers of one place of ``running``, in its order: quicker to write so."""
+        fields = RUNNING.itemsize // 8
+        first = (worker * MOST_IDS + index) * fields
+        return self._places[first : first + fields]
+
     def set_reading(self, worker: int, change: int) -> None:
         self._reading[worker] = change
 
@@ -66,7 +94,7 @@ class SharedPage:
     def clear(self, worker: int) -> None:
         """A worker that is no more holds nothing."""
         self._reading[worker] = NOBODY
-        for column in (self.beat, self.held_bytes, self.largest_bytes, self.queries):
+        for column in (self.beat, self.held_bytes, self.largest_bytes, self.queries, self.idle_bytes):
             column[worker] = 0
-        self.ids[worker] = 0
+        self.running[worker] = 0
         self.user_bytes[worker] = 0

@@ -33,6 +33,21 @@ class Place:
         self._report = report
         self.states[slot] = _IDLE
 
+    def note_data(self, data: bytes) -> None:
+        self.received += len(data)
+        if self.states[self.slot] == _IDLE:
+            self._shared.forget(self.slot)
+            self.states[self.slot] = _ASKED
+        self._shared.keep(self.slot, data)
+
+    def note_next(self) -> None:
+        """The answer to one request is out, and that to another is owed: what is kept is of both."""
+        self._shared.forget(self.slot)
+        self.states[self.slot] = _ASKED
+
+    def note_repeatable(self) -> None:
+        self._shared.may_repeat[self.slot] = 1
+
     def note_idle(self) -> None:
         self._shared.received[self.slot] = self.received
         self._shared.written[self.slot] = self.written
@@ -51,15 +66,23 @@ class Place:
 class TrackedConnection(Connection):
     place: Place
     """Set before the connection is made."""
+    repeated: bytes = b""
+    """A request that another worker had and did not answer."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_TrackedTransport(transport, self.place))  # type: ignore[arg-type]
+        if self.repeated:
+            self.data_received(self.repeated)
+
+    @property
+    def number(self) -> int:
+        return self.place.slot
+
+    def note_repeatable(self) -> None:
+        self.place.note_repeatable()
 
     def data_received(self, data: bytes) -> None:
-        place = self.place
-        place.received += len(data)
-        if place.states[place.slot] == _IDLE:
-            place.states[place.slot] = _ASKED
+        self.place.note_data(data)
         super().data_received(data)
         if self.is_idle:
             self._note_idle()
@@ -71,7 +94,7 @@ class TrackedConnection(Connection):
         if self.is_idle:
             self._note_idle()
         elif self.owes_answer:
-            self.place.states[self.place.slot] = _ASKED
+            self.place.note_next()
 
     def connection_lost(self, exc: Exception | None) -> None:
         connection = self.transport.get_extra_info("socket")

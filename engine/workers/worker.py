@@ -101,9 +101,7 @@ class WorkerServer(StatementRunner):
         self.query_engine = QueryEngine()
         published = Published(common.page, common.publication)
         self.mirror = self.catalog = MirrorCatalog(
-            self.path,
-            common.config.temporary_path,
-            common.config.merge_tree,
+            common.config,
             self.services,
             number,
             common.page,
@@ -137,11 +135,11 @@ class WorkerServer(StatementRunner):
     def replicas_status(self) -> list[ReplicaStatus]:
         return self.replica.replicas_status()
 
-    def system_rows(self, table: SystemTable, context: Context) -> list[Row]:
+    def system_rows(self, table: SystemTable, context: Context, columns: Sequence[str]) -> list[Row]:
         if table.name in _TOLD_HERE:
-            return super().system_rows(table, context)
+            return super().system_rows(table, context, columns)
         home = next(name for name, tables in SYSTEM_DATABASES.items() if tables.get(table.name) is table)
-        return self.replica.system_rows(home, table.name, context)
+        return self.replica.system_rows(home, table.name, context, columns)
 
     def zookeeper_rows(self, paths: Sequence[str]) -> list[Row]:
         return self.replica.zookeeper_rows(paths)
@@ -151,7 +149,7 @@ class WorkerServer(StatementRunner):
 
     def _carry_out(self, parsed: ParsedStatement, text: str, context: Context) -> QueryResult:
         self.mirror.mirror.catch_up()  # also for statements that look for no table: short ones need it done
-        if isinstance(parsed.statement, _FORWARDED):
+        if isinstance(parsed.statement, _FORWARDED) or parsed.on_cluster is not None:
             return self.replica.execute(parsed, text, context)
         return execute_statement(parsed, context)
 
@@ -171,6 +169,9 @@ class WorkerPages:
 
     def replicas_status(self, *, verbose: bool) -> Page:
         return self._replica.page("replicas_status", verbose=verbose)
+
+    def replica_delays(self) -> Page:
+        return self._replica.page("replica_delays")
 
     def ready(self) -> Page:
         return self._replica.page("ready")

@@ -174,7 +174,7 @@ class ReducedSlices:
     ) -> None:
         self._sources = sources
         self._key = description.sorting_key
-        self._mode = mode
+        self._mode, self._across = mode.of_slices, mode.across
         self._is_cancelled = is_cancelled
         self.rows_read = 0
         self._with_dictionaries = with_dictionaries
@@ -184,6 +184,9 @@ class ReducedSlices:
 
     def blocks(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
         """In key order."""
+        return self._across(self._slices(plan, target_rows))
+
+    def _slices(self, plan: Sequence[Slice], target_rows: int) -> Iterator[pa.Table]:
         with pool.threads(_THREADS, "merge") as threads:
             waiting: deque[tuple[Slice, Future[pa.Table | None] | None]] = deque()
             turn = itertools.count()

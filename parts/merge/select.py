@@ -11,9 +11,12 @@ one of them has been there for a moment: under a stream of small INSERTs each pa
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -53,20 +56,64 @@ def select_merge(
     max_parts: int = 100,
 ) -> list[PartName]:
     """The best window of at least two parts within one run; empty if no window is worth it or small enough."""
-    crowd: dict[str, int] = {}
-    for run in runs:
-        for part in run:
-            crowd[part.partition_id] = crowd.get(part.partition_id, 0) + 1
-    best: list[PartName] = []
-    best_cost = math.inf
-    for run in runs:
+    chosen = select_merges(runs, facts, max_bytes=lambda merges, size: max_bytes, max_parts=max_parts, at_most=1)
+    return chosen[0] if chosen else []
+
+
+def select_merges(
+    runs: Sequence[Sequence[PartName]],
+    facts: Callable[[PartName], PartFacts],
+    *,
+    max_bytes: Callable[[int, int], int],
+    max_parts: int,
+    at_most: int,
+) -> list[list[PartName]]:
+    """The best windows of at least two parts, the best first, no part in two of them.
+
+    ``max_bytes(merges, size)``: how large the next may be when so many merges of ``size`` bytes in all are chosen; it
+    does not grow. Every run is looked at once, and what is left of it once more for each window that is taken.
+    """
+    crowd = Counter(part.partition_id for run in runs for part in run)
+    windows: list[_Window] = []
+    number = itertools.count()
+    chosen: list[list[PartName]] = []
+    chosen_bytes = 0
+
+    def look(run: Sequence[PartName], known: Sequence[PartFacts]) -> None:
         if len(run) < 2:
+            return
+        limit = max_bytes(len(chosen), chosen_bytes)
+        window, cost = _best_window(known, crowd[run[0].partition_id], limit, max_parts)
+        if window is not None:
+            heappush(windows, _Window(cost, next(number), run, known, *window))
+
+    for run in runs:
+        look(run, [facts(part) for part in run] if len(run) > 1 else [])
+    while windows and len(chosen) < at_most:
+        best = heappop(windows)
+        if best.size_bytes > max_bytes(len(chosen), chosen_bytes):
+            look(best.run, best.known)
             continue
-        known = [facts(part) for part in run]
-        window, cost = _best_window(known, crowd[run[0].partition_id], max_bytes, max_parts)
-        if window is not None and cost < best_cost:
-            best, best_cost = list(run[window[0] : window[1]]), cost
-    return best
+        chosen.append(list(best.run[best.begin : best.end]))
+        chosen_bytes += best.size_bytes
+        look(best.run[: best.begin], best.known[: best.begin])
+        look(best.run[best.end :], best.known[best.end :])
+    return chosen
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Window:
+    cost: float
+    number: int
+    """Of windows that cost the same the first goes first."""
+    run: Sequence[PartName] = field(compare=False)
+    known: Sequence[PartFacts] = field(compare=False)
+    begin: int = field(compare=False)
+    end: int = field(compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(fact.size_bytes for fact in self.known[self.begin : self.end])
 
 
 def _best_window(

@@ -53,9 +53,15 @@ class IndexFile:
             header = json.loads(bytes(data.slice(4, length)))
             begin = 4 + length + -(4 + length) % 8
             self._stored = {}
+            end = 0
             for *description, offset, size, uncompressed in header:
+                if offset != end:
+                    raise ValueError(f"an index begins at {offset}, the last one ended at {end}")
+                end += size + -size % 8
                 found = EncodedIndex(description, data.slice(begin + offset, size), uncompressed)
                 self._stored[json.dumps(description)] = found
+            if begin + end != data.size:
+                raise ValueError(f"{begin + end} bytes are told of, {data.size} are there")
         except (struct.error, ValueError, TypeError, IndexError, pa.ArrowException) as error:
             raise CorruptionError(
                 f"Bad header ({error})", part=part, file=SKIP_INDEXES, offset=0, name="CORRUPTED_DATA"

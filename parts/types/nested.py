@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from parts.errors import UserError
 from parts.types.base import DataType
 from parts.types.scalars import NothingType
 
@@ -63,9 +64,7 @@ class ArrayType(DataType):
 
     @property
     def arrow(self) -> pa.DataType:
-        return pa.list_(
-            pa.field("item", self.inner.arrow, nullable=self.inner.is_nullable or isinstance(self.inner, NothingType))
-        )
+        return pa.list_(_field("item", self.inner))
 
     @property
     def default(self) -> object:
@@ -83,7 +82,9 @@ class MapType(DataType):
 
     @property
     def arrow(self) -> pa.DataType:
-        return pa.map_(self.key.arrow, pa.field("value", self.value.arrow, nullable=self.value.is_nullable))
+        if isinstance(self.key, NothingType):
+            raise UserError("NOT_IMPLEMENTED", f"{self.name} is not supported: give the keys another type")
+        return pa.map_(self.key.arrow, _field("value", self.value))
 
     @property
     def default(self) -> object:
@@ -108,15 +109,17 @@ class TupleType(DataType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.struct(
-            [
-                pa.field(name or str(position), type_.arrow, nullable=type_.is_nullable)
-                for position, (name, type_) in enumerate(self.elements, 1)
-            ]
+            [_field(name or str(position), type_) for position, (name, type_) in enumerate(self.elements, 1)]
         )
 
     @property
     def default(self) -> object:
         return {name or str(position): type_.default for position, (name, type_) in enumerate(self.elements, 1)}
+
+
+def _field(name: str, type_: DataType) -> pa.Field:
+    """pyarrow makes no field of its null type that is not nullable."""
+    return pa.field(name, type_.arrow, nullable=type_.is_nullable or isinstance(type_, NothingType))
 
 
 def strip_nullable(type_: DataType) -> DataType:

@@ -3,8 +3,10 @@ expectation."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from zoneinfo import ZoneInfo
 
 from parts.errors import UserError
@@ -51,8 +53,8 @@ _ALIASES = {
     "text": "String", "varchar": "String", "char": "String", "blob": "String", "timestamp": "DateTime",
     "date": "Date", "datetime": "DateTime", "decimal": "Decimal", "dec": "Decimal", "numeric": "Decimal",
 }  # fmt: skip
-_MOST_LEVELS = 150
-"""One type in another; everything that handles values recurses along their types."""
+_MOST_LEVELS = 60
+"""One type in another, of which Arrow takes 64 from another library. A Map is two: its pairs are a type too."""
 _DECIMAL_WIDTHS = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38}
 
 
@@ -76,12 +78,19 @@ class TypeParser:
         self._depth = 0
 
     def type(self) -> DataType:
+        with self._nested():
+            return self._type()
+
+    @contextmanager
+    def _nested(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _MOST_LEVELS:
-            raise UserError("TOO_DEEP_RECURSION", f"The data type is nested too deeply: at most {_MOST_LEVELS} levels")
-        found = self._type()
+            raise UserError(
+                "TOO_DEEP_RECURSION",
+                f"The data type is nested too deeply: at most {_MOST_LEVELS} levels, of which a Map is two",
+            )
+        yield
         self._depth -= 1
-        return found
 
     def _type(self) -> DataType:
         word = self._word()
@@ -93,7 +102,9 @@ class TypeParser:
             return _SIMPLE[name]
         if name in _BUILDERS:
             return _BUILDERS[name](self, name)
-        raise UserError("UNKNOWN_TYPE", f"Unknown data type family: {word} (in {self._text!r})")
+        near = difflib.get_close_matches(word, [*_SIMPLE, *_BUILDERS], n=2)
+        hint = f". Maybe you meant: {', '.join(near)}" if near else ""
+        raise UserError("UNKNOWN_TYPE", f"Unknown data type family: {word} (in {self._text!r}){hint}")
 
     def expect_end(self) -> None:
         if self._text[self._position :].strip():
@@ -196,7 +207,8 @@ class TypeParser:
         self._expect("(")
         key = self.type()
         self._expect(",")
-        value = self.type()
+        with self._nested():
+            value = self.type()
         self._expect(")")
         if key.is_nullable or isinstance(key, (ArrayType, MapType, TupleType, FloatType)):
             raise UserError("BAD_ARGUMENTS", f"Map cannot have a key of type {key}")

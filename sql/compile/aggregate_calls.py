@@ -40,6 +40,7 @@ def compile_aggregate(rows: Compiling, node: Function, *, empty_possible: bool, 
         distinct=distinct,
         or_null=combined.or_null,
         or_default=combined.or_default,
+        inner_filters=int(combined.condition_inside),
         empty_possible=empty_possible,
         over=over,
     )

@@ -18,6 +18,7 @@ from sql.compile.short_strings import decoded
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, Select, Star, Subquery
 from sql.typing.defaults import default_sql
+from sql.typing.float_bits import bits_of, of_bits
 from sql.typing.fragments import Fragment, fragment, leaf
 from sql.typing.typed import Typed
 
@@ -41,6 +42,7 @@ class AfterAggregation(ExpressionCompiler):
         self.layers = Layers(rows.need_query().next_number)
         self.calls: list[tuple[Function, Typed]] = []
         """The aggregates of ``aggregate_sql``: their calls, and what they are over the rows."""
+        self._arguments: dict[int, list[Typed]] = {}
         self.names = rows.names
         self.compiled = CompiledNodes(self.names, self.guard)
         self._needs_groups: dict[int, tuple[Node, bool]] = {}
@@ -56,14 +58,14 @@ class AfterAggregation(ExpressionCompiler):
         if key.number in self.keys:
             return
         name = leaf(f'"k{self.number}_{len(self.key_columns)}"')
-        reference = name
+        reference = of_bits(name, key.type)
         if self._rollup and not key.type.is_nullable:
             # A key that is rolled up has its type's default, not NULL.
-            reference = fragment("coalesce({}, {})", name, default_sql(key.type))
+            reference = fragment("coalesce({}, {})", reference, default_sql(key.type))
         code = code_of(self.rows, key.sql) if codable else None
         if code is not None:
             reference = decoded(name)
-        self.key_columns.append((code or key.number, name))
+        self.key_columns.append((code or bits_of(key.number, key.type), name))
         self.keys[key.number] = Typed(reference, key.type)
 
     def know_keys(self, nodes: list[Node], keys: list[Typed]) -> None:
@@ -124,6 +126,10 @@ class AfterAggregation(ExpressionCompiler):
             f"wrap it in any()",
         )
 
+    def arguments(self, node: Function) -> list[Typed]:
+        """The arguments of one of ``calls`` as they were compiled. In ``sum(a) AS a`` the inner ``a`` is the column."""
+        return self._arguments[id(node)]
+
     def name_of_aggregate(self, position: int) -> Fragment:
         return leaf(f'"a{self.number}_{position}"')
 
@@ -134,6 +140,7 @@ class AfterAggregation(ExpressionCompiler):
             name = self.name_of_aggregate(len(self.aggregate_sql))
             self.aggregate_sql.append(fragment("{} AS {}", value.number, name))
             self.calls.append((node, value))
+            self._arguments[id(node)] = [self.rows.compile(arg).plain for arg in node.args if not isinstance(arg, Star)]
             known = Typed(name, value.type)
             self.aggregates[value.sql] = known
         return Typed(known.sql, value.type)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sql.grammar.limits import Guard
+from sql.grammar.limits import LAMBDA_ELEMENTS, Guard
 from sql.grammar.syntax_tree import Node
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _Known:
 
 
 class CompiledNodes:
-    """Of one compiler. ``clear`` it when its scope changes."""
+    """The nodes that one compiler has compiled. ``clear`` it when the scope changes."""
 
     def __init__(self, names: Names, guard: Guard) -> None:
         self._names = names
@@ -68,12 +68,12 @@ class CompiledNodes:
         names, guard = self._names, self._guard
         known = kept.get(id(node))
         if known is not None and names.binds_none(known.names):
-            guard.expand(known.elements * weight)
+            guard.expand(known.elements * weight, len(names.lambdas))
             names.looked_up[-1] |= known.names
             return known.value
         guard.step()
         before = guard.expanded
-        guard.expand(1)
+        guard.expand(1, len(names.lambdas))
         own: set[str] = set()
         names.looked_up.append(own)
         try:
@@ -81,7 +81,8 @@ class CompiledNodes:
         finally:
             names.looked_up.pop()
             names.looked_up[-1] |= own
-        guard.check_size(value.sql.size)
+        guard.check_size(value.sql.size, len(names.lambdas))
         if names.binds_none(own):
-            kept[id(node)] = _Known(node, value, own, guard.expanded - before)
+            elements = guard.expanded - before
+            kept[id(node)] = _Known(node, value, own, -(-elements // LAMBDA_ELEMENTS ** len(names.lambdas)))
         return value

@@ -21,6 +21,7 @@ from sql.compile.windows import compile_window
 from sql.functions import library as _library  # noqa: F401  (fills the function table)
 from sql.functions.combinators import is_aggregate_call
 from sql.functions.registry import Call, Environment, Rule, apply, find_rule, unknown_function
+from sql.functions.windows import WINDOW_FUNCTIONS, window_function_name
 from sql.grammar.limits import Guard
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import (
@@ -42,27 +43,6 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import EMPTY, Fragment, fragment
 from sql.typing.typed import LambdaType, Typed, literal
 
-_WINDOW_ONLY = frozenset(
-    [
-        "row_number",
-        "rank",
-        "dense_rank",
-        "denseRank",
-        "percent_rank",
-        "percentRank",
-        "cume_dist",
-        "ntile",
-        "lag",
-        "lead",
-        "lagInFrame",
-        "leadInFrame",
-        "first_value",
-        "last_value",
-        "nth_value",
-    ]
-)
-
-
 _BRANCHES = frozenset(
     {"if", "multiIf", "caseWithExpression", "transform", "and", "or", "coalesce", "ifNull", "throwIf"}
 )
@@ -74,7 +54,7 @@ _RANDOM = frozenset({"rand", "rand64", "randCanonical", "generateUUIDv4"})
 
 
 def is_window_call(node: Function) -> bool:
-    return node.window is not None or node.name in _WINDOW_ONLY
+    return node.window is not None or window_function_name(node.name) in WINDOW_FUNCTIONS
 
 
 def is_random(name: str) -> bool:
@@ -166,6 +146,14 @@ class ExpressionCompiler:
             source, found, rest = column
             return self._path(self.column(source, found), rest)
         if self.scope.outer is not None:
+            around = self.scope.outer.scope
+            expression = around.aliases.get(name)
+            if (
+                expression is not None
+                and name not in self.names.expanding
+                and not contains(expression, _is_made, around)
+            ):
+                return self._path(self._aliased(name, expression), parts[1:])
             found_outside = self.scope.outer.resolve(parts)
             if found_outside is not None and not found_outside.is_constant:
                 self.scope.correlated = True
@@ -174,7 +162,7 @@ class ExpressionCompiler:
 
     def _is_qualified(self, parts: tuple[str, ...]) -> bool:
         """``a.b`` where ``a`` is a table wins over an alias ``a``."""
-        return len(parts) > 1 and any(source.answers_to(parts[:1]) for source in self.scope.sources)
+        return len(parts) > 1 and bool(self.scope.named(parts[:1]))
 
     def column(self, source: object, column: SourceColumn) -> Typed:
         """A reference to a column; an ALIAS column is its expression."""
@@ -336,6 +324,14 @@ def apply_cast(value: Typed, type_: DataType, environment: Environment) -> Typed
     if value.type == type_:
         return value
     return Typed(cast_to(value, type_, environment.zone), type_, is_constant=value.is_constant)
+
+
+def _is_made(node: Node) -> bool:
+    """Whether only the query around can compute it. Its other aliases are read here, where columns of this query's
+    tables come first."""
+    return (
+        isinstance(node, Subquery) or is_aggregate_call(node) or (isinstance(node, Function) and is_window_call(node))
+    )
 
 
 def contains(node: Node, found: Callable[[Node], bool], scope: Scope) -> bool:

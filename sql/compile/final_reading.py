@@ -42,6 +42,10 @@ def final_reading(description: TableDescription, table: str, is_asked: bool, set
                 f"Table {table} doesn't support FINAL: its engine keeps every row, there is nothing to leave out",
             )
         return None
+    if not description.merge_mode.has_final:
+        if is_asked:
+            raise UserError("ILLEGAL_FINAL", f"Storage {description.merge_mode.name}MergeTree doesn't support FINAL")
+        return None
     columns = _plain_columns(description.sorting_key)
     is_known = columns.issuperset(description.partition_key.columns)
     return FinalReading(

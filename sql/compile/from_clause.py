@@ -39,7 +39,8 @@ from sql.grammar.syntax_tree import (
 )
 from sql.relation import PartsRelation, StreamedRelation, ViewRelation
 from sql.typing.defaults import default_sql
-from sql.typing.fragments import EMPTY, Fragment, fragment, joined
+from sql.typing.fragments import EMPTY, Fragment, fragment, joined, leaf
+from sql.typing.typed import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ class FromClause:
         labels = []
         for position, (own, type_) in enumerate(compiled.columns):
             name = names[position] if position < len(names) else own
-            label = column_sql(number, name if name not in columns else f"{name}#{position}")
+            label = column_sql(number, name) if name not in columns else leaf(quoted(f"{number}^{position}"))
             labels.append(label)
             columns.setdefault(name, SourceColumn(name, type_, label))
             positions.setdefault(name, position)
@@ -286,8 +287,8 @@ class FromClause:
         columns: list[str] = []
         if isinstance(expression, Identifier) and self.scope.find_column(expression.parts) is None:
             *qualifier, structure = expression.parts
-            for source in self.scope.sources:
-                if not columns and (not qualifier or source.answers_to(qualifier)):
+            for source in self.scope.named(tuple(qualifier)):
+                if not columns:
                     columns = [name for name in source.columns if name.startswith(f"{structure}.")]
         if not columns:
             yield item

@@ -13,6 +13,7 @@ from sql.compile.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts import convert
+from sql.typing.float_bits import bits_of
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.mapping import engine_type
@@ -73,7 +74,12 @@ class _Sides:
             first, second = second, first
         elif sides != ("left", "right"):
             return None
-        return self._converted(self.clause.rows.compile(first).plain, self.clause.rows.compile(second).plain)
+        return self._key(self.clause.rows.compile(first).plain, self.clause.rows.compile(second).plain)
+
+    def _key(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
+        common = supertype([left.type, right.type])
+        a, b = self._converted(left, right)
+        return bits_of(a, common), bits_of(b, common)
 
     def _converted(self, left: Typed, right: Typed) -> tuple[Fragment, Fragment]:
         common = supertype([left.type, right.type])
@@ -102,11 +108,10 @@ class _Sides:
             second = _one_column(self.right, name, "right")
             first.used[name] = second.used[name] = None
             a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
-            left, right = self._converted(a, b)
             if asof and position == len(names) - 1:
-                self.other.append(fragment("{} >= {}", left, right))
+                self.other.append(fragment("{} >= {}", *self._converted(a, b)))
             else:
-                self.keys.append((left, right))
+                self.keys.append(self._key(a, b))
             self._using.append((first, second, name, a, b))
 
     def merge_using(self, node: Join) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from parts.types import DataType, FloatType, UUIDType, strip_nullable
+from parts.types import DataType, FloatType, strip_nullable
 from sql.grammar.syntax_tree import OrderItem
 from sql.typing.fragments import Fragment, Piece, fragment
+from sql.typing.order_keys import order_key
 
 
 def order_terms(reference: Piece, type_: DataType, item: OrderItem) -> list[Fragment]:
@@ -19,7 +20,6 @@ def order_terms(reference: Piece, type_: DataType, item: OrderItem) -> list[Frag
         else:
             terms.append(fragment("({} IS NULL) ASC", reference))
         terms.append(fragment("coalesce(isnan({}), false) {}", reference, "DESC" if item.nulls_first else "ASC"))
-    if isinstance(bare, UUIDType):  # compared as two little-endian halves: the second half first
-        terms.append(fragment("{}[9:16] {} NULLS {}", reference, direction, nulls))
-    terms.append(fragment("{} {} NULLS {}", reference, direction, nulls))
+    key = order_key(fragment("{}", reference), type_, nulls_least=item.descending != bool(item.nulls_first))
+    terms.append(fragment("{} {} NULLS {}", key, direction, nulls))
     return terms

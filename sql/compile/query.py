@@ -20,6 +20,7 @@ from sql.grammar.limits import Guard
 from sql.grammar.syntax_tree import Query, Select, Union
 from sql.relation import RelationCatalog
 from sql.settings.session import DEFAULT_SETTINGS, Settings
+from sql.typing.float_bits import has_floats, with_bits, without_bits
 from sql.typing.fragments import fragment
 from sql.typing.inference import supertype
 from sql.typing.typed import Typed
@@ -91,10 +92,15 @@ class QueryCompiler:
                     f"The queries of a UNION have different numbers of columns: {width} and {len(branch.columns)}",
                 )
         types = [supertype(branch.columns[position][1] for branch in branches) for position in range(width)]
-        first, *others = (as_types(branch, types, self.environment.zone) for branch in branches)
-        sql = first
+        statements = [as_types(branch, types, self.environment.zone) for branch in branches]
+        is_by_bits = any(operator != "UNION ALL" for operator in union.operators) and any(map(has_floats, types))
+        if is_by_bits:
+            statements = [with_bits(statement, types) for statement in statements]
+        sql, *others = statements
         for operator, other in zip(union.operators, others, strict=True):
             sql = fragment("({}) {} ({})", sql, _SET_OPERATORS[operator], other)
+        if is_by_bits:
+            sql = without_bits(sql, types)
         names = [name for name, _ in branches[0].columns]
         origins = [origin for branch in branches for origin in branch.origins_showing(types)]
         adds = all(operator.startswith("UNION") for operator in union.operators)

@@ -39,7 +39,7 @@ from sql.grammar.syntax_tree import Literal, Node, TableFunction
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.integers import wrap_integer
 from sql.typing.mapping import engine_type
-from sql.typing.typed import UINT32, UINT64, quoted
+from sql.typing.typed import UINT32, UINT64, tuple_sql
 
 _MOST_ROWS = 9_223_372_036_854_775_807
 _LONGEST = 65_536
@@ -102,11 +102,7 @@ class _Values:
             case MapType(key, value):
                 return self._list(TupleType((("key", key), ("value", value))), row)
             case TupleType(elements):
-                parts = (
-                    fragment("{} := {}", quoted(name or str(place)), self.of(inner, row))
-                    for place, (name, inner) in enumerate(elements, 1)
-                )
-                return fragment("struct_pack({})", joined(", ", parts))
+                return tuple_sql(type_, (self.of(inner, row) for _, inner in elements))
         return fragment("CAST({} AS {})", self._single(type_, row), engine_type(type_))
 
     def _list(self, inner: DataType, row: Fragment) -> Fragment:

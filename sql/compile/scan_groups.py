@@ -27,7 +27,7 @@ from sql.compile.expressions import is_random
 from sql.compile.scope import EXPRESSIONS, VIRTUAL_COLUMNS, column_sql
 from sql.functions.combinators import build_aggregate, find_combined
 from sql.functions.registry import Rule
-from sql.grammar.syntax_tree import Function, NamedTable, Select, Star, walk
+from sql.grammar.syntax_tree import Function, NamedTable, Select, walk
 from sql.relation import is_parts_relation
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, leaf
@@ -86,7 +86,7 @@ class _Parts:
         call = find_combined(node.name)
         if call is None or call.conditional or call.or_null or call.or_default or node.filter is not None:
             return None
-        arguments = [self._groups.rows.compile(arg).plain for arg in node.args if not isinstance(arg, Star)]
+        arguments = self._groups.arguments(node)
         if any(isinstance(strip_nullable(argument.type), NothingType) for argument in arguments):
             return None
         if call.rule.name == "uniqExact" or (call.rule.name == "count" and (call.distinct or node.distinct)):

@@ -1,8 +1,8 @@
 """What names mean inside one SELECT: the columns of its FROM, its aliases, its lambdas, and the query around it.
 
 Every source of rows (a table, a subquery, an array join) has a number unique in the whole statement, and its column
-``c`` is called ``"<number>.c"`` in DuckDB. So a reference needs no qualifier, is never ambiguous, and
-survives being wrapped into further subqueries."""
+``c`` is called ``"<number>.c"`` in DuckDB (``column_label``). So a reference needs no qualifier, is never ambiguous,
+and survives being wrapped into further subqueries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sql.grammar.syntax_tree import Alias, CommonTable, Node, walk
 from sql.relation import ArrowRelation, PartsRelation
 from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, leaf
-from sql.typing.typed import Typed, quoted
+from sql.typing.typed import Typed, column_label, quoted
 
 NAME_COLUMNS = ("_part", "_partition_id")
 """What the name of a part says."""
@@ -83,16 +83,21 @@ class Source:
     positions: Mapping[str, int] = field(default_factory=dict)
     """Of a subquery: which of its columns has a name."""
 
-    def answers_to(self, qualifier: Sequence[str]) -> bool:
+    def is_called(self, qualifier: Sequence[str]) -> bool:
+        """Whether ``qualifier`` is the alias or, without one, the table or the database and the table."""
         if len(qualifier) == 1:
             return qualifier[0] == (self.alias or self.table)
-        return not self.alias and tuple(qualifier) == (self.database, self.table)
+        return not self.alias and self.is_table(qualifier)
+
+    def is_table(self, qualifier: Sequence[str]) -> bool:
+        """Whether ``qualifier`` is the table or the database and the table, whatever its alias."""
+        return tuple(qualifier) in ((self.table,), (self.database, self.table))
 
 
 @lru_cache(4096)
 def column_sql(number: int, name: str) -> Fragment:
     """The column of a source. Most are those of the last statements: they begin with the same numbers."""
-    return leaf(quoted(f"{number}.{name}"))
+    return leaf(quoted(column_label(number, name)))
 
 
 def table_source(schema: TableSchema) -> Source:
@@ -144,25 +149,28 @@ class Scope:
     using: list[tuple[str, ...]] = field(default_factory=list)
     """The columns of each USING, those of the outer joins last."""
 
+    def named(self, qualifier: tuple[str, ...]) -> list[Source]:
+        """The sources that a qualifier means; all for none. An alias hides no table, but goes before one."""
+        if not qualifier:
+            return self.sources
+        called = [source for source in self.sources if source.is_called(qualifier)]
+        return called or [source for source in self.sources if source.is_table(qualifier)]
+
     def find_column(self, parts: tuple[str, ...]) -> tuple[Source, SourceColumn, tuple[str, ...]] | None:
         """The column a name means and the rest of the name (a tuple path). The first of several sources counts."""
         for split in range(len(parts) - 1, -1, -1):
             qualifier, name, rest = parts[:split], parts[split], parts[split + 1 :]
             if split > 2:
                 continue
-            found = [
-                (source, source.columns[name])
-                for source in self.sources
-                if name in source.columns and (not qualifier or source.answers_to(qualifier))
-            ]
+            found = [(source, source.columns[name]) for source in self.named(qualifier) if name in source.columns]
             visible = [pair for pair in found if not pair[1].hidden or qualifier] or found
             if visible:
                 source, column = visible[0]
                 return source, column if qualifier else column.merged or column, rest
         for split in range(len(parts) - 1):
             qualifier, dotted = parts[:split], ".".join(parts[split:])
-            for source in self.sources:
-                if dotted in source.columns and (not qualifier or source.answers_to(qualifier)):
+            for source in self.named(qualifier):
+                if dotted in source.columns:
                     return source, source.columns[dotted], ()
         return None
 
@@ -176,7 +184,7 @@ class Scope:
 
 
 def inner_scope(outer: Surroundings | None, scope: Scope | None) -> Scope:
-    """Of a SELECT that sees the names around an expression, or the common tables of the query that it is part of."""
+    """The scope of a SELECT that sees the names around an expression, or the common tables of the query around it."""
     inner = Scope(outer=outer)
     if scope is not None:
         inner.common_tables.update(scope.common_tables)

@@ -25,7 +25,8 @@ from sql.compile.two_steps import two_steps
 from sql.functions.combinators import is_aggregate_call
 from sql.grammar.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.grammar.tokens import not_implemented
-from sql.typing.fragments import EMPTY, Fragment, called, fragment, joined
+from sql.typing.float_bits import bits_of, distinct_by_bits, has_floats
+from sql.typing.fragments import EMPTY, Fragment, called, fragment, joined, leaf
 from sql.typing.typed import Typed, is_only_inside
 
 _SUBQUERY = re.compile(r"_subquery(?<!\w_subquery)\b")
@@ -208,6 +209,8 @@ class SelectCompiler:
         if named:
             keys = joined(", ", [key for key, _ in current.key_columns])
             group = fragment(" GROUP BY {}", called(grouping, keys) if grouping else keys)
+            if grouping:  # over no rows DuckDB gives the total, ClickHouse nothing
+                group = fragment("{} HAVING count(*) > 0", group)
         elif self.scope.correlated:
             # A correlated subquery that finds no rows is NULL, whatever it aggregates.
             group = fragment(" HAVING count(*) > 0")
@@ -271,11 +274,12 @@ class _Tail:
         compiler, select = self.current, self.select
         self.limit = None if select.limit is None else constant_number(select.limit, compiler, "LIMIT")
         self.offset = 0 if select.offset is None else constant_number(select.offset, compiler, "OFFSET")
-        self.limit_by: tuple[list[str], int, int] | None = None
+        self.limit_by: tuple[list[Fragment], int, int] | None = None
         if select.limit_by is not None or select.distinct_on:
             by = select.limit_by or LimitBy(Literal(1), None, select.distinct_on)
             keys = [self.owner._positional(node, self.outputs) for node in by.expressions]
-            texts = [self._reference(self.current.compile(node).plain) for node in keys]
+            values = [self.current.compile(node).plain for node in keys]
+            texts = [bits_of(leaf(self._reference(value)), value.type) for value in values]
             count = constant_number(by.limit, compiler, "LIMIT BY")
             skip = 0 if by.offset is None else constant_number(by.offset, compiler, "OFFSET of LIMIT BY")
             self.limit_by = (texts, count, skip)
@@ -283,12 +287,15 @@ class _Tail:
     def build(self, rows_sql: Fragment, having: list[Fragment]) -> Fragment:
         columns = [fragment(_columns(len(self.values)), *(value.number for value in self.values))]
         columns += [fragment("{} AS h{}", value, position) for position, value in enumerate(self._hidden)]
-        distinct = "DISTINCT " if self.select.distinct else ""
+        is_by_bits = self.select.distinct and any(has_floats(value.type) for value in self.values)
+        distinct = "DISTINCT " if self.select.distinct and not is_by_bits else ""
         sql = fragment("SELECT {}{}{}", distinct, joined(", ", columns), rows_sql)
         if having:
             sql = fragment("{} WHERE {}", sql, joined(" AND ", having))
         if self._qualify:
             sql = fragment("{} QUALIFY {}", sql, self._qualify)
+        if is_by_bits:
+            sql = distinct_by_bits(sql, [value.type for value in self.values])
         visible = ", ".join(f"c{position}" for position in range(len(self.values)))
         order = fragment(" ORDER BY {}", joined(", ", self.order)) if self.order else EMPTY
         if self.limit_by is not None:
@@ -309,6 +316,6 @@ class _Tail:
     def _with_limit_by(self, sql: Fragment, order: Fragment) -> Fragment:
         assert self.limit_by is not None
         keys, count, skip = self.limit_by
-        window = fragment("PARTITION BY {}{}", ", ".join(keys), order)
+        window = fragment("PARTITION BY {}{}", joined(", ", keys), order)
         numbered = fragment("SELECT *, row_number() OVER ({}) AS nth FROM ({})", window, sql)
         return fragment("SELECT * EXCLUDE (nth) FROM ({}) WHERE nth > {} AND nth <= {}", numbered, skip, skip + count)

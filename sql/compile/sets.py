@@ -16,6 +16,7 @@ from parts.types import (
     DateTimeType,
     DateType,
     EnumType,
+    FloatType,
     IntegerType,
     IPv4Type,
     LowCardinalityType,
@@ -31,9 +32,10 @@ from sql.compile.views import with_views
 from sql.grammar.syntax_tree import Alias, Function, Identifier, LiteralList, NamedTable, Node, Select, Star, Subquery
 from sql.typing.casts import cast_to, convert
 from sql.typing.constant_text import check_constant_text, constant_text_as
+from sql.typing.float_bits import bits_of
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, is_string, supertype
-from sql.typing.typed import INT64, UINT8, Typed, literal, text
+from sql.typing.typed import FLOAT64, INT64, UINT8, Typed, element_sql, literal
 
 
 def compile_in(compiler: Compiling, node: Function) -> Typed:
@@ -80,7 +82,14 @@ def _membership(compiler: Compiling, left: Typed, right: Node) -> Fragment:
             if left.type.is_nullable
             else fragment("false")
         )
-    return fragment("({} IN ({}))", left.sql, joined(", ", tests))
+    return fragment("({} IN ({}))", _tested(left), joined(", ", tests))
+
+
+def _tested(left: Typed) -> Fragment:
+    """The left side as DuckDB compares it with what :func:`_comparable` gives."""
+    if isinstance(strip_nullable(left.type), FloatType):  # a Float32 is in no set with a Float64 beside it
+        return bits_of(convert(left, FLOAT64), FLOAT64)
+    return bits_of(left.sql, left.type)
 
 
 def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment:
@@ -92,7 +101,7 @@ def _in_column(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment
             check_constant_text(value.as_py(), left.type)
     tested = _comparable(compiler, left, member)
     assert tested is not None
-    return fragment("({} IN (SELECT {} FROM {}))", left.sql, tested, table)
+    return fragment("({} IN (SELECT {} FROM {}))", _tested(left), tested, table)
 
 
 def _in_tuples(compiler: Compiling, left: Typed, right: LiteralList) -> Fragment | None:
@@ -147,6 +156,9 @@ def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Frag
         return members
     value = compiler.compile(right)
     if isinstance(value.type, ArrayType):
+        is_in_arrays = isinstance(strip_nullable(left.type), ArrayType)
+        if is_in_arrays and not isinstance(strip_nullable(value.type.inner), ArrayType):
+            return [value]
         if value.elements is not None:
             return list(value.elements)
         element = supertype([strip_nullable(left.type), strip_nullable(value.type.inner)])
@@ -157,7 +169,16 @@ def _listed(compiler: Compiling, left: Typed, right: Node) -> list[Typed] | Frag
 
 
 def _comparable(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
-    """A member converted so that DuckDB compares it with the left side; ``None`` if it can never be equal."""
+    """A member converted so that DuckDB compares it with the left side (:func:`_tested`); ``None`` if it can never be
+    equal."""
+    goal = strip_nullable(left.type)
+    if isinstance(goal, FloatType) and is_number(strip_nullable(member.type)):
+        return bits_of(convert(member, FLOAT64), FLOAT64)
+    found = _converted(compiler, left, member)
+    return None if found is None else bits_of(found, goal)
+
+
+def _converted(compiler: Compiling, left: Typed, member: Typed) -> Fragment | None:
     goal, source = strip_nullable(left.type), strip_nullable(member.type)
     if isinstance(source, NothingType):
         return None
@@ -222,10 +243,7 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
             raise UserError(
                 "TYPE_MISMATCH", f"The subquery of IN has {len(types)} columns, but the left side is {left.type}"
             )
-        parts = [
-            Typed(fragment("struct_extract({}, {})", left.sql, text(name or str(position))), inner)
-            for position, (name, inner) in enumerate(bare.elements, 1)
-        ]
+        parts = [Typed(element_sql(left.sql, position), inner) for position, (_, inner) in enumerate(bare.elements, 1)]
     lefts = parts or [left]
     if len(lefts) != len(types):
         raise UserError(
@@ -233,10 +251,10 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
         )
     goals = [_common(a.type, b) for a, b in zip(lefts, types, strict=True)]
     columns = [
-        convert(Typed(fragment("c{}", position), type_), goal, zone)
+        bits_of(convert(Typed(fragment("c{}", position), type_), goal, zone), goal)
         for position, (type_, goal) in enumerate(zip(types, goals, strict=True))
     ]
-    values = [convert(part.plain, goal, zone) for part, goal in zip(lefts, goals, strict=True)]
+    values = [bits_of(convert(part.plain, goal, zone), goal) for part, goal in zip(lefts, goals, strict=True)]
     known = [f"c{position} IS NOT NULL" for position, type_ in enumerate(types) if type_.is_nullable]
     where = fragment(" WHERE {}", joined(" AND ", known)) if known else EMPTY
     inner = fragment("SELECT {} FROM ({}){}", joined(", ", columns), compiled.sql, where)
@@ -247,7 +265,10 @@ def _in_subquery(compiler: Compiling, left: Typed, right: Subquery) -> Fragment:
         members = fragment("(SELECT coalesce(list(c), []) FROM ({}) AS s(c))", inner)
         listed = compiler.layers.column(Typed(members, ArrayType(goals[0])), may_add=True)
         return fragment("list_contains({}, {})", listed.sql, tested)
-    return fragment("({} IN ({}))", tested, inner)
+    found = fragment("({} IN ({}))", tested, inner)
+    if len(values) == 1 and left.type.is_nullable:  # NULL is unknown even where the set is empty
+        return fragment("({} OR ({} IS NULL AND NULL))", found, tested)
+    return found
 
 
 def _common(left: DataType, right: DataType) -> DataType:

@@ -99,7 +99,7 @@ class ShardNames:
     def alias(self, parts: tuple[str, ...]) -> Node | None:
         """What the name stands for, if it is an alias. To be looked at inside :meth:`expanded`."""
         name = parts[0]
-        is_qualified = len(parts) > 1 and any(source.answers_to(parts[:1]) for source in self._scope.sources)
+        is_qualified = len(parts) > 1 and bool(self._scope.named(parts[:1]))
         if name not in self._scope.aliases or name in self._expanding or is_qualified:
             return None
         return self._scope.aliases[name]

@@ -19,7 +19,7 @@ from parts.types import StringType, strip_nullable
 from sql.compile.compiled_query import Scan
 from sql.grammar.syntax_tree import NamedTable, Select
 from sql.typing.fragments import Fragment, fragment, leaf
-from sql.typing.typed import quoted
+from sql.typing.typed import column_label, quoted
 
 FIRST_ROWS = 8192
 """So many rows tell whether a column has codes."""
@@ -87,7 +87,7 @@ def decoded(code: Fragment) -> Fragment:
 
 def code_label(number: int, name: str) -> str:
     """The name of the code of a column of scan ``number``."""
-    return f"{number}#{name}"
+    return column_label(number, name).replace(".", "#", 1)
 
 
 class ShortStrings:

@@ -87,7 +87,7 @@ def _name_of(node: Node) -> str:
 
 
 def _columns_of_tables(star: Star, scope: Scope) -> list[tuple[str, Node]]:
-    sources = [source for source in scope.sources if not star.qualifier or source.answers_to(star.qualifier)]
+    sources = scope.named(star.qualifier)
     if not sources:
         if star.qualifier:
             raise UserError("UNKNOWN_IDENTIFIER", f"No table {'.'.join(star.qualifier)!r} in FROM for its .*")

@@ -17,40 +17,71 @@ from sql.typing.inference import supertype
 from sql.typing.typed import UINT8, UINT64, Typed
 
 _ENDLESS = 9_223_372_036_854_775_807
+_MOST = (1 << 64) - 1
 
 
 def compile_table_function(clause: FromCompiling, node: TableFunction) -> Fragment:
     build = _FUNCTIONS.get("values" if node.name.lower() == "values" else node.name)
     if build is None:
-        known = ", ".join(sorted([*_FUNCTIONS, *SHARD_FUNCTIONS]))
+        known = ", ".join(table_function_names())
         raise UserError("UNKNOWN_FUNCTION", f"Unknown table function {node.name} (known: {known})")
     return build(clause, node)
 
 
+def table_function_names() -> list[str]:
+    return sorted([*_FUNCTIONS, *SHARD_FUNCTIONS])
+
+
 def _numbers(clause: FromCompiling, node: TableFunction) -> Fragment:
-    counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
+    counts = _counts(clause, node)
     if len(counts) > 3:
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "numbers takes at most (offset, count, step)")
     start, step = (counts[0], counts[2] if len(counts) > 2 else 1) if len(counts) > 1 else (0, 1)
+    if step == 0:
+        raise UserError("BAD_ARGUMENTS", f"Table function {node.name} requires step to be a positive number")
     end = _ENDLESS if not counts else (counts[0] if len(counts) == 1 else start + counts[1])
     return _range(clause, node, "number", start, end, step)
 
 
+def _counts(clause: FromCompiling, node: TableFunction) -> list[int]:
+    """Raises 43 (ILLEGAL_TYPE_OF_ARGUMENT) for a number that is no UInt64."""
+    for arg in node.args:
+        number = clause.rows.compile(arg).value
+        if isinstance(number, int | float) and not (0 <= number <= _MOST and number == int(number)):
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", f"The value {number} is not representable as UInt64")
+    return [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
+
+
 def _range(clause: FromCompiling, node: TableFunction, column: str, start: int, end: int, step: int) -> Fragment:
+    """DuckDB's range is of signed numbers: beyond them rows are counted, and numbers go on from 0 after the last.
+    Nobody waits for the end of more than ``_ENDLESS`` rows."""
     source = clause.add_source(node.alias or ("" if node.args else node.name), [(column, UINT64)])
     name = column_sql(source.number, column)
-    return fragment("(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}))", name, start, end, step)
+    if max(start, end, step) <= _ENDLESS:
+        return fragment("(SELECT CAST(range AS UBIGINT) AS {} FROM range({}, {}, {}))", name, start, end, step)
+    rows = min(-(-(end - start) // step), _ENDLESS)
+    return fragment(
+        "(SELECT CAST((CAST(range AS HUGEINT) * {} + {}) % {} AS UBIGINT) AS {} FROM range({}))",
+        step, start, _MOST + 1, name, max(rows, 0),
+    )  # fmt: skip
 
 
 def _series(clause: FromCompiling, node: TableFunction) -> Fragment:
     if len(node.args) not in (2, 3):
         raise UserError("NUMBER_OF_ARGUMENTS_DOESNT_MATCH", f"{node.name} takes (start, stop[, step])")
-    counts = [constant_number(arg, clause.rows, f"Argument of {node.name}") for arg in node.args]
-    return _range(clause, node, "generate_series", counts[0], counts[1] + 1, counts[2] if len(counts) > 2 else 1)
+    start, stop, step = [*_counts(clause, node), 1][:3]
+    if step == 0:
+        raise UserError("BAD_ARGUMENTS", f"Table function '{node.name}' requires step to be a non-zero number")
+    if (stop - start) // step >= _MOST:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Table function '{node.name}' would generate more values than can be represented in UInt64",
+        )
+    return _range(clause, node, "generate_series", start, stop + 1, step)
 
 
 def _zeros(clause: FromCompiling, node: TableFunction) -> Fragment:
-    count = constant_number(node.args[0], clause.rows, "Argument of zeros") if node.args else _ENDLESS
+    count = min(_counts(clause, node)[0], _ENDLESS) if node.args else _ENDLESS
     source = clause.add_source(node.alias, [("zero", UINT8)])
     name = column_sql(source.number, "zero")
     return fragment("(SELECT CAST(0 AS UTINYINT) AS {} FROM range({}))", name, count)

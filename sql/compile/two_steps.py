@@ -22,12 +22,15 @@ from sql.compile.aggregation import AfterAggregation
 from sql.compile.compiling import code_of
 from sql.functions.combinators import Combined, build_aggregate, find_combined
 from sql.functions.registry import find_aggregate
-from sql.grammar.syntax_tree import Function, Star
+from sql.grammar.syntax_tree import Function
 from sql.typing.fragments import Fragment, fragment, joined, leaf
+from sql.typing.integers import wrap_64
 from sql.typing.typed import FLOAT64, Typed, cast
 
 _LEAST_STRING_KEYS = 2
 _MOST_OTHERS = 4
+_WRAPPED_BITS = 64
+"""ClickHouse's sum of as wide numbers wraps around before it is divided."""
 _OF_PARTS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """Which aggregate of the parts is the aggregate of all rows."""
 
@@ -58,7 +61,7 @@ def _counted(groups: AfterAggregation, node: Function) -> Fragment | None:
     distinct = call.distinct or node.distinct
     if call.rule.name != "uniqExact" and not (call.rule.name == "count" and distinct):
         return None
-    argument = groups.rows.compile(node.args[0]).plain
+    (argument,) = groups.arguments(node)
     if argument.is_constant or isinstance(strip_nullable(argument.type), NothingType):
         return None
     return argument.sql
@@ -93,21 +96,24 @@ class _Steps:
         call = _unconditional(node)
         if call is None or call.distinct or node.distinct:
             return None
-        arguments = [self._groups.rows.compile(arg).plain for arg in node.args if not isinstance(arg, Star)]
+        arguments = self._groups.arguments(node)
         bare = [strip_nullable(argument.type) for argument in arguments]
         if any(isinstance(type_, NothingType) for type_ in bare):
             return None
         if call.rule.name == "avg" and isinstance(bare[0], IntegerType):
-            return self._average(arguments[0].sql)
+            return self._average(arguments[0].sql, bare[0])
         rule = find_aggregate(_OF_PARTS.get(call.rule.name, ""))
         if rule is None or (rule.name == "sum" and bare and isinstance(bare[0], FloatType)):
             return None
         total = build_aggregate(rule, [Typed(self._part(value.number), value.type)], self._groups.environment)
         return total.number if total.type == value.type else None
 
-    def _average(self, argument: Fragment) -> Fragment:
+    def _average(self, argument: Fragment, type_: IntegerType) -> Fragment:
         total, count = self._part(fragment("sum({})", argument)), self._part(fragment("count({})", argument))
-        return fragment("({} / sum({}))", cast(fragment("sum({})", total), FLOAT64), count)
+        whole = fragment("sum({})", total)
+        if type_.bits == _WRAPPED_BITS:
+            whole = wrap_64(whole, type_)
+        return fragment("({} / sum({}))", cast(whole, FLOAT64), count)
 
     def _part(self, sql: Fragment) -> Fragment:
         name = leaf(f'"p{self._groups.number}_{len(self._parts)}"')

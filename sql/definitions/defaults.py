@@ -18,7 +18,17 @@ import pyarrow.compute as pc
 from parts.errors import UserError
 from parts.nested_columns import check_sizes, default_elements, sibling
 from parts.schema import Column, TableSchema
-from parts.types import ArrayType, DataType, EnumType, NullableType, StringType, parse_type, strip_nullable
+from parts.types import (
+    ArrayType,
+    DataType,
+    DateTime64Type,
+    DateTimeType,
+    EnumType,
+    NullableType,
+    StringType,
+    parse_type,
+    strip_nullable,
+)
 from sql.formats.cast_arrays import cast_array, in_range
 from sql.formats.filling import MISSING, fill_nulls, fill_where, type_default
 from sql.formats.options import BadValueError, FormatOptions
@@ -26,6 +36,7 @@ from sql.grammar.escapes import is_text
 from sql.grammar.tokens import quote_string
 from sql.run.block_expressions import compile_expressions
 from sql.settings.session import DEFAULT_SETTINGS, Settings
+from sql.typing.text_or_null import SPELLED
 
 
 def insertable_columns(
@@ -70,18 +81,18 @@ def complete_block(
     options = FormatOptions.of(settings)
     done: dict[str, pa.ChunkedArray] = {}
     to_fill: dict[str, _Gaps] = {}
-    for name in block.column_names:
+    given = dict(zip(block.column_names, block.columns, strict=True))
+    for name, values in given.items():
         if name.startswith(MISSING):
             continue
         column = _writable(schema.column(name), settings)
-        values = block.column(name)
         _check_text(values, column, first_row)
         if values.null_count and not column.type.is_nullable:
             if not options.null_as_default:
                 raise _null_refused(values, column, first_row)
             to_fill[name] = _Gaps(values, None)
-        elif MISSING + name in block.column_names:
-            to_fill[name] = _Gaps(values, block.column(MISSING + name))
+        elif MISSING + name in given:
+            to_fill[name] = _Gaps(values, given[MISSING + name])
         else:
             done[name] = values
     missing = [column for column in schema.columns if column.is_stored and column.name not in done]
@@ -128,7 +139,7 @@ def _fill(
     options: FormatOptions,
 ) -> None:
     """Adds the missing columns to ``done``; one whose expression reads another waits for it."""
-    pending = list(missing)
+    pending = [column for column in missing if _has_expression(column, options)]
     for column in missing:
         if not _has_expression(column, options):
             like = sibling(column.name, column.type, done) if column.name not in to_fill else None
@@ -138,7 +149,6 @@ def _fill(
                 )
             else:
                 done[column.name] = _filled(to_fill.get(column.name), type_default(column.type, rows))
-            pending.remove(column)
     for _ in range(len(pending)):
         ready = None
         for column in pending:
@@ -279,7 +289,7 @@ def _or_null(values: pa.ChunkedArray, type_: DataType, target: DataType) -> pa.C
 
 
 def has_same_numbers(old: DataType, new: DataType) -> bool:
-    """Of an Enum: all that it had, perhaps by other names, but for a name that is another number's now."""
+    """Whether an Enum has all numbers that it had, perhaps by other names; no name may be another number's now."""
     if not isinstance(old, EnumType) or not isinstance(new, EnumType):
         return False
     names = dict(new.values)
@@ -324,13 +334,37 @@ def cast_block(
     options = FormatOptions.of(settings)
     arrays = []
     for index, (type_, column) in enumerate(zip(types, columns, strict=True)):
+        values = block.column(index)
         try:
-            arrays.append(in_range(cast_array(block.column(index), type_, column.type, options), column.type))
+            try:
+                arrays.append(in_range(cast_array(values, type_, column.type, options), column.type))
+            except BadValueError:
+                if not _may_become_null(type_, column):
+                    raise
+                arrays.append(_cast_texts(values, column.type, options.timezone))
         except BadValueError as error:
             raise error.located(first_row, column.name, column.type) from None
         except UserError as error:
             raise UserError(error.name, f"{error.message} (column {column.name})") from None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _may_become_null(type_: DataType, column: Column) -> bool:
+    """Whether a text that spells no value of the column is NULL. Of a Bool or an Enum it is an error."""
+    goal = strip_nullable(column.type)
+    return column.type.is_nullable and isinstance(strip_nullable(type_), StringType) and isinstance(goal, SPELLED)
+
+
+def _cast_texts(values: pa.Array | pa.ChunkedArray, target: DataType, zone: str) -> pa.Array:
+    """As CAST to a Nullable type: NULL for a text that spells no value. ``zone`` is that of times without one."""
+    goal = strip_nullable(target)
+    if isinstance(goal, DateTimeType | DateTime64Type) and goal.timezone is None:
+        goal = replace(goal, timezone=zone)
+    texts = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    plain = texts.cast(pa.string())
+    text = f"CAST(text, {quote_string(f'Nullable({goal.name})')})"
+    (cast,) = compile_expressions([text], TableSchema((Column("text", NullableType(StringType())),)))
+    return _in_storage(cast.evaluate(pa.table({"text": plain})), target).combine_chunks()
 
 
 def _check_text(values: pa.ChunkedArray, column: Column, first_row: int) -> None:

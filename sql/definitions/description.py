@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -54,11 +55,16 @@ if TYPE_CHECKING:
     from sql.run.block_expressions import CompiledExpression
 
 
-def build_description(create: CreateTable, *, default_settings: MergeTreeSettings | None = None) -> TableDescription:
+def build_description(
+    create: CreateTable,
+    *,
+    default_settings: MergeTreeSettings | None = None,
+    rollups: Mapping[str, object] = MappingProxyType({}),
+) -> TableDescription:
     """The description of the table's parts.
 
     ``create`` must have its columns (AS table and AS SELECT are resolved by the caller). ``default_settings`` are the
-    server's; the SETTINGS of the statement go over them.
+    server's; the SETTINGS of the statement go over them. ``rollups``: the sections ``graphite_rollup`` of the server.
 
     Raises ``UserError``: 42 ORDER BY missing, 36 keys that contradict each other, 47 unknown key column, 56 unknown
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
@@ -87,7 +93,7 @@ def build_description(create: CreateTable, *, default_settings: MergeTreeSetting
     sorting_key = _sorting_key(create, schema, settings)
     primary_key = _primary_key(create, schema, sorting_key)
     partition_key = _checked(_compile(create.partition_by, schema, "PARTITION BY"), "PARTITION BY", settings)
-    keys = MergeKeys(frozenset(sorting_key.columns), frozenset(partition_key.columns))
+    keys = MergeKeys(frozenset(sorting_key.columns), frozenset(partition_key.columns), rollups)
     mode = mode_of_engine(engine.name, mode_columns(create.engine), schema, keys)
     sorting_key = _with_last(sorting_key, mode.last_key_column, schema)
     return TableDescription(

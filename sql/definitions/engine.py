@@ -60,12 +60,34 @@ _MAX_MACRO_ROUNDS = 10
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*\Z|`(?:[^`\\]|\\.)+`\Z")
 
 
+DEFAULT_ZOOKEEPER = "default"
+"""The name of the one in ``zookeeper``; others are in ``auxiliary_zookeepers``."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaLocation:
     """Where a replicated table lives in ZooKeeper, macros substituted."""
 
     zookeeper_path: str
     replica_name: str
+    zookeeper_name: str = DEFAULT_ZOOKEEPER
+
+
+def split_zookeeper(path: str) -> tuple[str, str]:
+    """The name of the ZooKeeper and the path, without ``/`` at its end, of ``/path`` or ``name:/path``.
+
+    Raises ``UserError`` 36 for anything else."""
+    name, colon, rest = path.partition(":/")
+    if not colon or "/" in name:
+        name, rest = DEFAULT_ZOOKEEPER, path
+    else:
+        rest = f"/{rest}"
+    if not name or not rest.startswith("/"):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"A path in ZooKeeper must begin with '/' or '<name of an auxiliary ZooKeeper>:/', not {path!r}",
+        )
+    return name, rest.rstrip("/")
 
 
 def is_replicated(create: CreateTable) -> bool:
@@ -77,8 +99,11 @@ def mode_of(engine: str) -> ModeOfEngine:
 
 
 def mode_columns(engine: EngineClause) -> tuple[str, ...]:
-    """The columns that the arguments of the merge mode name, behind a replicated engine's path and replica name."""
+    """The columns, or the section of the configuration, that the arguments of the merge mode name, behind a replicated
+    engine's path and replica name."""
     mode = mode_of(engine.name)
+    if mode.takes_section:
+        return (_section(engine),)
     found: list[str] = []
     for text in _own_arguments(engine):
         items = _items(text) if mode.takes_list else [text]
@@ -90,6 +115,17 @@ def mode_columns(engine: EngineClause) -> tuple[str, ...]:
                 )
             found.append(node.parts[0])
     return tuple(found)
+
+
+def _section(engine: EngineClause) -> str:
+    *_, text = ("", *_own_arguments(engine))
+    if not text.startswith("'"):
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"Last parameter of {engine.name} must be name (in single quotes) of element in configuration file with "
+            f"Graphite options, not {text}",
+        )
+    return unquote_string(text)
 
 
 def _items(text: str) -> list[str]:
@@ -222,12 +258,30 @@ def replica_location(
         path, name = default_path, default_name
     own = {"database": database, "table": table, **({"uuid": uuid} if uuid else {})}
     values = {**macros, **own}
-    location = ReplicaLocation(expand_macros(path, values).rstrip("/"), expand_macros(name, values))
-    if not location.zookeeper_path.startswith("/"):
-        raise UserError("BAD_ARGUMENTS", f"The path in ZooKeeper must begin with '/', not {location.zookeeper_path!r}")
+    zookeeper, path = split_zookeeper(expand_macros(path, values))
+    location = ReplicaLocation(path, expand_macros(name, values), zookeeper)
     if not location.replica_name or "/" in location.replica_name:
         raise UserError("NO_REPLICA_NAME_GIVEN", f"Not a replica name: {location.replica_name!r}; it is a znode's name")
     return location
+
+
+def is_merge_tree(create: CreateTable) -> bool:
+    """Whether the engine is one of the MergeTree family, replicated or not."""
+    return create.view is None and create.engine is not None and create.engine.name.removeprefix("Replicated") in MODES
+
+
+def as_replicated(create: CreateTable, *, default_path: str, default_name: str) -> CreateTable:
+    """The same table of the replicated engine, at the place in ZooKeeper that the server gives by default."""
+    assert create.engine is not None
+    place = (quote_string(default_path), quote_string(default_name))
+    return replace(create, engine=EngineClause(f"Replicated{create.engine.name}", (*place, *create.engine.arguments)))
+
+
+def as_not_replicated(create: CreateTable) -> CreateTable:
+    """The same table without replicas."""
+    assert create.engine is not None
+    engine, own = create.engine, 2 if has_place(create.engine) else 0
+    return replace(create, engine=EngineClause(engine.name.removeprefix("Replicated"), engine.arguments[own:]))
 
 
 def pin_location(

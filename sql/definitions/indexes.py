@@ -20,6 +20,7 @@ from parts.types import (
     strip_nullable,
 )
 from parts.value_file import plain_type
+from sql.definitions.key_checks import is_changing
 from sql.definitions.render import render_index_type
 from sql.definitions.text_index import element_type, text_arguments
 from sql.grammar.plain_clauses import IndexClause
@@ -33,12 +34,6 @@ LARGEST_FILTER_BYTES = 1 << 24
 _MOST_HASHES = 64
 _DEFAULT_FALSE_POSITIVES = 0.025
 _OTHER_KINDS = ("vector_similarity", "sparse_grams")
-_CHANGING = frozenset(
-    {
-        "now", "now64", "today", "yesterday", "nowinblock", "currentdatabase", "currentuser", "hostname", "uptime",
-        "connectionid", "queryid", "serveruuid", "fuzzbits", "canonicalrand", "rownumberinblock", "blocknumber",
-    }
-)  # fmt: skip
 
 
 def build_indexes(clauses: Sequence[IndexClause], schema: TableSchema) -> tuple[SkipIndex, ...]:
@@ -91,7 +86,7 @@ def _check_expression(clause: IndexClause) -> None:
     for node in nodes:
         if isinstance(node, Function):
             name = node.name.lower()
-            if name in _CHANGING or name.startswith(("rand", "generate")):
+            if is_changing(name):
                 raise UserError(
                     "BAD_ARGUMENTS",
                     f"Expression must be deterministic but it contains non-deterministic part `{node.name}()`: "

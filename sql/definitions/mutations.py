@@ -15,7 +15,7 @@ from parts.row_exists import PART_OFFSET, ROW_EXISTS
 from parts.schema import TableDescription
 from sql.compile.naming import canonical
 from sql.compile.passes.parameters import parameter_value
-from sql.functions.registry import written_name
+from sql.definitions.key_checks import is_changing
 from sql.grammar.alterations import (
     ClearColumnData,
     DeleteRows,
@@ -28,19 +28,9 @@ from sql.grammar.mutations import mutation_text, parse_mutations
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, NamedTable, Node, Parameter, Query, walk
 from sql.grammar.tokens import TokenStream
-from sql.run.mutated_rows import Step
+from sql.run.mutation_queries import Step
 
 _VERSION = 1
-_ONE_VALUE_A_QUERY = frozenset(
-    """now now64 nowInBlock today yesterday rand rand32 rand64 randConstant randUniform randNormal randLogNormal
-    randBinomial randNegativeBinomial randPoisson randBernoulli randExponential randChiSquared randStudentT
-    randFisherF randCanonical randomString randomFixedString randomPrintableASCII randomStringUTF8 generateUUIDv4
-    generateUUIDv7 generateULID generateSnowflakeID hostName hostname FQDN fqdn uptime version serverUUID
-    rowNumberInBlock rowNumberInAllBlocks blockNumber blockSize runningDifference runningAccumulate neighbor
-    currentUser queryID query_id initialQueryID connectionId timezone serverTimezone getSetting getServerSetting
-    filesystemAvailable filesystemCapacity currentDatabase""".lower().split()
-)
-"""What may be another value at another time or place."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +87,7 @@ class Mutation:
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the columns that it changes, and of whatever its expressions may mean by a column."""
+        """The names of the columns that it changes, and of all that its expressions may mean by a column."""
         found = {part for node in self._nodes() if isinstance(node, Identifier) for part in node.parts}
         for command in self.commands:
             if isinstance(command, UpdateRows):
@@ -109,7 +99,7 @@ class Mutation:
     def nondeterministic(self) -> str:
         """What makes the result depend on more than the rows of a part: ``function f``, ``a subquery``, or ``""``."""
         for node in self._nodes():
-            if isinstance(node, Function) and written_name(node.name).lower() in _ONE_VALUE_A_QUERY:
+            if isinstance(node, Function) and is_changing(node.name):
                 return f"function {node.name}"
             if isinstance(node, Query) or any(_tables_of(node)):
                 return "a subquery"

@@ -12,6 +12,7 @@ from parts.errors import UserError
 from parts.types import aggregate_of, parse_type, type_text
 from sql.compile.naming import canonical
 from sql.grammar.create import render_settings
+from sql.grammar.passwords import hide_passwords
 from sql.grammar.plain_clauses import ColumnClause, ConstraintClause, IndexClause
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable, EngineClause, TableRef
@@ -54,7 +55,7 @@ def shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
     columns = tuple(replace(c, default_expression=shown_expression(c.default_expression)) for c in create.columns)
     indexes = tuple(replace(i, expression=shown_expression(i.expression)) for i in create.indexes)
     constraints = tuple(replace(c, expression=shown_expression(c.expression)) for c in create.constraints)
-    return render_create(
+    text = render_create(
         replace(
             create,
             columns=columns,
@@ -67,6 +68,7 @@ def shown_create(create: CreateTable, *, in_one_line: bool = False) -> str:
         ),
         in_one_line=in_one_line,
     )
+    return hide_passwords(text)
 
 
 def shown_expression(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from parts.errors import UserError
+from sql.grammar.passwords import hide_passwords
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_query
 from sql.grammar.statements import CreateTable
@@ -29,7 +30,7 @@ def shown_query(create: CreateTable) -> str:
     if create.view is None:
         return ""
     query, settings = _divided(create.as_select)
-    return written_query(query, one_line=True) + settings.replace("\n", " ")
+    return hide_passwords(written_query(query, one_line=True)) + settings.replace("\n", " ")
 
 
 def _divided(text: str) -> tuple[Query, str]:

@@ -38,7 +38,7 @@ from sql.formats.options import BadValueError, FormatOptions, out_of_range
 from sql.formats.render import render_plain
 from sql.formats.text_times import to_instants, truncate_fraction
 from sql.formats.text_values import pad_fixed, parse_text
-from sql.formats.wire import enum_names, first_failing, from_wire, list_parts, valid_text
+from sql.formats.wire import enum_names, first_failing, from_wire, in_unit, list_parts, valid_text
 from sql.formats.zones import wall_clock
 from sql.grammar.escapes import shorten
 
@@ -230,11 +230,11 @@ def _to_time(
     array: pa.Array, source: DataType, target: DateTimeType | DateTime64Type, options: FormatOptions
 ) -> pa.Array:
     if isinstance(source, _DATES):
-        midnight = to_instants(pc.cast(array, target.arrow), target.timezone or options.timezone)
+        midnight = to_instants(in_unit(array, target), target.timezone or options.timezone)
         return from_wire(midnight, target, options)
     if isinstance(source, _TIMES):
         if isinstance(target, DateTime64Type):
-            return truncate_fraction(pc.cast(array, target.arrow, safe=False), target)
+            return truncate_fraction(in_unit(array, target), target)
         return from_wire(pc.cast(pc.floor_temporal(array, unit="second"), target.arrow), target, options)
     if isinstance(source, (IntegerType, FloatType, DecimalType)):
         if isinstance(target, DateTimeType):

@@ -19,17 +19,20 @@ from pyarrow import csv
 
 from parts.errors import UserError
 from parts.schema import Column
-from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, parse_type, strip_nullable
-from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
+from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, strip_nullable
+from sql.formats.chunks import CHUNK_BYTES, parse_chunks, read_line, row_chunks, without_mark
+from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.csv_dialect import csv_rules, empty_row, has_empty_lines
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
 from sql.formats.literals import is_composite, parse_field
-from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for
+from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.text_values import pad_fixed
 from sql.formats.text_write import flat_columns
 from sql.grammar.escapes import is_in, is_text, shorten, unchecked_text, unescape, unescape_bytes
 
 _ESCAPED_BREAK = re.compile(rb"(?<!\\)((?:\\\\)*+)\\([\n\t\r])")
+_COLUMN_BYTES, _MOST_CHUNK_BYTES = 4 << 10, 16 << 20
+"""A chunk has so much of each column, as far as it is not too long: a column costs the same however few its rows."""
 _BREAK_LETTERS = {b"\n": b"n", b"\t": b"t", b"\r": b"r"}
 
 
@@ -59,7 +62,8 @@ def read_delimited(
             return  # no data at all, not even a header
         fields, rest = _header(stream, rest, flat, options, dialect, types)
         first_row += 1 + types
-    chunks = row_chunks(stream, dialect.cut, options.status, first=rest)
+    size = max(CHUNK_BYTES, min(len(fields) * _COLUMN_BYTES, _MOST_CHUNK_BYTES))
+    chunks = row_chunks(stream, dialect.cut, options.status, first=rest, size=size)
     if not csv_rules:
         chunks = _without_carriage_returns(chunks)
 
@@ -115,20 +119,11 @@ def _header(
     stream: BinaryIO, rest: bytes, columns: Sequence[Column], options: FormatOptions, dialect: _Dialect, types: bool
 ) -> tuple[list[Column | None], bytes]:
     line, rest = _header_line(stream, rest, dialect)
-    known = {column.name: column for column in columns}
-    fields: list[Column | None] = []
     names = _split_header(line, dialect)
-    for name in names:
-        if name not in known and not options.skip_unknown_fields:
-            raise UserError("INCORRECT_DATA", f"Unknown field found in {dialect.name} header: {name!r}")
-        if name in known and any(field is known[name] for field in fields):
-            raise UserError("INCORRECT_DATA", f"Column {name!r} is twice in the {dialect.name} header")
-        fields.append(known.get(name))
-    if not any(fields):
-        raise none_is_asked_for(dialect.name, names, known)
+    fields = ColumnNames(columns, options).of_header(names, dialect.name)
     if types:
         line, rest = _header_line(stream, rest, dialect)
-        _check_types(_split_header(line, dialect), fields, names)
+        check_types(_split_header(line, dialect), fields)
     return fields, rest
 
 
@@ -155,14 +150,6 @@ def _split_header(line: bytes, dialect: _Dialect) -> list[str]:
         raise UserError("INCORRECT_DATA", f"Cannot read the {dialect.name} header: {error}") from None
     values = pa.array([column[0].as_py() for column in table.columns], pa.string())
     return (unescape(values) if dialect.escaped else values).to_pylist()
-
-
-def _check_types(types: list[str], fields: list[Column | None], names: list[str]) -> None:
-    if len(types) != len(names):
-        raise UserError("INCORRECT_DATA", f"The header names {len(names)} columns but {len(types)} types")
-    for text, field in zip(types, fields, strict=True):
-        if field is not None and parse_type(text) != field.type:
-            raise UserError("INCORRECT_DATA", f"Type of {field.name!r} must be {field.type}, not {text}")
 
 
 # Chunks ---------------------------------------------------------------------------------------------------------------

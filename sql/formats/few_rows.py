@@ -119,7 +119,7 @@ def few_tab_separated(data: bytes, columns: Sequence[Column], options: FormatOpt
 def few_json_rows(data: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
     """An object a line, each with every column and nothing else."""
     text = _decoded(data)
-    if not text:
+    if not text or options.column_name_matching_mode == "ignore_case":
         return None
     try:
         rows = [_DECODER.decode(line) for line in text.removesuffix("\n").split("\n")]

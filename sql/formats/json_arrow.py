@@ -34,6 +34,7 @@ from parts.types import (
     TupleType,
     strip_nullable,
 )
+from sql.formats.json_shapes import has_other_case
 from sql.formats.literals import parse_field
 from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.wire import from_wire, list_parts
@@ -44,6 +45,8 @@ NULL_TEXTS = ("ᴺᵁᴸᴸ", "NULL")
 _NUMBERED = (DateTimeType, DateTime64Type, EnumType)
 """Types of which JSON may hold the number instead of the text."""
 _MOST_DIGITS = 38
+_UNKNOWN = "unexpected field"
+"""What pyarrow says of a key that is not asked for."""
 _SAMPLE_ROWS = 3
 
 
@@ -63,7 +66,10 @@ def _is_readable(type_: DataType) -> bool:
     return True
 
 
-def read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+def read_arrow(
+    chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
+) -> pa.Table | None:
+    """``is_header_read``: every key is a column's name, or stands for a column that nobody asks for."""
     try:
         samples = _samples(chunk)
         asked = {
@@ -71,17 +77,19 @@ def read_arrow(chunk: bytes, columns: Sequence[Column], options: FormatOptions) 
             for column in columns
         }
         _refuse_wide_numbers(chunk, asked.values())
-        table = _read(chunk, asked, options)
+        table = _read(chunk, asked, options, is_header_read)
         arrays = [_from_json(_array(table, column), column.type, options) for column in columns]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, RecursionError, BadValueError, UserError):
         return None
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def read_arrow_strings(chunk: bytes, columns: Sequence[Column], options: FormatOptions) -> pa.Table | None:
+def read_arrow_strings(
+    chunk: bytes, columns: Sequence[Column], options: FormatOptions, *, is_header_read: bool = False
+) -> pa.Table | None:
     """Objects whose values are all strings."""
     try:
-        table = _read(chunk, {column.name: pa.string() for column in columns}, options)
+        table = _read(chunk, {column.name: pa.string() for column in columns}, options, is_header_read)
         arrays = []
         for column in columns:
             texts = _array(table, column)
@@ -95,17 +103,31 @@ def read_arrow_strings(chunk: bytes, columns: Sequence[Column], options: FormatO
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def _read(chunk: bytes, asked: dict[str, pa.DataType], options: FormatOptions) -> pa.Table:
-    parse = arrow_json.ParseOptions(
-        explicit_schema=pa.schema(list(asked.items())),
-        newlines_in_values=False,
-        unexpected_field_behavior="ignore" if options.skip_unknown_fields else "error",
-    )
-    read = arrow_json.ReadOptions(block_size=len(chunk) + 1, use_threads=False)
-    table = arrow_json.read_json(pa.BufferReader(chunk), read, parse)
+def _read(chunk: bytes, asked: dict[str, pa.DataType], options: FormatOptions, is_header_read: bool) -> pa.Table:
+    if is_header_read:
+        table = _parse(chunk, asked, "ignore")
+    else:
+        try:
+            table = _parse(chunk, asked, "error")
+        except pa.ArrowInvalid as error:
+            is_unknown = _UNKNOWN in str(error) and options.skip_unknown_fields
+            is_exact = options.column_name_matching_mode == "match_case"
+            if not is_unknown or not (is_exact or not has_other_case(chunk, list(asked))):
+                raise
+            table = _parse(chunk, asked, "ignore")
     if table.num_rows == 0 or table.num_rows != _line_count(chunk):
         raise ValueError("not a row a line")
     return table
+
+
+def _parse(chunk: bytes, asked: dict[str, pa.DataType], unknown_fields: str) -> pa.Table:
+    parse = arrow_json.ParseOptions(
+        explicit_schema=pa.schema(list(asked.items())),
+        newlines_in_values=False,
+        unexpected_field_behavior=unknown_fields,
+    )
+    read = arrow_json.ReadOptions(block_size=len(chunk) + 1, use_threads=False)
+    return arrow_json.read_json(pa.BufferReader(chunk), read, parse)
 
 
 def _line_count(chunk: bytes) -> int:

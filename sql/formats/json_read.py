@@ -18,10 +18,11 @@ import pyarrow as pa
 from parts.errors import UserError
 from parts.schema import Column
 from sql.formats.chunks import parse_chunks, row_chunks, without_mark
+from sql.formats.column_names import ColumnNames
 from sql.formats.filling import MISSING
 from sql.formats.json_arrow import can_read_arrow, read_arrow
 from sql.formats.json_shapes import as_objects, has_other_shape, rows_with
-from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, skip
+from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, pairs, skip
 from sql.formats.options import BadValueError, FormatOptions
 
 _ROW_WITH_COMMA = re.compile(rb"\s*+[^\n]*\},\r?\n")
@@ -34,7 +35,7 @@ _ROW_OPENING = re.compile(rb"[ ,]*+\{")
 def read_json_each_row(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
     fields = [(column.name, column.type) for column in columns]
     has_other_shapes = any(has_other_shape(column.type) for column in columns)
-    needs_python = not can_read_arrow(columns)
+    needs_python = not can_read_arrow(columns) or options.column_name_matching_mode == "ignore_case"
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         objects: bytes | None = None if needs_python else chunk
@@ -80,20 +81,13 @@ def _line_is_row(data: bytearray, end: int) -> bool:
     return _ROW_OPENING.match(data, data.rfind(b"\n", 0, end) + 1, end) is not None
 
 
-class _Missing:
-    pass
-
-
-_MISSING = _Missing()
-
-
 def read_objects_exactly(chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int) -> pa.Table:
     rows = object_rows(chunk, columns, options, first_row)
     arrays = []
     for column in columns:
-        values = [row.get(column.name, _MISSING) for row in rows]
+        values = [row.get(column.name) for row in rows]
         try:
-            arrays.append(_column(values, column, options))
+            arrays.append(convert_json(values, column.type, options))
         except BadValueError as error:
             raise error.located(first_row, column.name, column.type) from None
     names = [column.name for column in columns]
@@ -119,19 +113,39 @@ def _tells_missing(column: Column) -> bool:
     return column.type.is_nullable and column.default_kind == "DEFAULT"
 
 
-def _column(values: list[Any], column: Column, options: FormatOptions) -> pa.Array:
-    plain = [None if value is _MISSING else value for value in values]
-    return convert_json(plain, column.type, options)
-
-
 def object_rows(
     chunk: bytes, columns: Sequence[Column], options: FormatOptions, first_row: int
 ) -> list[dict[str, Any]]:
-    """The chunk's rows. Raises 117 for a key that is no column, where those are not skipped."""
-    rows = _rows(chunk, first_row)
-    if not options.skip_unknown_fields:
-        _refuse_unknown(rows, columns, first_row)
-    return rows
+    """The chunk's rows by the columns' names. Raises 117 for a key that is no column, where those are not skipped, for
+    one that may be several, and for a column that is there twice."""
+    names = ColumnNames(columns, options)
+    return [
+        row if type(row) is dict and names.are_exact(row) else _named(row, names, first_row + index)
+        for index, row in enumerate(_rows(chunk, first_row))
+    ]
+
+
+def _named(row: dict[str, Any], names: ColumnNames, number: int) -> dict[str, Any]:
+    """When a row has all columns nobody asks what follows, as in ClickHouse."""
+    found: dict[str, Any] = {}
+    for key, value in pairs(row):
+        is_complete = len(found) == len(names.listed)
+        column = None if is_complete else names.find(key)
+        if column is None:
+            if not names.skips_unknown:
+                raise _unexpected("Unknown", key, number)
+            if is_complete:
+                break
+        elif column.name in found:
+            raise _unexpected("Duplicate", column.name, number)
+        else:
+            found[column.name] = value
+    return found
+
+
+def _unexpected(what: str, key: str, row: int) -> UserError:
+    message = f"{what} field found while parsing JSONEachRow format: {key}: (at row {row})"
+    return UserError("INCORRECT_DATA", message)
 
 
 def decoded_text(chunk: bytes, first_row: int) -> str:
@@ -171,14 +185,3 @@ def _rows(chunk: bytes, first_row: int) -> list[dict[str, Any]]:
         rows.append(row)
         position = skip(text, position, ",;")
     return rows
-
-
-def _refuse_unknown(rows: list[dict[str, Any]], columns: Sequence[Column], first_row: int) -> None:
-    known = {column.name for column in columns}
-    for index, row in enumerate(rows):
-        unknown = row.keys() - known
-        if unknown:
-            raise UserError(
-                "INCORRECT_DATA",
-                f"Unknown field found while parsing JSONEachRow format: {min(unknown)}: (at row {first_row + index})",
-            )

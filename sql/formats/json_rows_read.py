@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from parts.errors import UserError
 from parts.schema import Column
-from parts.types import DataType, StringType, parse_type, strip_nullable
+from parts.types import DataType, StringType, strip_nullable
 from sql.formats.chunks import parse_chunks, read_line, row_chunks, without_mark
+from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.json_arrow import NULL_TEXTS, can_read_arrow, read_arrow, read_arrow_strings
 from sql.formats.json_read import decoded_text, object_chunks, object_rows
 from sql.formats.json_shapes import as_objects
 from sql.formats.json_values import DECODER, PATIENT_DECODER, broken, convert_json, encoded, skip
 from sql.formats.literals import parse_field
-from sql.formats.options import BadValueError, FormatOptions, cannot_parse, none_is_asked_for
+from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 
 
 def read_json_strings(stream: BinaryIO, columns: Sequence[Column], options: FormatOptions) -> Iterator[pa.Table]:
@@ -65,7 +66,7 @@ def read_json_compact(
 
     def parse(chunk: bytes, first_row: int) -> pa.Table:
         objects = as_objects(chunk, shapes, is_compact=True) if is_plain else None
-        table = read(objects, asked, options) if objects is not None else None
+        table = read(objects, asked, options, is_header_read=True) if objects is not None else None
         if table is not None:
             return table
         rows = _array_rows(chunk, len(fields), first_row)
@@ -82,26 +83,10 @@ def _header(
     for _ in range(header):
         line, rest = read_line(stream, rest)
         lines.append(_texts_of(line))
-    known = {column.name: column for column in columns}
-    names = lines[0]
-    unknown = [name for name in names if name not in known]
-    if unknown and not options.skip_unknown_fields:
-        raise UserError("INCORRECT_DATA", f"Unknown field found in JSONCompactEachRow header: {unknown[0]!r}")
-    if len(set(names)) < len(names):
-        raise UserError("INCORRECT_DATA", f"A column is twice in the JSONCompactEachRow header: {', '.join(names)}")
-    if len(unknown) == len(names):
-        raise none_is_asked_for("JSONCompactEachRow", names, known)
+    fields = ColumnNames(columns, options).of_header(lines[0], "JSONCompactEachRow")
     if header > 1:
-        _check_types(names, lines[1], known)
-    return [known.get(name) for name in names], rest
-
-
-def _check_types(names: list[str], types: list[str], known: dict[str, Column]) -> None:
-    if len(types) != len(names):
-        raise UserError("INCORRECT_DATA", f"The header names {len(names)} columns but {len(types)} types")
-    for name, text in zip(names, types, strict=True):
-        if name in known and parse_type(text) != known[name].type:
-            raise UserError("INCORRECT_DATA", f"Type of {name!r} must be {known[name].type}, not {text}")
+        check_types(lines[1], fields)
+    return fields, rest
 
 
 def _texts_of(line: bytes) -> list[str]:

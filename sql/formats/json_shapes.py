@@ -84,6 +84,22 @@ def rows_with(chunk: bytes, keys: Sequence[str]) -> list[np.ndarray] | None:
     return [np.bincount(rows, minlength=len(tokens.rows)) > 0 for rows in found]
 
 
+def has_other_case(chunk: bytes, names: Sequence[str]) -> bool:
+    """Whether a key of a row may be one of the names but for the case of letters; true for what is not so plain."""
+    if len(chunk) > _MOST_BYTES:
+        return True
+    keys = [json.dumps(name, ensure_ascii=False).encode() for name in names]
+    try:
+        tokens = _tokens(chunk, 1, OPEN_OBJECT)
+        _, colons, _ = tokens.pairs(tokens.rows)
+        exact = sum(np.count_nonzero(tokens.has_key(colons, key)) for key in keys)
+        tokens.data = np.frombuffer(chunk.lower(), np.uint8)
+        of_any_case = sum(np.count_nonzero(tokens.has_key(colons, key)) for key in {key.lower() for key in keys})
+    except NotPlainError:
+        return True
+    return of_any_case != exact
+
+
 def _tokens(chunk: bytes, levels: int, row_kind: int) -> Tokens:
     """Raises :class:`NotPlainError` unless there are rows of that kind with blanks around them."""
     tokens = Tokens(chunk, levels, is_array=row_kind == OPEN_OBJECT)

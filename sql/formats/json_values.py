@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection
 from itertools import chain
 from typing import Any
@@ -13,15 +14,18 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 from parts.types import ArrayType, DataType, FloatType, IntegerType, MapType, TupleType, strip_nullable
+from sql.formats.filling import one_array, type_default
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 from sql.formats.text_values import parse_text
 from sql.grammar.escapes import shorten
 
 _NUMBERS = (IntegerType, FloatType)
+ABSENT: Any = object()
+"""What stands for a value that is not there."""
 
 
 class Repeating(dict[str, Any]):
-    """An object in which a key is there twice: the first value counts, except in a Map, which takes all ``pairs``."""
+    """An object in which a key is there twice. A Map takes all ``pairs``."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(reversed(pairs))
@@ -117,36 +121,61 @@ def _convert_list(values: list[Any], type_: ArrayType, options: FormatOptions) -
 
 
 def _convert_map(values: list[Any], type_: MapType, options: FormatOptions) -> pa.Array:
-    groups = [_pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
+    groups = [pairs(_expect(value, dict, index, type_)) for index, value in enumerate(values)]
     offsets, keys = _flatten(values, [[key for key, _ in group] for group in groups], type_, type_.key, options)
     _, items = _flatten(values, [[item for _, item in group] for group in groups], type_, type_.value, options)
     array = pa.MapArray.from_arrays(offsets, keys, items, type=type_.arrow)
     return _nulls_like(array, values)
 
 
-def _pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
+def pairs(value: dict[str, Any]) -> Collection[tuple[str, Any]]:
     return value.pairs if isinstance(value, Repeating) else value.items()
 
 
 def _convert_tuple(values: list[Any], type_: TupleType, options: FormatOptions) -> pa.Array:
-    rows = [_tuple_row(value, index, type_) for index, value in enumerate(values)]
+    rows = [_tuple_row(value, index, type_, options) for index, value in enumerate(values)]
     children = []
     for position, (_, inner) in enumerate(type_.elements):
-        _, child = _flatten(values, [[row[position]] if row else [] for row in rows], type_, inner, options)
-        children.append(child)
+        elements = [row[position] if row else ABSENT for row in rows]
+        groups = [[] if element is ABSENT else [element] for element in elements]
+        _, child = _flatten(values, groups, type_, inner, options)
+        children.append(_with_defaults(child, [group for group, row in zip(groups, rows, strict=True) if row], inner))
     present = np.cumsum([bool(row) for row in rows]) - 1
     indices = pa.array([int(place) if row else None for place, row in zip(present, rows, strict=True)], pa.int64())
     return pa.StructArray.from_arrays(children, fields=list(type_.arrow)).take(indices)
 
 
-def _tuple_row(value: Any, index: int, type_: TupleType) -> list[Any]:
+def _with_defaults(child: pa.Array, groups: list[list[Any]], type_: DataType) -> pa.Array:
+    """The elements, with the type's default for each group that has none."""
+    if len(child) == len(groups):
+        return child
+    is_there = np.array([bool(group) for group in groups])
+    places = np.where(is_there, np.cumsum(is_there) - 1, len(child))
+    return pa.concat_arrays([child, one_array(type_default(type_, 1))]).take(pa.array(places))
+
+
+def _tuple_row(value: Any, index: int, type_: TupleType, options: FormatOptions) -> list[Any]:
     if value is None:
         return []
-    if isinstance(value, dict) and all(name is not None and name in value for name, _ in type_.elements):
-        return [value[name] for name, _ in type_.elements]
+    if isinstance(value, dict) and type_.is_named:
+        if isinstance(value, Repeating):
+            _refuse_repeated(value, index, type_)
+        row = [value.get(name, ABSENT) for name, _ in type_.elements]
+        if None in row and options.null_as_default:
+            kinds = zip(row, type_.elements, strict=True)
+            row = [ABSENT if item is None and not inner.is_nullable else item for item, (_, inner) in kinds]
+        return row
     if isinstance(value, list) and len(value) == len(type_.elements):
         return value
     raise cannot_parse(index, json.dumps(value, ensure_ascii=False), type_)
+
+
+def _refuse_repeated(value: Repeating, index: int, type_: TupleType) -> None:
+    names = {name for name, _ in type_.elements}
+    counts = Counter(key for key, _ in value.pairs if key in names)
+    for key, count in counts.items():
+        if count > 1:
+            raise BadValueError("INCORRECT_DATA", index, key, f"JSON object contains duplicate key {key!r}")
 
 
 def _expect(value: Any, kind: type, index: int, type_: DataType) -> Any:

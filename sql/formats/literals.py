@@ -10,12 +10,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.types import ArrayType, DataType, LowCardinalityType, MapType, NullableType, TupleType
+from parts.types import (
+    ArrayType,
+    DataType,
+    EnumType,
+    FixedStringType,
+    LowCardinalityType,
+    MapType,
+    NullableType,
+    StringType,
+    TupleType,
+    UUIDType,
+    strip_nullable,
+)
 from sql.formats.literal_split import NotSplitError, split_elements
 from sql.formats.options import BadValueError, FormatOptions, cannot_parse
 from sql.formats.text_values import parse_text
-from sql.grammar.escapes import unescape_quoted
+from sql.grammar.escapes import shorten, unescape_quoted
 
+_IN_QUOTES = (StringType, FixedStringType, EnumType, UUIDType)
+"""Types whose values are quoted inside of others."""
+_QUOTED = r"(?s)^'(?:[^'\\]|\\.|'')*'$"
 _BRACKETS = {ArrayType: "[]", MapType: "{}", TupleType: "()"}
 
 
@@ -108,6 +123,8 @@ def _tuples(texts: pa.Array, type_: TupleType, options: FormatOptions) -> pa.Arr
 def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatOptions, texts: pa.Array) -> pa.Array:
     """The elements converted; an error is told for the row that holds the element."""
     try:
+        if isinstance(strip_nullable(type_), _IN_QUOTES):
+            _check_quotes(flat, type_)
         values = parse_literals(flat, type_, options)
     except BadValueError as error:
         offsets = np.asarray(_offsets(lists))
@@ -118,6 +135,20 @@ def _children(lists: pa.Array, flat: pa.Array, type_: DataType, options: FormatO
         row = int(np.searchsorted(np.asarray(_offsets(lists)), element, side="right")) - 1
         raise cannot_parse(row, "NULL", type_)
     return values
+
+
+def _check_quotes(texts: pa.Array, type_: DataType) -> None:
+    """Raises for an element that is no quoted text: other marks would become part of the value."""
+    is_quoted = pc.and_(pc.starts_with(texts, "'"), pc.ends_with(texts, "'"))
+    if pc.any(pc.greater(pc.count_substring(texts, "'"), 2), min_count=0).as_py():
+        is_quoted = pc.match_substring_regex(texts, _QUOTED)
+    if contains_null(texts):
+        is_quoted = pc.or_(is_quoted, pc.match_substring_regex(texts, "(?i)^null$"))
+    index = int(pc.index(is_quoted, pa.scalar(False)).as_py())
+    if index >= 0:
+        text = texts[index].as_py()
+        detail = f"Cannot parse quoted string: expected single quotes around {shorten(text)} as {type_}"
+        raise BadValueError("CANNOT_PARSE_QUOTED_STRING", index, text, detail)
 
 
 def _nullable(type_: DataType) -> bool:

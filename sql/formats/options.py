@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ class FormatOptions:
     timezone: str = "UTC"
     csv_delimiter: str = ","
     skip_unknown_fields: bool = True
+    column_name_matching_mode: str = "auto"
     null_as_default: bool = True
     csv_empty_as_default: bool = True
     defaults_for_omitted_fields: bool = True
@@ -57,6 +58,7 @@ class FormatOptions:
             timezone=settings.timezone,
             csv_delimiter=delimiter,
             skip_unknown_fields=settings.input_format_skip_unknown_fields,
+            column_name_matching_mode=settings.input_format_column_name_matching_mode,
             null_as_default=settings.input_format_null_as_default,
             csv_empty_as_default=settings.input_format_csv_empty_as_default,
             defaults_for_omitted_fields=settings.input_format_defaults_for_omitted_fields,
@@ -105,12 +107,4 @@ def cannot_parse(
 def out_of_range(index: int, text: str, type_: DataType) -> BadValueError:
     return BadValueError(
         "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE", index, text, f"Value {shorten(text)} is out of range of type {type_}"
-    )
-
-
-def none_is_asked_for(format_name: str, names: Sequence[str], asked: Iterable[str]) -> UserError:
-    """For a header of unknown columns alone: a typo, or another delimiter. Its rows would be lost."""
-    return UserError(
-        "THERE_IS_NO_COLUMN",
-        f"None of the {format_name} header's columns ({', '.join(names)[:300]}) is one of {', '.join(asked)[:300]}",
     )

@@ -17,9 +17,10 @@ from parts.schema import Column
 from parts.types import DataType, parse_type
 from sql.formats.byte_source import MAX_COLUMNS, ByteSource, padded
 from sql.formats.chunks import MAX_ROW_BYTES
+from sql.formats.column_names import ColumnNames
 from sql.formats.fixed_values import from_bytes, width_of
 from sql.formats.native_read import converted
-from sql.formats.options import BadValueError, FormatOptions, none_is_asked_for
+from sql.formats.options import BadValueError, FormatOptions
 from sql.formats.row_binary_nodes import Ends, read_values
 
 _WINDOW_BYTES = 1 << 16
@@ -52,20 +53,14 @@ def read_row_binary(
 
 
 def _header(source: ByteSource, columns: Sequence[Column], header: int, options: FormatOptions) -> Fields:
-    known = {column.name: column.type for column in columns}
     count = source.number()
     if not 0 < count <= MAX_COLUMNS:
         raise source.malformed(f"a header of {count} columns")
     names = [source.text() for _ in range(count)]
-    if len(set(names)) < len(names):
-        raise source.malformed(f"a column is twice in the header: {', '.join(names)[:300]}")
     types = [parse_type(source.text()) for _ in range(count)] if header > 1 else None
-    unknown = [name for name in names if name not in known]
-    if unknown and (types is None or not options.skip_unknown_fields):
-        raise UserError("INCORRECT_DATA", f"Unknown field found in RowBinary header: {unknown[0]!r}")
-    if len(unknown) == len(names):
-        raise none_is_asked_for("RowBinary", names, known)
-    return [(name, types[index] if types else known[name]) for index, name in enumerate(names)]
+    found = ColumnNames(columns, options).of_header(names, "RowBinary", skips_unknown=types is not None)
+    names = ["" if column is None else column.name for column in found]
+    return list(zip(names, types or [column.type for column in found if column is not None], strict=True))
 
 
 def _rows(source: ByteSource, fields: Fields) -> Iterator[list]:

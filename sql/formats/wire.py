@@ -211,10 +211,26 @@ def _from_time(array: pa.Array, type_: DataType, options: FormatOptions) -> pa.A
     naive = pc.cast(array, pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) else array
     if pa.types.is_timestamp(kind) and kind.tz:
         naive = pc.cast(pc.cast(array, pa.int64()), pa.timestamp(kind.unit))
-    result = pc.cast(naive, type_.arrow, safe=False)
+    result = in_unit(naive, type_)
     if pa.types.is_date(kind):
         result = to_instants(result, type_.timezone or options.timezone)
     return truncate_fraction(result, type_) if isinstance(type_, DateTime64Type) else validated(result, type_)
+
+
+def in_unit(times: pa.Array, type_: DateTimeType | DateTime64Type) -> pa.Array:
+    """Dates or times as ticks of the type's unit, without the digits that it has no place for. Raises
+    ``BadValueError`` (407) for one beyond what 64 bits of such ticks reach: 2262 for nanoseconds."""
+    kind = times.type
+    is_cut = pa.types.is_timestamp(kind) and _UNITS.index(kind.unit) > _UNITS.index(type_.arrow.unit)
+    try:
+        return pc.cast(times, type_.arrow, safe=not is_cut)
+    except pa.ArrowInvalid:
+        index = first_failing(times, type_.arrow)
+        text = shown_value(times, index)
+        raise BadValueError("DECIMAL_OVERFLOW", index, text, f"{text} is out of range of {type_}") from None
+
+
+_UNITS = ("s", "ms", "us", "ns")
 
 
 def _cast(array: pa.Array, type_: DataType) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from parts.errors import UserError
 from parts.types import (
@@ -14,34 +15,38 @@ from parts.types import (
     FloatType,
     IntegerType,
     NullableType,
+    UUIDType,
+    strip_nullable,
 )
 from sql.functions.collected_lists import at_levels, most_frequent
 from sql.functions.registry import Call, define, function
 from sql.typing.defaults import default_sql
-from sql.typing.fragments import Fragment, fragment, joined
+from sql.typing.float_bits import bits_of, has_floats, of_bits
+from sql.typing.fragments import Fragment, fragment, joined, leaf
 from sql.typing.inference import is_date_or_time, is_number, sum_result
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.mapping import engine_type
+from sql.typing.order_keys import has_own_order, order_key, swapped_halves
 from sql.typing.texts import to_text
 from sql.typing.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 
 
-@function("count", (0, 1), any_case=True, aggregate=True, never_null=True)
+@function("count", (0, 1), aggregate=True, never_null=True)
 def _count(call: Call) -> Typed:
     counted = call.args[0].sql if call.args else "*"
     return Typed(fragment("CAST(count({}){} AS UBIGINT)", counted, call.filter), UINT64)
 
 
-def _number(call: Call, position: int = 0) -> Typed:
+def _number(call: Call, position: int = 0, *, is_decimal_fine: bool = True) -> Typed:
     value = call.args[position]
-    if not is_number(value.type):
+    if not is_number(value.type) or (isinstance(strip_nullable(value.type), DecimalType) and not is_decimal_fine):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for aggregate function {call.name}"
         )
     return value
 
 
-@function("sum", 1, any_case=True, aggregate=True)
+@function("sum", 1, aggregate=True)
 def _sum(call: Call) -> Typed:
     value = _number(call)
     type_ = sum_result(value.type)
@@ -74,22 +79,36 @@ def _same_width_sum(call: Call) -> Typed:
     )
 
 
-@function("avg", 1, any_case=True, aggregate=True, empty_nan=True)
+@function("avg", 1, aggregate=True, empty_nan=True)
 def _avg(call: Call) -> Typed:
     value = _number(call)
     inner = fragment("CAST({} AS UTINYINT)", value.sql) if isinstance(value.type, BoolType) else value.sql
+    if call.distinct and has_floats(value.type):
+        count = fragment("count(DISTINCT {}){}", bits_of(value.sql, value.type), call.filter)
+        return Typed(fragment("(sum(DISTINCT {}){} / {})", inner, call.filter, count), FLOAT64)
+    if isinstance(value.type, IntegerType) and value.type.bits == 64:
+        count = fragment("count({}{}){}", call.distinct, inner, call.filter)
+        return Typed(fragment("({} / {})", cast(_sum(call).sql, FLOAT64), count), FLOAT64)
     return Typed(fragment("avg({}{}){}", call.distinct, inner, call.filter), FLOAT64)
 
 
 @function("avgWeighted", 2, aggregate=True, empty_nan=True)
 def _avg_weighted(call: Call) -> Typed:
-    value, weight = (cast(_number(call, position).sql, FLOAT64) for position in (0, 1))
-    return Typed(fragment("(sum({0} * {1}){2} / sum({1}){2})", value, weight, call.filter), FLOAT64)
+    value, weight = (cast(_number(call, position, is_decimal_fine=False).sql, FLOAT64) for position in (0, 1))
+    known = fragment("CASE WHEN {} IS NULL THEN NULL ELSE {} END", value, weight)
+    mean = fragment("(sum({} * {}){filter} / sum({}){filter})", value, weight, known, filter=call.filter)
+    return Typed(mean, FLOAT64)
 
 
 def _extreme(name: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         value = call.args[0]
+        if isinstance(value.type, UUIDType):
+            return Typed(swapped_halves(fragment("{}({}){}", name, swapped_halves(value.sql), call.filter)), value.type)
+        nulls_least = name == "max"
+        if has_own_order(value.type, nulls_least=nulls_least):
+            key = order_key(value.sql, value.type, nulls_least=nulls_least)
+            return Typed(fragment("arg_{}({}, {}){}", name, value.sql, key, call.filter), value.type)
         if isinstance(value.type, FloatType):
             # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
             known = fragment("CASE WHEN isnan({value}) THEN NULL ELSE {value} END", value=value.sql)
@@ -102,13 +121,12 @@ def _extreme(name: str) -> Callable[[Call], Typed]:
     return build
 
 
-define("min", _extreme("min"), 1, any_case=True, aggregate=True)
-define("max", _extreme("max"), 1, any_case=True, aggregate=True)
+define("min", _extreme("min"), 1, aggregate=True)
+define("max", _extreme("max"), 1, aggregate=True)
 define(
-    "any any_value first_value anyValue",
+    "any any_value first_value",
     lambda call: Typed(fragment("any_value({}){}", call.args[0].sql, call.filter), call.args[0].type),
     1,
-    any_case=True,
     aggregate=True,
 )
 
@@ -124,9 +142,10 @@ def _any_last(call: Call) -> Typed:
 
 @function("uniqExact uniq uniqCombined uniqCombined64", (1, None), aggregate=True, never_null=True)
 def _uniq(call: Call) -> Typed:
-    if len(call.args) == 1:
-        return Typed(fragment("CAST(count(DISTINCT {}){} AS UBIGINT)", call.args[0].sql, call.filter), UINT64)
-    row = joined(", ", [arg.sql for arg in call.args])
+    values = [bits_of(arg.sql, arg.type) for arg in call.args]
+    if len(values) == 1:
+        return Typed(fragment("CAST(count(DISTINCT {}){} AS UBIGINT)", values[0], call.filter), UINT64)
+    row = joined(", ", values)
     return Typed(fragment("CAST(count(DISTINCT row({})){} AS UBIGINT)", row, call.filter), UINT64)
 
 
@@ -134,13 +153,20 @@ def _uniq(call: Call) -> Typed:
 
 
 def _arg_extreme(name: str) -> Callable[[Call], Typed]:
-    return lambda call: Typed(
-        fragment("{}({}, {}){}", name, call.args[0].sql, call.args[1].sql, call.filter), call.args[0].type
-    )
+    def build(call: Call) -> Typed:
+        value, by = call.args
+        key = order_key(by.sql, by.type, nulls_least=name == "arg_max")
+        found = fragment("{}({}, {}){}", name, value.sql, key, call.filter)
+        if name == "arg_max" and isinstance(by.type, FloatType):  # NaN is passed over unless there is nothing else
+            known = fragment("CASE WHEN isnan({0}) THEN NULL ELSE {0} END", key)
+            found = fragment("coalesce({}({}, {}){}, {})", name, value.sql, known, call.filter, found)
+        return Typed(found, value.type)
+
+    return build
 
 
-define("argMin", _arg_extreme("arg_min"), 2, any_case=True, aggregate=True)
-define("argMax", _arg_extreme("arg_max"), 2, any_case=True, aggregate=True)
+define("argMin", _arg_extreme("arg_min"), 2, aggregate=True)
+define("argMax", _arg_extreme("arg_max"), 2, aggregate=True)
 
 
 # Arrays ---------------------------------------------------------------------------------------------------------------
@@ -163,18 +189,21 @@ def _collect(call: Call) -> Callable[[Fragment], Fragment]:
     return lambda value: fragment("list({}{}){}", call.distinct, value, call.filter)
 
 
-@function("groupArray array_agg", 1, any_case=True, aggregate=True, never_null=True)
+@function("groupArray array_agg", 1, aggregate=True, never_null=True)
 def _group_array(call: Call) -> Typed:
+    if call.distinct:
+        return _group_uniq_array(call)
     value, size = call.args[0], _size(call)
-    items = fragment("list_filter(list({}{}){}, lambda x: x IS NOT NULL)", call.distinct, value.sql, call.filter)
+    items = fragment("list_filter(list({}){}, lambda x: x IS NOT NULL)", value.sql, call.filter)
     return Typed(fragment("{}[1:{}]", items, size) if size else items, ArrayType(_element(value.type)))
 
 
 @function("groupUniqArray", 1, aggregate=True, never_null=True)
 def _group_uniq_array(call: Call) -> Typed:
     value, size = call.args[0], _size(call)
-    items = fragment("list_filter(list(DISTINCT {}){}, lambda x: x IS NOT NULL)", value.sql, call.filter)
-    return Typed(fragment("{}[1:{}]", items, size) if size else items, ArrayType(_element(value.type)))
+    type_, bits = ArrayType(_element(value.type)), bits_of(value.sql, value.type)
+    items = fragment("list_filter(list(DISTINCT {}){}, lambda x: x IS NOT NULL)", bits, call.filter)
+    return Typed(of_bits(fragment("{}[1:{}]", items, size) if size else items, type_), type_)
 
 
 _MOST_LEAST = 1_000_000
@@ -189,6 +218,11 @@ def _group_array_sorted(call: Call) -> Typed:
             "NUMBER_OF_ARGUMENTS_DOESNT_MATCH", "groupArraySorted needs a parameter: groupArraySorted(n)(x)"
         )
     value, type_ = call.args[0].sql, ArrayType(_element(call.args[0].type))
+    if isinstance(call.args[0].type, UUIDType):
+        items = fragment("list_filter(list({}{}){}, lambda x: x IS NOT NULL)", call.distinct, value, call.filter)
+        swap = swapped_halves(leaf("x"))
+        ordered = fragment("list_sort(list_transform({}, lambda x: {}))", items, swap)
+        return Typed(fragment("list_transform({}[1:{}], lambda x: {})", ordered, size, swap), type_)
     if size < _MOST_LEAST:
         return Typed(fragment("min({}{}, {}){}", call.distinct, value, size, call.filter), type_)
     items = fragment("list_sort(list_filter(list({}{}){}, lambda x: x IS NOT NULL))", call.distinct, value, call.filter)
@@ -203,13 +237,17 @@ def _top_k(call: Call) -> Typed:
         return Typed(frequent, ArrayType(value.type))
     pair = "{'n': -CAST(e.value AS BIGINT), 'v': e.key}"
     counted = fragment(
-        "list_transform(map_entries(histogram({}{}){}), lambda e: {})", call.distinct, value.sql, call.filter, pair
+        "list_transform(map_entries(histogram({}{}){}), lambda e: {})",
+        call.distinct,
+        bits_of(value.sql, value.type),
+        call.filter,
+        pair,
     )
-    top = fragment("list_transform(list_sort({})[1:{}], lambda e: e.v)", counted, size)
-    return Typed(top, ArrayType(value.type))
+    top, type_ = fragment("list_transform(list_sort({})[1:{}], lambda e: e.v)", counted, size), ArrayType(value.type)
+    return Typed(of_bits(top, type_), type_)
 
 
-@function("groupConcat string_agg group_concat", (1, 2), any_case=True, aggregate=True)
+@function("groupConcat string_agg group_concat", (1, 2), aggregate=True)
 def _group_concat(call: Call) -> Typed:
     separator = call.params[0].value if call.params else ""
     if len(call.args) == 2:
@@ -251,13 +289,37 @@ def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
     return build
 
 
+def _spread(name: str) -> Callable[[Call], Typed]:
+    """Of infinite values or NaN it is 0."""
+
+    def build(call: Call) -> Typed:
+        value = _moment(name, 1)(call)
+        if not isinstance(call.args[0].type, FloatType):
+            return value
+        return replace(value, sql=fragment("CASE WHEN isnan({0}) THEN 0.0::DOUBLE ELSE {0} END", value.sql))
+
+    return build
+
+
+for _name, _engine in (
+    ("stddevPop STDDEV_POP", "stddev_pop"), ("stddevSamp STDDEV_SAMP", "stddev_samp"),
+    ("varPop VAR_POP", "var_pop"), ("varSamp VAR_SAMP", "var_samp"),
+):  # fmt: skip
+    define(_name, _spread(_engine), 1, aggregate=True, empty_nan=True)
 for _name, _engine, _arity in (
-    ("stddevPop STDDEV_POP", "stddev_pop", 1), ("stddevSamp STDDEV_SAMP", "stddev_samp", 1),
-    ("varPop VAR_POP", "var_pop", 1), ("varSamp VAR_SAMP", "var_samp", 1),
-    ("entropy", "entropy", 1), ("covarPop COVAR_POP", "covar_pop", 2), ("covarSamp COVAR_SAMP", "covar_samp", 2),
+    ("covarPop COVAR_POP", "covar_pop", 2), ("covarSamp COVAR_SAMP", "covar_samp", 2),
     ("corr", "corr", 2),
 ):  # fmt: skip
-    define(_name, _moment(_engine, _arity), _arity, any_case=True, aggregate=True, empty_nan=True)
+    define(_name, _moment(_engine, _arity), _arity, aggregate=True, empty_nan=True)
+
+
+@function("entropy", 1, aggregate=True, empty_nan=True)
+def _entropy(call: Call) -> Typed:
+    value = call.args[0]
+    bits = bits_of(value.sql, value.type)
+    if isinstance(value.type, FloatType):  # NaN is no value
+        bits = fragment("CASE WHEN NOT isnan({}) THEN {} END", value.sql, bits)
+    return Typed(fragment("entropy({}{}){}", call.distinct, bits, call.filter), FLOAT64)
 
 
 # Quantiles ------------------------------------------------------------------------------------------------------------
@@ -281,6 +343,8 @@ def _interpolated(call: Call, levels: Sequence[float]) -> list[Typed]:
         number, back = fragment("CAST(epoch_us({}) AS DOUBLE)", value.sql), _TIME_OF
     elif isinstance(value.type, DecimalType):
         number, back = value.sql, f"CAST({{}} AS {engine_type(value.type)})"
+    elif isinstance(value.type, FloatType):  # NaN is passed over
+        number, back = fragment("CASE WHEN NOT isnan({0}) THEN CAST({0} AS DOUBLE) END", value.sql), "{}"
     elif is_number(value.type):
         number, back = cast(value.sql, FLOAT64), "{}"
     else:

@@ -229,7 +229,7 @@ def negate(call: Call) -> Typed:
     return Typed(wrap_integer(fragment("(-{})", cast(value.sql, wide)), wide, type_), type_)
 
 
-@function("abs", 1, any_case=True)
+@function("abs", 1)
 def absolute(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(value.type, (FloatType, DecimalType)):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from parts.errors import UserError
 from parts.types import ArrayType, BoolType, DataType, DecimalType, FloatType, IntegerType
 from sql.functions.registry import Call, Rule, find_aggregate
+from sql.typing.float_bits import bits_of, of_bits
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.inference import sum_result
 from sql.typing.integers import wrap_64
@@ -72,8 +73,8 @@ def _count(rule: Rule, call: Call) -> Typed:
 
 def _avg(rule: Rule, call: Call) -> Typed:
     array, _ = _elements(call)
-    total = cast(_total(call).sql, FLOAT64)
-    return Typed(fragment("(sum({}){filter} / sum(len({})){filter})", total, array, filter=call.filter), FLOAT64)
+    total = cast(_of("sum", call, _total(call)).sql, FLOAT64)
+    return Typed(fragment("({} / sum(len({})){})", total, array, call.filter), FLOAT64)
 
 
 def _extreme(function: str) -> Callable[[Rule, Call], Typed]:
@@ -100,15 +101,19 @@ def _all(call: Call) -> tuple[Fragment, DataType]:
 
 
 def _uniq(rule: Rule, call: Call) -> Typed:
-    return Typed(fragment("CAST(len(list_distinct({})) AS UBIGINT)", _all(call)[0]), UINT64)
+    values, inner = _all(call)
+    return Typed(fragment("CAST(len(list_distinct({})) AS UBIGINT)", bits_of(values, ArrayType(inner))), UINT64)
 
 
-def _collected(template: str) -> Callable[[Rule, Call], Typed]:
+def _collected(*, distinct: bool) -> Callable[[Rule, Call], Typed]:
     def build(rule: Rule, call: Call) -> Typed:
         if call.params:
             raise UserError("NOT_IMPLEMENTED", f"{call.name} with a size is not supported")
         values, inner = _all(call)
-        return Typed(fragment(template, values), ArrayType(inner))
+        type_ = ArrayType(inner)
+        if distinct:
+            values = of_bits(fragment("list_distinct({})", bits_of(values, type_)), type_)
+        return Typed(values, type_)
 
     return build
 
@@ -121,6 +126,6 @@ _MAKES: dict[str, Callable[[Rule, Call], Typed]] = {
     "max": _extreme("list_max"),
     "any": _any,
     "uniqExact": _uniq,
-    "groupArray": _collected("{}"),
-    "groupUniqArray": _collected("list_distinct({})"),
+    "groupArray": _collected(distinct=False),
+    "groupUniqArray": _collected(distinct=True),
 }

@@ -16,10 +16,11 @@ from sql.functions.registry import Call, define, function
 from sql.functions.scanned_arrays import compact, is_discrete, is_plain, of_each
 from sql.functions.vectors import element, is_number
 from sql.typing.bound import bound
-from sql.typing.fragments import Fragment, called, fragment
+from sql.typing.fragments import Fragment, called, fragment, leaf
 from sql.typing.inference import as_integer, difference_type, is_integer, sum_result
 from sql.typing.inference import is_number as is_numeric
 from sql.typing.integers import wrap_64
+from sql.typing.order_keys import element_differs, element_key, has_own_order
 from sql.typing.typed import FLOAT64, Typed, cast
 
 
@@ -31,6 +32,10 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
         if call.args[0].apply is None:
             type_ = array_type(call)
             items = call.args[0].sql
+            if has_own_order(type_.inner, nulls_least=descending):
+                key = element_key(leaf("x"), type_.inner, descending)
+                keyed = fragment("list_transform({}, lambda x: struct_pack(k := {}, v := x))", items, key)
+                return Typed(fragment("list_transform(list_sort({}, '{}'), lambda p: p.v)", keyed, direction), type_)
             if scans.is_ordered(Typed(items, type_.inner), descending):
                 sql = fragment("list_sort({}, '{}', 'NULLS LAST')", items, direction)
                 return Typed(
@@ -43,7 +48,8 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
             return Typed(fragment("list_sort({}, '{}', 'NULLS LAST')", items, direction), type_)
         mapped = Mapped(call)
         item = mapped.variable if mapped.list == mapped.array.sql else fragment("{}[1]", mapped.variable)
-        keyed = mapped.transformed(fragment("struct_pack(k := {}, v := {})", mapped.body.number, item))
+        key = element_key(mapped.body.number, mapped.body.type, descending)
+        keyed = mapped.transformed(fragment("struct_pack(k := {}, v := {})", key, item))
         # A stable sort: DuckDB's list_sort compares whole structs, so the position comes second.
         numbered = fragment(
             "list_transform({}, lambda p, i: struct_pack(k := p.k, i := {}, v := p.v))",
@@ -52,7 +58,8 @@ def _sorted(name: str, descending: bool) -> Callable[[Call], Typed]:
         )
         sql = fragment("list_transform(list_sort({}, '{}', 'NULLS LAST'), lambda p: p.v)", numbered, direction)
         type_ = ArrayType(mapped.inner[0])
-        applies = scans.is_ordered(mapped.body, descending) and is_plain(type_)
+        differs = element_differs(mapped.body.type, descending)
+        applies = scans.is_ordered(mapped.body, descending) and is_plain(type_) and not differs
         return Typed(mapped.scanned(sql, finish, type_.arrow, applies=applies), type_)
 
     return build
@@ -99,13 +106,21 @@ def array_avg(call: Call) -> Typed:
     values = _Values(call)
     if not is_numeric(values.inner):
         raise call.wrong_type(0, "an array of numbers")
-    mean = Typed(fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql), FLOAT64)
-    return values.scanned(mean, scans.average)
+    mean = fragment("coalesce(list_avg({}), 0.0::DOUBLE)", values.sql)
+    inner = strip_nullable(values.inner)
+    if isinstance(inner, IntegerType) and inner.bits == 64:  # the sum wraps around before it is divided
+
+        def wrapped(array: Fragment) -> Fragment:
+            total = cast(wrap_64(fragment("list_sum({})", array), inner), FLOAT64)
+            return fragment("coalesce({} / list_count({}), 0.0::DOUBLE)", total, array)
+
+        mean = bound(values.sql, "averaged", wrapped)
+    return values.scanned(Typed(mean, FLOAT64), scans.average)
 
 
 @function("arrayProduct", (1, None), nulls=False)
 def array_product(call: Call) -> Typed:
-    """Of integers with the wrap-around of 64 bits; 0 of nothing."""
+    """The product of an array. Integers wrap around at 64 bits; that of an empty array is 0."""
     values = _Values(call)
     inner = strip_nullable(values.inner)
     if not is_numeric(inner):
@@ -175,7 +190,10 @@ def array_difference(call: Call) -> Typed:
         "list_transform({0}, lambda x, i: CASE WHEN i = 1 THEN 0 ELSE CAST(x AS {1}) - "
         "CAST(list_extract({0}, i - 1) AS {1}) END)"
     )
-    steps = Typed(cast(bound(values.sql, "steps", lambda v: fragment(template, v, wide)), type_), type_)
+    found = bound(values.sql, "steps", lambda v: fragment(template, v, wide))
+    if isinstance(type_.inner, IntegerType) and type_.inner.bits == 64:
+        found = fragment("list_transform({}, lambda x: {})", found, wrap_64(leaf("x"), type_.inner))
+    steps = Typed(cast(found, type_), type_)
     return values.scanned(steps, scans.steps(type_.inner.arrow), applies=isinstance(type_.inner, IntegerType))
 
 

@@ -34,6 +34,7 @@ from sql.functions.scanned_arrays import (
 )
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.float_bits import bits_of, of_bits
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_integer, supertype
 from sql.typing.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
@@ -128,7 +129,7 @@ def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
     return convert(call.args[array], ArrayType(common), zone), convert(call.args[value], common, zone)
 
 
-@function("has arrayContains", 2, nulls=False)
+@function("has", 2, nulls=False)
 def has(call: Call) -> Typed:
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
@@ -148,8 +149,10 @@ def has_all(call: Call) -> Typed:
     found = fragment("list_has_all({}, {})", first, second)
     if isinstance(strip_nullable(inner), FloatType):
         found = fragment("{} AND len(list_filter({}, lambda q: isnan(q))) = 0", found, second)
-    if array_type(call, 1).inner.is_nullable and array_type(call, 0).inner.is_nullable:
-        found = fragment("{} AND ({} OR NOT {})", found, _has_null(first), _has_null(second))
+    if array_type(call, 1).inner.is_nullable:
+        may_hold_null = array_type(call, 0).inner.is_nullable
+        knows_null = _has_null(first) if may_hold_null else fragment("false")
+        found = fragment("{} AND ({} OR NOT {})", found, knows_null, _has_null(second))
     return Typed(compared(fragment("({})", found), *call.args, needs_all=True), UINT8, is_condition=True)
 
 
@@ -301,7 +304,7 @@ define("arrayPopBack", _same("{}[1:-2]", scanned_arrays.without_last), 1)
 define("arrayPopFront", _same("{}[2:]", scanned_arrays.without_first), 1)
 
 
-@function("arrayFlatten flatten_once", 1)
+@function("arrayFlatten", 1)
 def array_flatten(call: Call) -> Typed:
     flat, inner = fragment("flatten({})", call.args[0].sql), array_type(call).inner
     if isinstance(inner, ArrayType):
@@ -312,16 +315,16 @@ def array_flatten(call: Call) -> Typed:
 @function("arrayDistinct", 1)
 def array_distinct(call: Call) -> Typed:
     """Each value once, in the order of first appearance; NULL is left out."""
-    value = call.args[0].sql
-    kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
     inner = array_type(call).inner
+    value = bits_of(call.args[0].sql, ArrayType(inner))
+    kept = fragment("list_filter({value}, lambda x, i: x IS NOT NULL AND list_position({value}, x) = i)", value=value)
     type_ = ArrayType(inner.inner if isinstance(inner, NullableType) else inner)
-    return Typed(of_each(kept, call.args[0], scanned_arrays.distinct, type_.arrow, is_discrete), type_)
+    return Typed(of_each(of_bits(kept, type_), call.args[0], scanned_arrays.distinct, type_.arrow, is_discrete), type_)
 
 
 @function("arrayUniq", 1)
 def array_uniq(call: Call) -> Typed:
-    value = call.args[0].sql
+    value = bits_of(call.args[0].sql, array_type(call))
     count = fragment("list_unique({})", value)
     if array_type(call).inner.is_nullable:
         has_null = fragment("len(list_filter({}, lambda q: q IS NULL)) > 0", value)
@@ -337,18 +340,26 @@ def array_enumerate(call: Call) -> Typed:
     return Typed(of_each(cast(numbers, type_), call.args[0], scanned_arrays.enumerated, type_.arrow, is_plain), type_)
 
 
-@function("arraySlice", (2, 3))
+@function("arraySlice", (2, 3), nulls=False)
 def array_slice(call: Call) -> Typed:
-    value, type_ = call.args[0].sql, array_type(call)
-    start = fragment("pando_slice_bound({})", call.args[1].sql)
-    start = fragment("pando_slice_start({}, len({}))", start, value)
-    if len(call.args) == 2:
+    """A NULL for the place is the first, one for the length all the rest."""
+    array, *others = call.args
+    if array.type.is_nullable:
+        return array
+    value, type_ = array.sql, array_type(call)
+    start = fragment("pando_slice_start({}, len({}))", _slice_bound(others[0], fragment("1")), value)
+    if len(others) == 1:
         rest = fragment("list_slice({value}, greatest({}, 1), len({value}))", start, value=value)
-        return Typed(scanned_parts.sliced(rest, *call.args, None), type_)
-    size = fragment("pando_slice_bound({})", call.args[2].sql)
+        return Typed(scanned_parts.sliced(rest, array, others[0], None), type_)
+    size = _slice_bound(others[1], fragment("4294967296"))
     last = fragment("(CASE WHEN {size} < 0 THEN len({}) + {size} ELSE {} + {size} - 1 END)", value, start, size=size)
     part = fragment("list_slice({}, greatest({}, 1), greatest({}, 0))", value, start, last)
-    return Typed(scanned_parts.sliced(part, *call.args), type_)
+    return Typed(scanned_parts.sliced(part, array, *others), type_)
+
+
+def _slice_bound(number: Typed, absent: Fragment) -> Fragment:
+    known = fragment("coalesce({}, {})", number.sql, absent) if number.type.is_nullable else number.sql
+    return fragment("pando_slice_bound({})", known)
 
 
 @function("arrayResize", (2, 3))
@@ -374,8 +385,9 @@ def array_zip(call: Call) -> Typed:
 @function("arrayIntersect", (1, None))
 def array_intersect(call: Call) -> Typed:
     type_ = supertype(array_type(call, position) for position in range(len(call.args)))
-    text = fragment("list_distinct({})", convert(call.args[0], type_))
-    for arg in call.args[1:]:
-        text = fragment("list_intersect({}, {})", text, convert(arg, type_))
+    first, *others = (bits_of(convert(arg, type_), type_) for arg in call.args)
+    text = fragment("list_distinct({})", first)
+    for other in others:
+        text = fragment("list_intersect({}, {})", text, other)
     assert isinstance(type_, ArrayType)
-    return Typed(intersected(text, call.args, type_.inner), type_)
+    return Typed(intersected(of_bits(text, type_), call.args, type_.inner), type_)

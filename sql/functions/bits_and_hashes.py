@@ -183,28 +183,28 @@ class Digest(Fragment):
         self.digits = digits
 
 
-@function("MD5", 1, any_case=True)
+@function("MD5", 1)
 def md5(call: Call) -> Typed:
     from parts.types import FixedStringType
 
     return Typed(Digest(fragment("md5({})", string(call, 0))), FixedStringType(16))
 
 
-@function("SHA1", 1, any_case=True)
+@function("SHA1", 1)
 def sha1(call: Call) -> Typed:
     from parts.types import FixedStringType
 
     return Typed(Digest(fragment("sha1({})", string(call, 0))), FixedStringType(20))
 
 
-@function("SHA256", 1, any_case=True)
+@function("SHA256", 1)
 def sha256(call: Call) -> Typed:
     from parts.types import FixedStringType
 
     return Typed(Digest(fragment("sha256({})", string(call, 0))), FixedStringType(32))
 
 
-@function("rand rand32", (0, 1), any_case=True, nulls=False)
+@function("rand rand32", (0, 1), nulls=False)
 def rand(call: Call) -> Typed:
     return Typed(fragment("CAST(floor(pando_random({}) * 4294967296) AS UINTEGER)", _tag(call)), UINT32)
 

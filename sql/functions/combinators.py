@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import nan
 
 from parts.errors import UserError
-from parts.types import ArrayType, MapType, TupleType, make_nullable, strip_nullable
+from parts.types import ArrayType, DataType, MapType, TupleType, make_nullable, strip_nullable
 from sql.functions.array_combinator import over_arrays
 from sql.functions.registry import Call, Environment, Rule, find_aggregate, find_rule
 from sql.grammar.syntax_tree import Function, Node
@@ -21,6 +21,7 @@ from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.typed import FLOAT64, NOTHING, UINT64, Typed, float_text, literal
 
 _SUFFIXES = ("If", "Distinct", "OrNull", "OrDefault")
+COMBINATORS = (*_SUFFIXES, "Array")
 _UNSUPPORTED = ("State", "Merge", "ForEach", "Map", "Resample", "SimpleState", "ArgMin", "ArgMax")
 
 
@@ -31,6 +32,8 @@ class Combined:
     distinct: bool = False
     or_null: bool = False
     or_default: bool = False
+    condition_inside: bool = False
+    """Whether -OrNull or -OrDefault stands behind -If."""
 
 
 def find_combined(name: str) -> Combined | None:
@@ -48,6 +51,7 @@ def find_combined(name: str) -> Combined | None:
                     inner.distinct or suffix == "Distinct",
                     inner.or_null or suffix == "OrNull",
                     inner.or_default or suffix == "OrDefault",
+                    inner.condition_inside or (inner.conditional and suffix in ("OrNull", "OrDefault")),
                 )
     if name.endswith("Array"):
         rule = _plain(name.removesuffix("Array"))
@@ -90,12 +94,14 @@ def build_aggregate(
     distinct: bool = False,
     or_null: bool = False,
     or_default: bool = False,
+    inner_filters: int = 0,
     empty_possible: bool = False,
     over: Fragment = EMPTY,
 ) -> Typed:
     """The aggregate of compiled arguments as DuckDB SQL, under the common rules of NULL and of nothing aggregated.
 
-    ``code_of`` gives a number that stands for a text's value, if there is one (``compile.short_strings``).
+    The last ``inner_filters`` of ``filters`` stand before -OrNull and -OrDefault. ``code_of`` gives a number that
+    stands for a text's value, if there is one (``compile.short_strings``).
     """
     plain = tuple(arg.plain for arg in args)
     if any(strip_nullable(arg.type) == NOTHING for arg in plain):
@@ -122,8 +128,28 @@ def build_aggregate(
     type_ = value.type
     if or_null or (nullable and not rule.never_null):
         type_ = make_nullable(type_)
+    if or_null or or_default:
+        chosen = list(filters)
+        if inner_filters and (or_default or rule.name in ("count", "uniqExact") or isinstance(type_, ArrayType)):
+            chosen = chosen[:-inner_filters]
+        return _or(value, type_, _rows(plain, chosen, over), empty_nan=rule.empty_nan)
     composite = isinstance(strip_nullable(type_), (ArrayType, MapType, TupleType))
     if not type_.is_nullable and (empty_possible or filters or over or composite or rule.empty_nan or nullable):
-        is_nan = rule.empty_nan and not or_default and type_ == FLOAT64
+        is_nan = rule.empty_nan and type_ == FLOAT64
         sql = fragment("coalesce({}, {})", sql, float_text(nan) if is_nan else default_sql(type_))
     return Typed(sql, type_)
+
+
+def _rows(args: Sequence[Typed], filters: Sequence[Fragment], over: Fragment) -> Fragment:
+    """How many rows are aggregated: none where an argument is NULL."""
+    known = [fragment("{} IS NOT NULL", arg.sql) for arg in args if arg.type.is_nullable]
+    chosen = [*filters, *known]
+    return fragment("count(*){}{}", fragment(" FILTER (WHERE {})", joined(" AND ", chosen)) if chosen else EMPTY, over)
+
+
+def _or(value: Typed, type_: DataType, rows: Fragment, *, empty_nan: bool) -> Typed:
+    """-OrNull and -OrDefault: what is given without rows, and never where there are some."""
+    bare = strip_nullable(type_)
+    some = float_text(nan) if empty_nan and bare == FLOAT64 else default_sql(bare)
+    none = fragment("NULL") if type_.is_nullable else default_sql(bare)
+    return Typed(fragment("CASE WHEN {} > 0 THEN coalesce({}, {}) ELSE {} END", rows, value.sql, some, none), type_)

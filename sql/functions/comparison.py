@@ -21,6 +21,7 @@ from parts.types import (
     IntegerType,
     IPv4Type,
     NothingType,
+    UUIDType,
     make_nullable,
     strip_nullable,
 )
@@ -31,9 +32,13 @@ from sql.typing.constant_text import constant_text_as
 from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import decimal_width, is_integer, is_number, is_string, supertype
 from sql.typing.integers import to_integer
+from sql.typing.order_keys import order_key, swapped_halves
 from sql.typing.texts import to_text
 from sql.typing.typed import FLOAT64, UINT8, UINT32, Typed, text
 
+_EXACT = 1 << 53
+_FLOAT_BITS = {32: 24, 64: 53}
+"""Integers of fewer bits are floats exactly."""
 _OPERATORS = {
     "equals": "=", "notEquals": "<>", "less": "<", "lessOrEquals": "<=", "greater": ">", "greaterOrEquals": ">=",
 }  # fmt: skip
@@ -121,10 +126,47 @@ def compare(name: str, left: Typed, right: Typed, zone: str) -> Typed:
     if any(isinstance(strip_nullable(side.type), NothingType) for side in (left, right)):
         return Typed(fragment("CAST(NULL AS BOOLEAN)"), type_, is_condition=True)
     a, b = comparable(left, right, zone)
-    sql = fragment("({} {} {})", a, _OPERATORS[name], b)
+    exact = _exactly(_OPERATORS[name], (left, a), (right, b))
+    if exact is None and name not in ("equals", "notEquals"):
+        ordered = right.type if is_string(strip_nullable(left.type)) else left.type
+        a, b = (order_key(side, ordered, nulls_least=False) for side in (a, b))
+    sql = exact or fragment("({} {} {})", a, _OPERATORS[name], b)
     if any(isinstance(strip_nullable(side.type), FloatType) for side in (left, right)):
         sql = _with_nan(sql, name, (left, a), (right, b))
     return Typed(sql, type_, is_condition=True)
+
+
+def _exactly(operator: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment | None:
+    """An integer beside a float by their values, where the integer as a float may be another number; else None.
+
+    Floats from 2^53 are whole numbers, and fit a HUGEINT as far as integers go.
+    """
+    kinds = [strip_nullable(side[0].type) for side in (left, right)]
+    for kind, other in (kinds, reversed(kinds)):
+        if isinstance(kind, IntegerType) and isinstance(other, FloatType):
+            break
+    else:
+        return None
+    if kind.bits < _FLOAT_BITS[other.bits]:
+        return None
+    is_float = kind.bits < _FLOAT_BITS[64] or any(_is_small(side) for side, _ in (left, right))
+    if is_float and other.bits == 64:
+        return None
+    values = [fragment("CAST({} AS DOUBLE)", sql) for _, sql in (left, right)]
+    plain = fragment("({} {} {})", values[0], operator, values[1])
+    if is_float:
+        return plain
+    whole = fragment("(CAST({} AS HUGEINT) {} CAST({} AS HUGEINT))", left[1], operator, right[1])
+    number = values[0] if isinstance(kinds[0], FloatType) else values[1]
+    return fragment(
+        "CASE WHEN abs({number}) BETWEEN {least}e0 AND {most}e0 THEN {whole} ELSE {plain} END",
+        number=number, least=_EXACT, most=1 << 65, whole=whole, plain=plain,
+    )  # fmt: skip
+
+
+def _is_small(side: Typed) -> bool:
+    """Whether it is a literal beside which integers and floats compare as floats."""
+    return isinstance(side.value, (int, float)) and (abs(side.value) < _EXACT or side.value != side.value)
 
 
 def _with_nan(sql: Fragment, name: str, left: tuple[Typed, Fragment], right: tuple[Typed, Fragment]) -> Fragment:
@@ -178,12 +220,12 @@ def _distinct_sides(call: Call) -> tuple[Fragment, Fragment]:
     return comparable(left, right, call.environment.zone)
 
 
-@function("greatest", (1, None), any_case=True, nulls=False)
+@function("greatest", (1, None), nulls=False)
 def greatest(call: Call) -> Typed:
     return _pick(call, "greatest")
 
 
-@function("least", (1, None), any_case=True, nulls=False)
+@function("least", (1, None), nulls=False)
 def least(call: Call) -> Typed:
     return _pick(call, "least")
 
@@ -209,6 +251,8 @@ def _pick(call: Call, name: str) -> Typed:
     zone = call.environment.zone
     values = [convert(arg, type_, zone) for arg in call.args]
     # NULLs are passed over, in both engines.
+    if isinstance(strip_nullable(type_), UUIDType):
+        return Typed(swapped_halves(called(name, *map(swapped_halves, values))), type_)
     if not isinstance(strip_nullable(type_), FloatType):
         return Typed(called(name, *values), type_)
     if len(values) == 2:

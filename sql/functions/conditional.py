@@ -9,19 +9,21 @@ from parts.types import (
     DataType,
     DecimalType,
     FixedStringType,
+    FloatType,
     LowCardinalityType,
     NullableType,
     StringType,
     make_nullable,
     strip_nullable,
 )
-from sql.functions.comparison import comparable
+from sql.functions.comparison import comparable, compare
 from sql.functions.registry import Call, function
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
+from sql.typing.float_bits import bits_of
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_number, supertype
-from sql.typing.typed import BOOL, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
+from sql.typing.typed import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
 
 def _logical(call: Call, operator: str) -> Typed:
@@ -38,17 +40,17 @@ def _logical(call: Call, operator: str) -> Typed:
     return Typed(text, make_nullable(type_) if nullable else type_, is_condition=type_ == UINT8)
 
 
-@function("and", (1, None), any_case=True, nulls=False, conditions=True)
+@function("and", (2, None), nulls=False, conditions=True)
 def logical_and(call: Call) -> Typed:
     return _logical(call, "AND")
 
 
-@function("or", (1, None), any_case=True, nulls=False, conditions=True)
+@function("or", (2, None), nulls=False, conditions=True)
 def logical_or(call: Call) -> Typed:
     return _logical(call, "OR")
 
 
-@function("not", 1, any_case=True, conditions=True)
+@function("not", 1, conditions=True)
 def logical_not(call: Call) -> Typed:
     if not is_number(call.args[0].type) or isinstance(call.args[0].type, DecimalType):
         raise call.wrong_type(0, "an integer or a float")
@@ -56,7 +58,7 @@ def logical_not(call: Call) -> Typed:
     return Typed(fragment("(NOT {})", call.args[0].condition), type_, is_condition=type_ == UINT8)
 
 
-@function("xor", (2, None), any_case=True, conditions=True)
+@function("xor", (2, None), conditions=True)
 def logical_xor(call: Call) -> Typed:
     for position, arg in enumerate(call.args):
         if not is_number(arg.type) or isinstance(arg.type, DecimalType):
@@ -102,7 +104,7 @@ def _checked_condition(call: Call, position: int) -> Fragment:
     return call.args[position].condition
 
 
-@function("if", 3, any_case=True, nulls=False, conditions=True)
+@function("if", 3, nulls=False, conditions=True)
 def branch(call: Call) -> Typed:
     return _case(call, [(_checked_condition(call, 0), call.args[1])], call.args[2])
 
@@ -115,7 +117,7 @@ def branches(call: Call) -> Typed:
     return _case(call, pairs, call.args[-1])
 
 
-@function("caseWithExpression transform_case", (4, None), nulls=False)
+@function("caseWithExpression", (4, None), nulls=False)
 def case_of(call: Call) -> Typed:
     subject = call.args[0]
     pairs = []
@@ -123,8 +125,7 @@ def case_of(call: Call) -> Typed:
         tested = call.args[position]
         if tested.value is None:
             continue
-        a, b = comparable(subject, tested, call.environment.zone)
-        pairs.append((fragment("({} = {})", a, b), call.args[position + 1]))
+        pairs.append((_same_key(call, subject, tested), call.args[position + 1]))
     return _case(call, pairs, call.args[-1])
 
 
@@ -137,9 +138,20 @@ def transform(call: Call) -> Typed:
     default = call.args[3] if len(call.args) > 3 else subject
     pairs = []
     for tested, value in zip(old.elements, new.elements, strict=True):
-        a, b = comparable(subject, tested, call.environment.zone)
-        pairs.append((fragment("({} = {})", a, b), value))
+        pairs.append((_same_key(call, subject, tested), value))
     return _case(call, pairs, default)
+
+
+def _same_key(call: Call, subject: Typed, tested: Typed) -> Fragment:
+    """Whether ClickHouse, which looks a constant up in a hash table, finds the subject: by bits, and NaN never."""
+    if not isinstance(strip_nullable(subject.type), FloatType) or not is_number(strip_nullable(tested.type)):
+        return fragment("({} = {})", *comparable(subject, tested, call.environment.zone))
+    if not tested.is_constant:
+        return compare("equals", subject, tested, call.environment.zone).sql
+    if tested.value != tested.value:
+        return fragment("false")
+    bits = [bits_of(convert(side, FLOAT64), FLOAT64) for side in (subject, tested)]
+    return fragment("({} = {})", *bits)
 
 
 # NULL -----------------------------------------------------------------------------------------------------------------
@@ -164,7 +176,7 @@ def is_nullable(call: Call) -> Typed:
     return literal(int(call.args[0].type.is_nullable))
 
 
-@function("coalesce", (1, None), any_case=True, nulls=False)
+@function("coalesce", (1, None), nulls=False)
 def coalesce(call: Call) -> Typed:
     values: list[Typed] = []
     for arg in call.args:
@@ -184,12 +196,12 @@ def coalesce(call: Call) -> Typed:
     return Typed(fragment("coalesce({})", joined(", ", [read(value, bare, zone) for value in values])), type_)
 
 
-@function("ifNull", 2, any_case=True, nulls=False)
+@function("ifNull", 2, nulls=False)
 def if_null(call: Call) -> Typed:
     return coalesce(call)
 
 
-@function("nullIf", 2, any_case=True, nulls=False)
+@function("nullIf", 2, nulls=False)
 def null_if(call: Call) -> Typed:
     left, right = call.args
     if left.type == NULL_TYPE or right.type == NULL_TYPE:

@@ -43,7 +43,7 @@ from sql.typing.typed import BOOL, NOT_LITERAL, STRING, UINT32, IntervalType, Ty
 _INTEGERS = [IntegerType(bits, signed) for bits in (8, 16, 32, 64) for signed in (False, True)]
 
 
-@function("CAST _CAST", 2, any_case=True, nulls=False)
+@function("CAST _CAST", 2, nulls=False)
 def cast_function(call: Call) -> Typed:
     """``CAST(x AS T)``: T is exactly what is named, so a NULL in a type that is not Nullable is an error."""
     value, target = call.args[0], type_argument(call.args[1], "CAST")
@@ -149,7 +149,7 @@ define("toIPv4", _to(IPv4Type()), 1)
 define("toIPv6", _to(IPv6Type()), 1)
 
 
-@function("toDateTime TIMESTAMP", (1, 2))
+@function("toDateTime timestamp", (1, 2))
 def to_date_time(call: Call) -> Typed:
     zone = call.constant_zone(1)
     value = call.args[0]

@@ -26,6 +26,7 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number, is_string
 from sql.typing.integers import wrap_integer
+from sql.typing.macros import macros
 from sql.typing.ranges import wrapped_day, wrapped_instant, wrapped_seconds
 from sql.typing.typed import INT32, INT64, IntervalType, Typed, cast
 from sql.typing.zones import epoch_offset, from_zone, local_time
@@ -191,8 +192,8 @@ def _add_or_subtract(sign: int) -> Callable[[Call], Typed]:
     return build
 
 
-define("dateAdd date_add DATE_ADD timestampAdd timestamp_add", _add_or_subtract(1), (2, 3), any_case=True)
-define("dateSub date_sub DATE_SUB timestampSub timestamp_sub", _add_or_subtract(-1), (2, 3), any_case=True)
+define("dateAdd date_add timestampAdd timestamp_add", _add_or_subtract(1), (2, 3))
+define("dateSub date_sub timestampSub timestamp_sub", _add_or_subtract(-1), (2, 3))
 
 
 def unit_argument(call: Call, position: int) -> str:
@@ -202,7 +203,7 @@ def unit_argument(call: Call, position: int) -> str:
     return unit
 
 
-@function("dateDiff date_diff DATE_DIFF TIMESTAMP_DIFF timestampDiff timestamp_diff age_diff", (3, 4), any_case=True)
+@function("dateDiff date_diff DATE_DIFF TIMESTAMP_DIFF timestampDiff timestamp_diff", (3, 4))
 def date_diff(call: Call) -> Typed:
     """The number of unit borders between two times, in their zone."""
     unit = unit_argument(call, 0)
@@ -215,14 +216,15 @@ def date_diff(call: Call) -> Typed:
     else:
         first, second = (_local(call, position, zone) for position in (1, 2))
     if unit == "Week":  # weeks begin on Monday
-        mondays = (fragment("CAST(date_trunc('week', {}) AS DATE)", local) for local in (second, first))
-        return Typed(fragment("CAST(({}) // 7 AS BIGINT)", joined(" - ", mondays)), INT64)
+        weeks = (fragment("pando_week(CAST(date_trunc('week', {}) AS DATE))", local) for local in (second, first))
+        return Typed(fragment("CAST({} AS BIGINT)", joined(" - ", weeks)), INT64)
     engine = {"Millisecond": "millisecond", "Microsecond": "microsecond"}.get(unit, unit.lower())
     return Typed(fragment("CAST(date_diff('{}', {}, {}) AS BIGINT)", engine, first, second), INT64)
 
 
 def _stable_hour(call: Call, position: int, zone: str | None) -> Fragment:
-    return fragment("({} // 3600000000)", _stable_micros(call, position, zone))
+    micros = _stable_micros(call, position, zone)
+    return fragment("(({0} - ({0} % {1} + {1}) % {1}) // {1})", micros, 3_600_000_000)
 
 
 def _stable_micros(call: Call, position: int, zone: str | None) -> Fragment:
@@ -283,3 +285,10 @@ def _local(call: Call, position: int, zone: str | None) -> Fragment:
     if zone is not None and isinstance(value.type, DateTimeType):
         value = Typed(value.sql, DateTimeType(zone))
     return local_time(value, call.environment.zone)
+
+
+MACROS = macros(
+    # As in ClickHouse, the week before that of 1970-01-01 has the same number.
+    r"""pando_week(monday) AS CASE WHEN monday < DATE '1969-12-29' THEN (monday - DATE '1969-12-29') // 7 + 1
+        ELSE (monday - DATE '1969-12-29') // 7 END""",
+)

@@ -114,10 +114,10 @@ for _names, _expression, _type in (
     ("toRelativeQuarterNum", "(year({0}) * 4 + quarter({0}) - 1)", UINT32),
     ("toRelativeDayNum", "pando_clamped_day_number(CAST({0} AS DATE) - DATE '1970-01-01')", UINT32),
 ):  # fmt: skip
-    define(_names, _part(_expression, _type), (1, 2), any_case=_names.split()[-1].isupper())
+    define(_names, _part(_expression, _type), (1, 2))
 
 
-@function("toDaysSinceYearZero TO_DAYS", (1, 2), any_case=True)
+@function("toDaysSinceYearZero TO_DAYS", (1, 2))
 def to_days_since_year_zero(call: Call) -> Typed:
     """ClickHouse takes the day of an instant in UTC, whatever its zone and the one that is given."""
     call.constant_zone(1)
@@ -148,7 +148,7 @@ define("toRelativeMinuteNum", _relative(60), (1, 2))
 define("toRelativeSecondNum", _relative(1), (1, 2))
 
 
-@function("toDayOfWeek DAYOFWEEK", (1, 3), any_case=True)
+@function("toDayOfWeek DAYOFWEEK", (1, 3))
 def to_day_of_week(call: Call) -> Typed:
     mode = call.constant_int(1, 0) if len(call.args) > 1 else 0
     local = local_clock(call)
@@ -235,7 +235,7 @@ def to_start_of_week(call: Call) -> Typed:
     return _of_day(call, result, day_tables.monday if mode % 2 else day_tables.sunday)
 
 
-@function("toLastDayOfMonth LAST_DAY", (1, 2), any_case=True)
+@function("toLastDayOfMonth LAST_DAY", (1, 2))
 def to_last_day_of_month(call: Call) -> Typed:
     _check_zone(call, time_argument(call))
     result = clamped(Typed(fragment("last_day({})", local_clock(call)), DateType()), Date32Type())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parts.errors import UserError
 from parts.types import DataType, Date32Type, DateTime64Type, DateTimeType, DateType
 from sql.functions.date_arithmetic import DAYS, MICROS, MONTHS, UTC, unit_argument, zone_of
@@ -10,15 +12,19 @@ from sql.typing.casts import cast_to
 from sql.typing.fragments import Fragment, fragment
 from sql.typing.inference import is_date_or_time
 from sql.typing.ranges import clamped_date, clamped_instant
+from sql.typing.times import second_towards_epoch
 from sql.typing.typed import IntervalType, Typed, cast
-from sql.typing.zones import DAY_MICROS, from_zone, local_time, start_of_clock, to_zone
+from sql.typing.zone_tables import has_whole_hours
+from sql.typing.zones import DAY_MICROS, day_from_zone, local_time, start_of_clock, to_zone
 
 
-@function("date_trunc dateTrunc", (2, 3), any_case=True)
+@function("date_trunc dateTrunc", (2, 3))
 def date_trunc(call: Call) -> Typed:
     unit = unit_argument(call, 0)
     zone = call.constant_zone(2)
     value = call.args[1]
+    if isinstance(value.type, DateTime64Type) and unit not in ("Millisecond", "Microsecond"):
+        value = replace(value, sql=second_towards_epoch(value.sql, value.type))
     result = _zoned(truncate(call, _midnight(call, value, unit), unit, 1, zone), zone)
     if isinstance(value.type, (Date32Type, DateTime64Type)):  # the start has the range of the value
         if isinstance(result.type, DateType):
@@ -96,7 +102,7 @@ def truncate(call: Call, value: Typed, unit: str, count: int, zone: str | None =
         if is_date:
             return Typed(fragment("CAST({} AS DATE)", start), DateType())
         type_ = DateTimeType(own)
-        return Typed(cast(from_zone(start, zone), type_), type_)
+        return Typed(cast(day_from_zone(start, zone), type_), type_)
     return _start_of_clock(value, local, unit, count, zone)
 
 
@@ -124,9 +130,12 @@ def _start_of_clock(value: Typed, local: Fragment, unit: str, count: int, zone: 
     fine = {"Millisecond": 3, "Microsecond": 6}.get(unit)
     type_: DataType = DateTime64Type(fine, own) if fine else DateTimeType(own)
     width = step * count
-    if unit == "Hour":  # counted from the midnight of the zone
-        start = from_zone(start_of_clock(local, width), zone)
-    elif unit == "Minute":
+    if unit == "Hour" and count == 1 and (zone in UTC or has_whole_hours(zone)):
+        # A repeated hour stays the one that it is.
+        start = start_of_clock(value.sql, width, width)
+    elif unit == "Hour":  # counted from the midnight of the zone
+        start = day_from_zone(start_of_clock(local, width), zone)
+    elif unit == "Minute" or fine:
         start = start_of_clock(value.sql, width, width)
     else:  # seconds before the epoch are cut off towards it
         start = fragment("make_timestamp(epoch_us({}) // {width} * {width})", value.sql, width=width)

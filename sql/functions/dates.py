@@ -21,7 +21,7 @@ from sql.typing.fragments import Fragment, called, fragment
 from sql.typing.inference import is_number
 from sql.typing.ranges import clamped_instant
 from sql.typing.typed import INT64, STRING, Typed, cast, literal, text
-from sql.typing.zones import from_zone, local_time
+from sql.typing.zones import from_zone, from_zone_as_utc, local_time
 
 
 @function("toTimeZone toTimezone", 2)
@@ -40,7 +40,7 @@ def time_zone_of(call: Call) -> Typed:
     return literal(value.type.timezone or call.environment.zone)  # type: ignore[attr-defined]
 
 
-@function("fromUnixTimestamp FROM_UNIXTIME", (1, 3), any_case=True)
+@function("fromUnixTimestamp FROM_UNIXTIME", (1, 3))
 def from_unix_timestamp(call: Call) -> Typed:
     value = Typed(cast_to(call.args[0], DateTimeType(), call.environment.zone), DateTimeType())
     if len(call.args) == 1:
@@ -76,7 +76,7 @@ define("toUnixTimestamp64Milli", _to_unix(1000), 1)
 define("toUnixTimestamp64Micro", _to_unix(1), 1)
 
 
-@function("makeDate MAKEDATE", (2, 3), any_case=True)
+@function("makeDate", (2, 3))
 def make_date(call: Call) -> Typed:
     """A date that does not exist or is outside Date's range is the first one, as in ClickHouse."""
     macro = "pando_make_day" if len(call.args) == 2 else "pando_make_date"
@@ -105,7 +105,7 @@ def _instant(call: Call) -> Fragment:
     return fragment("CAST('{}' AS TIMESTAMP)", f"{moment:%Y-%m-%d %H:%M:%S}")
 
 
-@function("now NOW CURRENT_TIMESTAMP", (0, 1), any_case=True)
+@function("now current_timestamp", (0, 1))
 def now(call: Call) -> Typed:
     zone = call.constant_zone(0)
     return Typed(_instant(call), DateTimeType(zone), is_constant=True)
@@ -128,7 +128,7 @@ def _day(call: Call, shift: int) -> Typed:
     )
 
 
-define("today curdate CURRENT_DATE", lambda call: _day(call, 0), 0, any_case=True)
+define("today curdate current_date", lambda call: _day(call, 0), 0)
 define("yesterday", lambda call: _day(call, -1), 0)
 
 
@@ -159,7 +159,7 @@ def _translated(call: Call, pattern: str, table: dict[str, str]) -> str:
     return "".join(result)
 
 
-@function("formatDateTime DATE_FORMAT", (2, 3), any_case=True)
+@function("formatDateTime DATE_FORMAT", (2, 3))
 def format_date_time(call: Call) -> Typed:
     pattern = _translated(call, call.constant_text(1), _FORMAT)
     value = time_argument(call)
@@ -169,7 +169,7 @@ def format_date_time(call: Call) -> Typed:
     return Typed(fragment("strftime({}, {})", local_time(value, call.environment.zone), text(pattern)), STRING)
 
 
-@function("dateName", (2, 3), any_case=True)
+@function("dateName", (2, 3))
 def date_name(call: Call) -> Typed:
     unit = normalized_unit(call.constant_text(0))
     pattern = {"Month": "%B", "Day": "%-d", "Year": "%Y", "Hour": "%-H", "Minute": "%-M", "Second": "%-S"}.get(
@@ -183,19 +183,20 @@ def date_name(call: Call) -> Typed:
     return Typed(fragment("strftime({}, {})", local_time(value, call.environment.zone), text(pattern)), STRING)
 
 
-@function("monthName", 1, any_case=True)
+@function("monthName", 1)
 def month_name(call: Call) -> Typed:
     if isinstance(call.args[0].type, Date32Type):
         raise call.wrong_type(0, "Date, DateTime or DateTime64")
     return Typed(fragment("monthname({})", local_clock(call)), STRING)
 
 
-@function("parseDateTime STR_TO_DATE TO_TIMESTAMP_MYSQL", (2, 3), any_case=True)
+@function("parseDateTime str_to_date", (2, 3))
 def parse_date_time(call: Call) -> Typed:
     zone = call.constant_zone(2)
     pattern = _translated(call, call.constant_text(1), _PARSE)
     local = fragment("strptime({}, {})", call.args[0].sql, text(pattern))
-    return Typed(from_zone(local, zone or call.environment.zone), DateTimeType(zone or call.environment.zone))
+    name = zone or call.environment.zone
+    return Typed(from_zone_as_utc(local, name), DateTimeType(name))
 
 
 @function("parseDateTimeBestEffort", (1, 2))

@@ -57,6 +57,29 @@ def _nonzero(value: Typed) -> Fragment:
     )
 
 
+def _divisor(left: Typed, right: Typed) -> Fragment:
+    """Not zero, nor -1 beside the least number of a signed type: there ClickHouse refuses the division."""
+    if right.is_literal and right.value not in (0, -1):
+        return right.sql
+    a, b = as_integer(left.type), as_integer(right.type)
+    if not a.signed or not b.signed:
+        return _nonzero(right)
+    return fragment(
+        "(CASE WHEN {value} = 0 THEN error('pando:153:Division by zero') WHEN {value} = -1 AND {left} = ({near} - 1) "
+        "THEN error('pando:153:Division of minimal signed number by minus one') ELSE {value} END)",
+        value=right.sql, left=left.sql, near=a.minimum + 1,
+    )  # fmt: skip
+
+
+def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
+    """Raises 153 where ClickHouse does for the remainders of a column by the least number of the literal's type."""
+    left, right = (as_integer(type_) for type_ in call.types)
+    is_fast_there = left.signed and left.bits in bits and right.bits <= left.bits
+    literal = call.args[1]
+    if is_fast_there and right.signed and literal.value == right.minimum and not call.args[0].is_constant:
+        raise UserError("ILLEGAL_DIVISION", f"Division by the most negative number {literal.value} of {right.name}")
+
+
 @function("intDiv", 2)
 def int_div(call: Call) -> Typed:
     return _int_div(call, zero="error")
@@ -78,14 +101,14 @@ def _int_div(call: Call, zero: str) -> Typed:
         return Typed(cast(quotient, type_), type_)
     a, b = as_integer(left.type), as_integer(right.type)
     type_ = IntegerType(a.bits, a.signed or b.signed)
-    divisor = _nonzero(right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
+    divisor = _divisor(left, right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
     # Only the least Int64 by -1 has no room in 64 bits: with OrZero there is none, nor with another literal.
     is_safe = (right.is_literal and right.value != -1) or zero == "zero"
     wide = "HUGEINT" if max(a.bits, b.bits) == 64 and a.signed != b.signed and not is_safe else "BIGINT"
     if not a.signed and not b.signed:
         wide = "UBIGINT"
     dividend, divisor = _as_signed(left.sql, a, b), _as_signed(divisor, b, a)
-    if zero == "zero" and type_.signed and not right.is_literal:
+    if zero == "zero" and type_.signed and (not right.is_literal or right.value == -1):
         divisor = _no_least_by_minus_one(dividend, divisor, type_)
     quotient = fragment("(CAST({} AS {wide}) // CAST({} AS {wide}))", dividend, divisor, wide=wide)
     if wide == "HUGEINT":
@@ -160,7 +183,7 @@ def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
     return wrap_integer(sql, own, IntegerType(own.bits, True))
 
 
-@function("modulo mod", 2, any_case=True)
+@function("modulo mod", 2)
 def modulo(call: Call) -> Typed:
     return _modulo(call, zero="error")
 
@@ -185,7 +208,9 @@ def _modulo(call: Call, zero: str) -> Typed:
         raise illegal(call) if kind == "other" else UserError("NOT_IMPLEMENTED", "modulo of decimals is not supported")
     a, b = as_integer(left.type), as_integer(right.type)
     type_ = IntegerType(min(64, 2 * b.bits) if a.signed else b.bits, a.signed)
-    divisor = _nonzero(right) if zero == "error" else fragment("nullif({}, 0)", right.sql)
+    if zero == "error":
+        _refuse_least(call, (32, 64))
+    divisor = _rest_divisor(left, right, zero)
     wide = (
         "HUGEINT"
         if a.signed != b.signed and (b if a.signed else a).bits == 64
@@ -193,6 +218,17 @@ def _modulo(call: Call, zero: str) -> Typed:
     )
     sql = cast(fragment("(CAST({} AS {wide}) % CAST({} AS {wide}))", left.sql, divisor, wide=wide), type_)
     return Typed(sql if zero == "error" else fragment("coalesce({}, {})", sql, cast("0", type_)), type_)
+
+
+def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
+    """Never -1 beside the least Int64: DuckDB, not ClickHouse, would overflow."""
+    a, b = as_integer(left.type), as_integer(right.type)
+    if right.is_literal and right.value == -1 and (zero == "zero" or a.bits in (32, 64)) and not left.is_constant:
+        return fragment("1")
+    if zero == "error":
+        return _divisor(left, right)
+    divisor = fragment("nullif({}, 0)", right.sql)
+    return fragment("nullif({}, -1)", divisor) if a.signed and b.signed else divisor
 
 
 @function("positiveModulo positive_modulo pmod", 2)
@@ -205,6 +241,7 @@ def positive_modulo(call: Call) -> Typed:
         )
     if kind != "integer":
         raise illegal(call)
+    _refuse_least(call, (64,))
     left_bits, right_type = as_integer(left.type).bits, as_integer(right.type)
     type_ = IntegerType(right_type.bits, False)
     wide = "HUGEINT" if left_bits == 64 or right_type == UINT64 else "BIGINT"

@@ -109,10 +109,13 @@ def json_length(call: Call) -> Typed:
 
 @function("isValidJSON", 1)
 def is_valid_json(call: Call) -> Typed:
-    return Typed(fragment("json_valid({})", string(call, 0)), UINT8, is_condition=True)
+    return Typed(fragment("pando_json_valid({})", string(call, 0)), UINT8, is_condition=True)
 
 
 MACROS = macros(
+    # DuckDB takes NaN, Infinity, comments and a comma behind the last value.
+    r"""pando_json_valid(t) AS json_valid(t) AND (NOT regexp_matches(t, '(?i)nan|inf|/[/*]|,\s*[\]}]')
+        OR NOT regexp_matches(regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g'), '(?i)nan|inf|/[/*]|,\s*[\]}]'))""",
     r"""pando_json_member(j, n) AS CASE json_type(j)
         WHEN 'ARRAY' THEN json_extract(j, '$[*]')[n] WHEN 'OBJECT' THEN json_extract(j, '$.*')[n] END""",
     r"""pando_json_key(j, k) AS CASE json_type(j)

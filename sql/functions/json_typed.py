@@ -41,7 +41,7 @@ from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.mapping import engine_type
 from sql.typing.text_or_null import text_or_null
-from sql.typing.typed import FLOAT64, STRING, UINT8, Typed, quoted, text
+from sql.typing.typed import FLOAT64, STRING, UINT8, Typed, quoted, text, tuple_sql
 
 _OF_TEXT = (DateType, Date32Type, UUIDType, IPv4Type, IPv6Type)
 _PAIRS = ArrayType(TupleType(((None, STRING), (None, STRING))))
@@ -183,9 +183,8 @@ class _Values:
                 element = fragment("CASE WHEN json_type({}) = 'OBJECT' THEN {} ELSE {} END", json, named, element)
             value = bound(element, self._variable(), lambda json, inner=inner: self.whole(json, inner))  # type: ignore[misc]
             known.append(fragment("({} IS NOT NULL)", element if inner.is_nullable else value))
-            made = value if inner.is_nullable else fragment("coalesce({}, {})", value, default_sql(inner))
-            parts.append(fragment("{} := {}", quoted(name or str(place)), made))
-        return fragment("CASE WHEN {} THEN struct_pack({}) END", joined(" OR ", known), joined(", ", parts))
+            parts.append(value if inner.is_nullable else fragment("coalesce({}, {})", value, default_sql(inner)))
+        return fragment("CASE WHEN {} THEN {} END", joined(" OR ", known), tuple_sql(type_, parts))
 
 
 class _Single:

@@ -36,7 +36,7 @@ from sql.functions import (
     strings_split,
     token_search,
 )
-from sql.functions.registry import function_names, function_traits
+from sql.functions.registry import function_names
 
 FAMILIES = (
     accurate_casts,
@@ -73,4 +73,4 @@ FAMILIES = (
     token_search,
 )
 
-__all__ = ["FAMILIES", "function_names", "function_traits"]
+__all__ = ["FAMILIES", "function_names"]

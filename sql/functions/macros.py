@@ -13,6 +13,7 @@ from sql.functions import (
     arithmetic,
     bits_and_hashes,
     collected_lists,
+    date_arithmetic,
     division,
     hashes,
     json_texts,
@@ -27,6 +28,7 @@ from sql.functions import (
 from sql.typing import (
     instant_texts,
     integer_texts,
+    order_keys,
     plain_texts,
     ranges,
     scanned_addresses,
@@ -42,8 +44,10 @@ _MOST_WEIGHT = 300_000
 _NAME = re.compile(r"\bpando_\w+")
 _DEFINITIONS = (
     *ranges.MACROS,
+    *order_keys.MACROS,
     *arithmetic.MACROS,
     *division.MACROS,
+    *date_arithmetic.MACROS,
     *mathematics.MACROS,
     *integer_texts.MACROS,
     *texts.MACROS,

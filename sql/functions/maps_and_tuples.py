@@ -30,7 +30,7 @@ from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_integer, is_string, supertype
 from sql.typing.mapping import engine_type
-from sql.typing.typed import INT64, NOTHING, UINT8, Typed, cast, literal, text
+from sql.typing.typed import INT64, NOTHING, UINT8, Typed, cast, element_sql, literal
 
 
 def zipped(arrays: Sequence[Typed], function_name: str) -> Fragment:
@@ -79,8 +79,7 @@ def _element(call: Call, value: Typed, key: object) -> Typed:
     position = _position(type_, key)
     if value.elements is not None:
         return value.elements[position - 1]
-    label, inner_type = type_.elements[position - 1]
-    return Typed(fragment("struct_extract({}, {})", value.sql, text(label or str(position))), inner_type)
+    return Typed(element_sql(value.sql, position), type_.elements[position - 1][1])
 
 
 def _position(type_: TupleType, key: object) -> int:

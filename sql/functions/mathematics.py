@@ -43,15 +43,15 @@ for _names, _template in (
     ("tanh", "tanh({0})"), ("asinh", "asinh({0})"), ("acosh", "acosh({0})"), ("atanh", "atanh({0})"),
     ("degrees", "degrees({0})"), ("radians", "radians({0})"), ("lgamma", "pando_lgamma({0})"), ("tgamma", "gamma({0})"),
 ):  # fmt: skip
-    define(_names, _float_function(_template), 1, any_case=True)
-define("pow power", _float_function("pow({0}, {1})"), 2, any_case=True)
-define("atan2", _float_function("atan2({0}, {1})"), 2, any_case=True)
-define("hypot", _float_function("pando_hypot({0}, {1})"), 2, any_case=True)
-define("pi", lambda call: Typed(fragment("pi()"), FLOAT64, is_constant=True), 0, any_case=True)
+    define(_names, _float_function(_template), 1)
+define("pow power", _float_function("pow({0}, {1})"), 2)
+define("atan2", _float_function("atan2({0}, {1})"), 2)
+define("hypot", _float_function("pando_hypot({0}, {1})"), 2)
+define("pi", lambda call: Typed(fragment("pi()"), FLOAT64, is_constant=True), 0)
 define("e", lambda call: Typed(fragment("exp(1)"), FLOAT64, is_constant=True), 0)
 
 
-@function("sign", 1, any_case=True)
+@function("sign", 1)
 def sign(call: Call) -> Typed:
     if not is_number(call.args[0].type):
         raise call.wrong_type(0, "a number")
@@ -180,11 +180,11 @@ _HALF_EVEN_DIGITS = (
     "THEN trunc({x}, {digits}) ELSE round({x}, {digits}) END)"
 )
 
-define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2), any_case=True)
+define("round", _rounding("pando_rint", _HALF_AWAY_INTEGER, _HALF_AWAY, "round({x}, {digits})"), (1, 2))
 define("roundBankers", _rounding("pando_rint", _HALF_EVEN_INTEGER, _HALF_EVEN, _HALF_EVEN_DIGITS), (1, 2))
-define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2), any_case=True)
-define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2), any_case=True)
-define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2), any_case=True)
+define("floor", _rounding("floor", _FLOOR_INTEGER, _FLOOR, _FLOOR_DIGITS), (1, 2))
+define("ceil ceiling", _rounding("ceil", _CEIL_INTEGER, _CEIL, _CEIL_DIGITS), (1, 2))
+define("trunc truncate", _rounding("trunc", _TRUNC_INTEGER, _TRUNC, "trunc({x}, {digits})"), (1, 2))
 
 
 @function("roundToExp2", 1)
@@ -252,7 +252,7 @@ def _scanned_function(name: str) -> Callable[[Call], Typed]:
 
 
 for _name in _SCANNED:
-    define(_name, _scanned_function(_name), 1, any_case=True)
+    define(_name, _scanned_function(_name), 1)
 
 KERNELS = tuple(
     Kernel(f"pando_{name}", ("DOUBLE",), "DOUBLE", partial(_computed, function)) for name, function in _SCANNED.items()

@@ -28,6 +28,7 @@ from parts.types import (
     make_nullable,
     strip_nullable,
 )
+from sql.functions.known_functions import known_functions
 from sql.functions.vectors import vectorised
 from sql.grammar.syntax_tree import Function
 from sql.settings.session import DEFAULT_SETTINGS, Settings
@@ -133,31 +134,23 @@ _LOWER: dict[str, str] = {}
 _AGGREGATES: dict[str, Rule] = {}
 
 
-def define(
-    names: str,
-    build: Build,
-    arguments: int | tuple[int, int | None],
-    *,
-    any_case: bool = False,
-    **options: bool,
-) -> None:
+def define(names: str, build: Build, arguments: int | tuple[int, int | None], **options: bool) -> None:
     """Enters a rule under its name and aliases (separated by spaces; the first is canonical)."""
     least, most = arguments if isinstance(arguments, tuple) else (arguments, arguments)
     canonical = names.split()[0]
     rule = Rule(canonical, build, least, most, **options)
+    known = known_functions()
     for name in names.split():
         (_AGGREGATES if rule.aggregate else _RULES)[name] = rule
-        if any_case:
+        if name in known and known[name].any_case:
             _LOWER.setdefault(name.lower(), name)
 
 
-def function(
-    names: str, arguments: int | tuple[int, int | None], *, any_case: bool = False, **options: bool
-) -> Callable[[Build], Build]:
+def function(names: str, arguments: int | tuple[int, int | None], **options: bool) -> Callable[[Build], Build]:
     """``define`` as a decorator."""
 
     def enter(build: Build) -> Build:
-        define(names, build, arguments, any_case=any_case, **options)
+        define(names, build, arguments, **options)
         return build
 
     return enter
@@ -181,12 +174,6 @@ def written_name(name: str) -> str:
 def function_names() -> list[tuple[str, bool]]:
     """(name, whether it is an aggregate) of all functions, sorted."""
     return sorted([*((name, False) for name in _RULES), *((name, True) for name in _AGGREGATES)])
-
-
-def function_traits(name: str, *, is_aggregate: bool) -> tuple[bool, str]:
-    """Whether a function is known in any case, and the name it is an alias of, or ``""``."""
-    rule = (_AGGREGATES if is_aggregate else _RULES)[name]
-    return _LOWER.get(name.lower()) == name, rule.name if rule.name != name else ""
 
 
 def unknown_function(name: str) -> UserError:

@@ -60,14 +60,14 @@ def _extracted(call: Call, pattern: str, group: int) -> Typed:
     return Typed(bound(string(call, 0), "subject", extracted), STRING)
 
 
-@function("extract REGEXP_EXTRACT_FIRST", 2)
+@function("extract", 2)
 def extract(call: Call) -> Typed:
     """The first group of the first match, or the whole match without groups."""
     pattern = call.constant_text(1)
     return _extracted(call, pattern, 1 if known_of(pattern).groups else 0)
 
 
-@function("regexpExtract REGEXP_EXTRACT", (2, 3), any_case=True)
+@function("regexpExtract REGEXP_EXTRACT", (2, 3))
 def regexp_extract(call: Call) -> Typed:
     pattern = call.constant_text(1)
     groups = known_of(pattern).groups
@@ -151,5 +151,5 @@ def _written(replacement: str, match: str) -> str | None:
     return _GROUP.sub(lambda found: match if found.group(1) == "0" else "\\", replacement)
 
 
-define("replaceRegexpAll REGEXP_REPLACE", _replace_regexp("gs"), 3, any_case=True)
+define("replaceRegexpAll REGEXP_REPLACE", _replace_regexp("gs"), 3)
 define("replaceRegexpOne", _replace_regexp("s"), 3)

@@ -92,7 +92,7 @@ def trimmed(side: str, characters: str) -> Compute:
 
 
 def of_fixed(compute: Compute) -> Compute:
-    """Of FixedStrings as texts; what is no UTF-8 is left over, as hexadecimal digits."""
+    """Computes FixedStrings as texts; what is no UTF-8 is left over, as hexadecimal digits."""
     return partial(_of_fixed, compute)
 
 
@@ -111,21 +111,24 @@ def _of_fixed(compute: Compute, values: pa.Array) -> pa.Array:
     return known_and_odd(known, known, np.zeros(len(values), bool))
 
 
-def padded(side: str, fill: str) -> Compute:
-    """To a size, in characters; a text that is longer is cut."""
-    return partial(_padded, side == "lpad", fill)
+def padded(side: str, fill: str, *, by_bytes: bool) -> Compute:
+    """To a size, in bytes with an ASCII ``fill`` or in characters; a text that is longer is cut.
+
+    What a cut within a character leaves is NULL.
+    """
+    return partial(_padded, side == "lpad", fill, by_bytes)
 
 
-def _padded(is_left: bool, fill: str, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
-    data = text_bytes(texts)
-    lengths = pc.binary_length(texts) if data.max(initial=0) < 128 else pc.utf8_length(texts)
+def _padded(is_left: bool, fill: str, by_bytes: bool, texts: pa.Array, sizes: pa.Array | int) -> pa.Array:
+    is_ascii = text_bytes(texts).max(initial=0) < 128
+    lengths = pc.binary_length(texts) if by_bytes or is_ascii else pc.utf8_length(texts)
     if isinstance(sizes, int):
         missing, most = pc.subtract(sizes, lengths), sizes
     else:
         missing, most = pc.subtract(sizes.cast(pa.int32()), lengths), pc.max(sizes).as_py() or 0
     if (pc.min(missing).as_py() or 0) < 0:
-        texts = _first_characters(texts, sizes, lengths)
-    if isinstance(sizes, int) and len(fill) == 1:
+        texts = (_first_bytes if by_bytes else _first_characters)(texts, sizes, lengths)
+    if isinstance(sizes, int) and len(fill) == 1 and (is_ascii or not by_bytes):
         return (pc.utf8_lpad if is_left else pc.utf8_rpad)(texts, width=sizes, padding=fill)
     pads = pa.array([(fill * (most // len(fill) + 1))[:size] for size in range(most + 1)])
     added = pads.take(pc.max_element_wise(missing, 0, skip_nulls=False))
@@ -143,6 +146,13 @@ def _first_characters(texts: pa.Array, sizes: pa.Array | int, lengths: pa.Array)
     starts = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
     first = np.searchsorted(starts, offsets[:-1])
     return with_nulls(pieces(data, offsets[:-1], starts[first + kept]), texts)
+
+
+def _first_bytes(texts: pa.Array, size: int, lengths: pa.Array) -> pa.Array:
+    offsets, data = own_bytes(texts)
+    ends = offsets[:-1] + np.minimum(np.asarray(lengths.fill_null(0)), size)
+    is_whole = np.append(data & 0xC0 != 0x80, True)[ends]
+    return pc.if_else(pa.array(is_whole), with_nulls(pieces(data, offsets[:-1], ends), texts), None)
 
 
 def own_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +187,7 @@ def between(begin: int, end: int | None) -> Compute:
 
 
 def spaces(counts: pa.Array) -> pa.Array:
-    """Of at most 255."""
+    """So many blanks for each count, at most 255."""
     return _SPACES.take(pc.max_element_wise(pc.cast(counts, pa.int16()), 0, skip_nulls=False))
 
 

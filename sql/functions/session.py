@@ -23,7 +23,7 @@ def _constant(key: str, default: str) -> Callable[[Call], Typed]:
 for _names, _key, _default in (
     ("version", "version", "0"),
     ("currentDatabase DATABASE SCHEMA current_database", "currentDatabase", "default"),
-    ("hostName", "hostName", "localhost"),
+    ("hostName hostname", "hostName", "localhost"),
     ("FQDN fullHostName", "hostName", "localhost"),
     ("currentUser user authenticatedUser", "currentUser", "default"),
     ("queryID query_id", "queryID", ""),
@@ -33,7 +33,7 @@ for _names, _key, _default in (
     ("displayName", "displayName", "pando"),
     ("buildId", "buildId", ""),
 ):
-    define(_names, _constant(_key, _default), 0, any_case=True)
+    define(_names, _constant(_key, _default), 0)
 
 
 def _uptime(call: Call) -> Typed:
@@ -66,8 +66,8 @@ define(
     lambda _: Typed(fragment("CAST([] AS VARCHAR[])"), ArrayType(StringType())),
     0,
 )
-define("revision", lambda _: Typed(cast("54515", UINT32), UINT32), 0, any_case=True)
-define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64), 0, any_case=True)
+define("revision", lambda _: Typed(cast("54515", UINT32), UINT32), 0)
+define("connectionId connection_id", lambda _: Typed(cast("0", UINT64), UINT64), 0)
 
 
 @function("serverUUID", 0)

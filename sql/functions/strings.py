@@ -84,12 +84,12 @@ def _of_column(template: str, compute: Compute) -> Callable[[Call], Typed]:
     )
 
 
-define("lower lcase", _ascii_case("lower"), 1, any_case=True)
-define("upper ucase", _ascii_case("upper"), 1, any_case=True)
+define("lower lcase", _ascii_case("lower"), 1)
+define("upper ucase", _ascii_case("upper"), 1)
 define("lowerUTF8", _simple("lower({0})", 1), 1)
 define("upperUTF8", _simple("upper(replace({0}, 'ß', 'SS'))", 1), 1)
 define("reverseUTF8", _simple("reverse({0})", 1), 1)
-define("initcap", _of_column("pando_initcap(encode({}))", initcap), 1, any_case=True)
+define("initcap", _of_column("pando_initcap(encode({}))", initcap), 1)
 
 
 def _characters(template: str, bounds: Callable[[int], tuple[int, int | None]]) -> Callable[[Call], Typed]:
@@ -124,13 +124,13 @@ _LEFT_PLACES = "1, CASE WHEN {1} >= 0 THEN {1} ELSE strlen({0}) + {1} END"
 _RIGHT_PLACES = "CASE WHEN {1} >= 0 THEN greatest(strlen({0}) - {1}, 0) + 1 ELSE 1 - {1} END, strlen({0})"
 define("leftUTF8", _characters("left({0}, {1})", lambda count: (0, count)), 2)
 define("rightUTF8", _characters("right({0}, {1})", lambda count: (-count, None) if count else (0, 0)), 2)
-define("left", _bytes("left", _LEFT_PLACES), 2, any_case=True)
-define("right", _bytes("right", _RIGHT_PLACES), 2, any_case=True)
-define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1, any_case=True)
-define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1, any_case=True)
+define("left", _bytes("left", _LEFT_PLACES), 2)
+define("right", _bytes("right", _RIGHT_PLACES), 2)
+define("base64Encode TO_BASE64", _simple("to_base64(encode({0}))", 1), 1)
+define("base64Decode FROM_BASE64", _simple("decode(from_base64({0}))", 1), 1)
 define("encodeURLComponent", _simple("url_encode({0})", 1), 1)
 define("decodeURLComponent", _simple("url_decode({0})", 1), 1)
-define("unhex", _simple("decode(unhex({0}))", 1), 1, any_case=True)
+define("unhex", _simple("decode(unhex({0}))", 1), 1)
 define("toValidUTF8", _simple("{0}", 1), 1)
 define("normalizeUTF8NFC", _simple("nfc_normalize({0})", 1), 1)
 
@@ -145,7 +145,7 @@ def append_trailing(call: Call) -> Typed:
     )
 
 
-@function("replaceAll replace", 3, any_case=True)
+@function("replaceAll replace", 3)
 def replace_all(call: Call) -> Typed:
     value, old, new = (string(call, position) for position in range(3))
     lengths = [len(arg.value.encode()) if isinstance(arg.value, str) else -1 for arg in call.args[1:]]
@@ -174,7 +174,7 @@ def replace_one(call: Call) -> Typed:
 # Lengths --------------------------------------------------------------------------------------------------------------
 
 
-@function("length OCTET_LENGTH", 1, any_case=True)
+@function("length OCTET_LENGTH", 1)
 def length(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(value.type, (ArrayType, MapType)):
@@ -184,7 +184,7 @@ def length(call: Call) -> Typed:
     return Typed(cast(fragment("strlen({})", string(call, 0)), UINT64), UINT64)
 
 
-@function("lengthUTF8 char_length character_length", 1, any_case=True)
+@function("lengthUTF8 char_length character_length", 1)
 def length_utf8(call: Call) -> Typed:
     return Typed(cast(fragment("length({})", string(call, 0)), UINT64), UINT64)
 
@@ -205,7 +205,7 @@ define("empty", lambda call: Typed(_is_empty(call), UINT8, is_condition=True), 1
 define("notEmpty", lambda call: Typed(fragment("(NOT {})", _is_empty(call)), UINT8, is_condition=True), 1)
 
 
-@function("reverse", 1, any_case=True)
+@function("reverse", 1)
 def reverse(call: Call) -> Typed:
     if isinstance(call.args[0].type, ArrayType):
         return Typed(fragment("list_reverse({})", call.args[0].sql), call.args[0].type)
@@ -243,11 +243,11 @@ def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | Non
     return (begin, None if begin < 0 <= end else end) if size > 0 else None
 
 
-define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3), any_case=True)
-define("substringUTF8 substrUTF8", _substring("pando_substring"), (2, 3), any_case=True)
+define("substring substr mid byteSlice", _substring("pando_byte_substring"), (2, 3))
+define("substringUTF8", _substring("pando_substring"), (2, 3))
 
 
-@function("substringIndex SUBSTRING_INDEX", 3, any_case=True)
+@function("substringIndex SUBSTRING_INDEX", 3)
 def substring_index(call: Call) -> Typed:
     value, delimiter, count = string(call, 0), string(call, 1), call.constant_int(2)
     words = fragment("string_split({}, {})", value, delimiter)
@@ -298,9 +298,9 @@ def _trimmed_fixed(sql: Fragment, value: Fragment, compute: Compute, name: str, 
     return read_by_scan(sql, value, of_fixed(compute), pa.string(), rest)
 
 
-define("trimBoth trim", _trim("trim"), (1, 2), any_case=True)
-define("trimLeft ltrim", _trim("ltrim"), (1, 2), any_case=True)
-define("trimRight rtrim", _trim("rtrim"), (1, 2), any_case=True)
+define("trimBoth trim", _trim("trim"), (1, 2))
+define("trimLeft ltrim", _trim("ltrim"), (1, 2))
+define("trimRight rtrim", _trim("rtrim"), (1, 2))
 
 
 MACROS = macros(

@@ -34,7 +34,7 @@ _STORED_BITS: dict[type[DataType], int] = {DateType: 32, DateTimeType: 64}
 """What Arrow takes for a day or second, which is never below zero."""
 
 
-@function("char", (1, None), any_case=True)
+@function("char", (1, None))
 def char(call: Call) -> Typed:
     """Bytes: whole parts of numbers modulo 256; what is no number is 0."""
     codes = []
@@ -50,7 +50,7 @@ def char(call: Call) -> Typed:
     return Typed(fragment("decode(unhex({}))", joined(" || ", codes)), STRING)
 
 
-@function("ascii", 1, any_case=True)
+@function("ascii", 1)
 def ascii_code(call: Call) -> Typed:
     template = """(CASE WHEN {0} = '' THEN 0 WHEN {0} < chr(128) THEN ascii({0})
         ELSE CAST('0x' || left(hex(encode(left({0}, 1))), 2) AS INTEGER) END)"""
@@ -58,7 +58,7 @@ def ascii_code(call: Call) -> Typed:
     return Typed(Scannable(sql, string(call, 0), first_bytes, pa.int32()), INT32)
 
 
-@function("hex", 1, any_case=True)
+@function("hex", 1)
 def hexadecimal(call: Call) -> Typed:
     value = call.args[0]
     if isinstance(strip_nullable(value.type), (StringType, FixedStringType)):
@@ -84,7 +84,7 @@ def _as_unsigned(call: Call) -> Fragment | None:
     return None
 
 
-@function("bin", 1, any_case=True)
+@function("bin", 1)
 def binary(call: Call) -> Typed:
     """A number, day or second without leading zero bytes; a text byte by byte."""
     value = call.args[0]

@@ -16,7 +16,7 @@ from sql.functions.scanned_strings import padded, spaces
 from sql.functions.strings import FEW_TIMES, MOST_CHARACTERS, number, string
 from sql.typing.fragments import Fragment, called, fragment, joined
 from sql.typing.macros import macros
-from sql.typing.scannable import OFTEN, Scannable
+from sql.typing.scannable import OFTEN, Scannable, read_or_odd
 from sql.typing.texts import to_text
 from sql.typing.typed import INT8, STRING, UINT8, Typed, text
 
@@ -28,29 +28,40 @@ _REPEATED = guards.Most(
 )  # fmt: skip
 
 
-def _pad(name: str) -> Callable[[Call], Typed]:
+def _pad(name: str, *, by_bytes: bool) -> Callable[[Call], Typed]:
+    macro = f"pando_byte_{name}" if by_bytes else name
+
     def build(call: Call) -> Typed:
         fill = fragment("coalesce(nullif({}, ''), ' ')", string(call, 2)) if len(call.args) > 2 else text(" ")
         size = fragment("pando_pad_length({})", guards.room_for(call.args[1], number(call, 1), 1, _PADDED))
-        sql, value, known = called(name, string(call, 0), size, fill), string(call, 0), call.args[1].value
+        sql, value, known = called(macro, string(call, 0), size, fill), string(call, 0), call.args[1].value
         filled = (call.args[2].value or " ") if len(call.args) > 2 else " "
-        if isinstance(filled, str) and type(known) is int and 0 <= known < MOST_CHARACTERS:
-            sql = Scannable(sql, value, partial(padded(name, filled), sizes=known), pa.string(), worth_at=2)
-        elif isinstance(filled, str) and call.args[1].type == UINT8:
-            sql = Scannable(sql, (value, call.args[1].sql), padded(name, filled), pa.string())
+        if not isinstance(filled, str) or (by_bytes and not filled.isascii()):
+            return Typed(sql, STRING)
+        compute = padded(name, filled, by_bytes=by_bytes)
+        is_known = type(known) is int and 0 <= known < MOST_CHARACTERS
+        if is_known and by_bytes:
+            sql = read_or_odd(
+                sql, value, partial(compute, sizes=known), pa.string(), lambda odd: called(macro, odd, size, fill)
+            )
+        elif is_known:
+            sql = Scannable(sql, value, partial(compute, sizes=known), pa.string(), worth_at=2)
+        elif call.args[1].type == UINT8 and not by_bytes:
+            sql = Scannable(sql, (value, call.args[1].sql), compute, pa.string())
         return Typed(sql, STRING)
 
     return build
 
 
-define("leftPad lpad leftPadUTF8", _pad("lpad"), (2, 3), any_case=True)
-define("rightPad rpad rightPadUTF8", _pad("rpad"), (2, 3), any_case=True)
+for _names, _engine in (("leftPad lpad", "lpad"), ("rightPad rpad", "rpad")):
+    define(_names, _pad(_engine, by_bytes=True), (2, 3))
+    define(f"{_names.split()[0]}UTF8", _pad(_engine, by_bytes=False), (2, 3))
 
 
 _BLOCK = 64
 
 
-@function("repeat", 2, any_case=True)
+@function("repeat", 2)
 def repeat(call: Call) -> Typed:
     times = fragment("greatest({}, 0)", number(call, 1))
     if not isinstance(call.args[1].value, int) or call.args[1].value > FEW_TIMES:
@@ -62,7 +73,7 @@ def repeat(call: Call) -> Typed:
     return Typed(fragment("repeat({}, {})", string(call, 0), times), STRING)
 
 
-@function("space", 1, any_case=True)
+@function("space", 1)
 def space(call: Call) -> Typed:
     value = call.args[0]
     times = guards.room_for(value, fragment("greatest({}, 0)", number(call, 0)), 1, _REPEATED)
@@ -75,7 +86,7 @@ def space(call: Call) -> Typed:
 _MOST_IN_A_ROW = 8
 
 
-@function("concat", (0, None), any_case=True)
+@function("concat", (0, None))
 def concat(call: Call) -> Typed:
     if call.args and all(isinstance(arg.type, ArrayType) for arg in call.args):
         return array_concat(call)
@@ -96,7 +107,7 @@ def _joined(texts: list[Fragment]) -> Fragment:
     return fragment("({} || {})", _joined(texts[:middle]), _joined(texts[middle:]))
 
 
-@function("concatWithSeparator concat_ws", (1, None), any_case=True)
+@function("concatWithSeparator concat_ws", (1, None))
 def concat_with_separator(call: Call) -> Typed:
     separator = string(call, 0)
     texts = [to_text(arg, call.environment.zone) for arg in call.args[1:]]
@@ -128,4 +139,16 @@ def format_string(call: Call) -> Typed:
 MACROS = macros(
     r"""pando_pad_length(n) AS CAST(CASE WHEN n < 0
         THEN error('pando:353:New padded length (' || n || ') is negative') ELSE n END AS INTEGER)""",
+    r"""pando_byte_padding(s, n, fill) AS
+        decode(array_slice(encode(repeat(fill, (n - strlen(s)) // strlen(fill) + 1)), 1, n - strlen(s)))""",
+    *(
+        rf"""pando_byte_{name}(s, n, fill) AS CASE
+        WHEN strlen(s) = length(s) AND strlen(fill) = length(fill) THEN {name}(s, n, fill)
+        WHEN strlen(s) >= n THEN decode(array_slice(encode(s), 1, n))
+        ELSE {whole} END"""
+        for name, whole in (
+            ("lpad", "pando_byte_padding(s, n, fill) || s"),
+            ("rpad", "s || pando_byte_padding(s, n, fill)"),
+        )
+    ),
 )

@@ -8,6 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from parts.errors import UserError
 from parts.types import IntegerType
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_characters import place_from
@@ -77,13 +78,13 @@ def _scanned(sql: Fragment, call: Call, *, folds_case: bool) -> Fragment:
     return Scannable(sql, (string(call, 0), *columns), compute, pa.uint64())
 
 
-define("position", _position(None, "bytes"), (2, 3), any_case=True)
+define("position", _position(None, "bytes"), (2, 3))
 define("positionUTF8", _position(None, "characters"), (2, 3))
 define("positionCaseInsensitive", _position(lambda sql: ascii_case(sql, "lower"), "bytes"), (2, 3))
 define("positionCaseInsensitiveUTF8", _position(lambda sql: called("lower", sql), "characters"), (2, 3))
 
 
-@function("locate INSTR", (2, 3), any_case=True)
+@function("locate instr", (2, 3))
 def locate(call: Call) -> Typed:
     args = (
         call.args
@@ -102,7 +103,6 @@ def _test(template: str) -> Callable[[Call], Typed]:
 
 define("startsWith startsWithUTF8", _test("starts_with({0}, {1})"), 2)
 define("endsWith endsWithUTF8", _test("ends_with({0}, {1})"), 2)
-define("hasSubstr_string", _test("contains({0}, {1})"), 2)
 _NO_TOKEN = r"[^a-zA-Z0-9\x{80}-\x{10FFFF}]"
 _TOKENS = rf"({{1}} <> '' AND list_contains(regexp_split_to_array({{0}}, '{_NO_TOKEN}+'), {{1}}))"
 _TOKEN = re.compile(r"[a-zA-Z0-9\x80-\U0010FFFF]+")
@@ -118,6 +118,9 @@ def has_token(call: Call) -> Typed:
         return Typed(Scannable(sql, whole, token_test(known), pa.bool_()), UINT8, is_condition=True)
     template = _TOKENS.replace("{80}", "{{80}}").replace("{10FFFF}", "{{10FFFF}}")
     return Typed(bound(whole, "whole", lambda v: fragment(template, v, token)), UINT8, is_condition=True)
+
+
+_LONE_ESCAPE = re.compile(r"\\(.|$)", re.DOTALL)
 
 
 def _like(operator: str) -> Callable[[Call], Typed]:
@@ -139,13 +142,23 @@ def _like(operator: str) -> Callable[[Call], Typed]:
 
 def _like_constant(value: Fragment, pattern: str, operator: str) -> Fragment:
     escape = " ESCAPE '\\'" if "\\" in pattern else ""
-    return fragment("({} {} {}{})", value, operator, text(pattern), escape)
+    return fragment("({} {} {}{})", value, operator, text(_LONE_ESCAPE.sub(_kept_escape, pattern)), escape)
 
 
-define("like", _like("LIKE"), 2, any_case=True)
-define("notLike", _like("NOT LIKE"), 2, any_case=True)
-define("ilike", _like("ILIKE"), 2, any_case=True)
-define("notILike", _like("NOT ILIKE"), 2, any_case=True)
+def _kept_escape(found: re.Match[str]) -> str:
+    """A backslash before an ordinary letter stands for itself."""
+    if found[1] == "":
+        raise UserError(
+            "CANNOT_PARSE_ESCAPE_SEQUENCE",
+            f"Invalid escape sequence at the end of LIKE pattern '{found.string}': write \\\\ for a backslash",
+        )
+    return found[0] if found[1] in "%_\\" else "\\" + found[0]
+
+
+define("like", _like("LIKE"), 2)
+define("notLike", _like("NOT LIKE"), 2)
+define("ilike", _like("ILIKE"), 2)
+define("notILike", _like("NOT ILIKE"), 2)
 
 
 @function("countSubstrings", 2)

@@ -12,7 +12,7 @@ from parts.errors import UserError
 from parts.types import DataType, FloatType, NothingType, TupleType, make_nullable, strip_nullable
 from sql.typing.fragments import ONCE, Fragment, fragment, joined
 from sql.typing.inference import supertype
-from sql.typing.typed import UINT8, Typed, text
+from sql.typing.typed import UINT8, Typed, element_sql
 
 Compare = Callable[[str, Typed, Typed], Typed]
 """The comparison of two values, by the name of its function."""
@@ -72,8 +72,7 @@ def _elements(value: Typed) -> list[Typed]:
         return list(value.elements)
     assert isinstance(value.type, TupleType)
     return [
-        Typed(fragment("struct_extract({}, {})", value.sql, text(label or str(position))), type_)
-        for position, (label, type_) in enumerate(value.type.elements, 1)
+        Typed(element_sql(value.sql, position), type_) for position, (_, type_) in enumerate(value.type.elements, 1)
     ]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 WINDOW_FUNCTIONS = (
-    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "lagInFrame",
-    "leadInFrame", "nth_value",
+    "row_number", "rank", "dense_rank", "denseRank", "percent_rank", "percentRank", "cume_dist", "ntile", "lag", "lead",
+    "lagInFrame", "leadInFrame", "nth_value",
 )  # fmt: skip
 _ANY_CASE = {name for name in WINDOW_FUNCTIONS if name.islower()} - {"cume_dist"} | {"first_value", "last_value"}
 

@@ -34,7 +34,7 @@ from sql.grammar.alterations import (
     ResetSettings,
     Unfreeze,
 )
-from sql.grammar.clauses import if_exists, if_not_exists, query_slice, refuse_on_cluster, setting_list, table_ref
+from sql.grammar.clauses import if_exists, if_not_exists, on_cluster, query_slice, setting_list, table_ref
 from sql.grammar.columns import column_clause, column_name, column_properties
 from sql.grammar.constraints import constraint_clause
 from sql.grammar.indexes import index_clause
@@ -54,7 +54,7 @@ def alter(stream: TokenStream) -> Statement:
             raise not_implemented(f"ALTER {stream.peek().upper}")
         stream.fail("TABLE")
     table = table_ref(stream)
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     commands = [_command(stream)]
     while stream.accept(","):
         commands.append(_command(stream))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from parts.errors import UserError
@@ -239,8 +240,14 @@ class CallParser:
         if stream.accept("BETWEEN"):
             first = self._frame_bound()
             stream.expect("AND")
-            return f"{mode} BETWEEN {first} AND {self._frame_bound()}"
-        return f"{mode} BETWEEN {self._frame_bound()} AND CURRENT ROW"
+            last = self._frame_bound()
+        else:
+            first, last = self._frame_bound(), "CURRENT ROW"
+        frame = f"{mode} BETWEEN {first} AND {last}"
+        places = _place(first), _place(last)
+        if places[0] > places[1] or places[0] == inf or places[1] == -inf:
+            raise UserError("BAD_ARGUMENTS", f"Window frame '{frame}' is invalid: it ends before it begins")
+        return frame
 
     def _frame_bound(self) -> str:
         stream = self.stream
@@ -251,8 +258,21 @@ class CallParser:
             if stream.peek().kind != "number":
                 stream.fail("UNBOUNDED", "CURRENT ROW", "a number of rows")
             count = stream.next().text
+            if not count.isdigit() or int(count) >= 1 << 31:
+                raise UserError(
+                    "BAD_ARGUMENTS", f"The offset of a window frame must be a nonnegative 32-bit integer, not {count}"
+                )
         side = stream.peek().upper
         if side not in ("PRECEDING", "FOLLOWING"):
             stream.fail("PRECEDING", "FOLLOWING")
         stream.next()
         return f"{count} {side}"
+
+
+def _place(bound: str) -> float:
+    """Where a bound of a frame is, from the current row."""
+    count, _, side = bound.partition(" ")
+    if count == "CURRENT":
+        return 0
+    distance = inf if count == "UNBOUNDED" else int(count)
+    return -distance if side == "PRECEDING" else distance

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sql.grammar.plain_clauses import SettingLiteral
 from sql.grammar.statements import TableRef
-from sql.grammar.tokens import Token, TokenStream, not_implemented
+from sql.grammar.tokens import ClusterClause, Token, TokenStream, not_implemented
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,15 @@ def table_ref(stream: TokenStream, what: str = "table name") -> TableRef:
     return TableRef(None, first)
 
 
-def refuse_on_cluster(stream: TokenStream) -> None:
-    if stream.at("ON", "CLUSTER"):
-        raise not_implemented("ON CLUSTER")
+def on_cluster(stream: TokenStream) -> None:
+    """``ON CLUSTER name`` where it may stand. It is no part of the statement: the parser takes it from the stream."""
+    start = stream.peek().start
+    if not stream.accept("ON", "CLUSTER"):
+        return
+    if stream.on_cluster is not None:
+        stream.fail("ON CLUSTER only once")
+    name = stream.string() if stream.peek().kind == "string" else stream.identifier("cluster name")
+    stream.on_cluster = ClusterClause(name, start, stream.position)
 
 
 def if_exists(stream: TokenStream) -> bool:

@@ -39,6 +39,8 @@ def column_properties(stream: TokenStream, name: str, *, is_change: bool = False
         elif stream.at("CODEC", "(") and not codec:
             stream.next()
             codec = _group(stream)
+            if not codec:
+                stream.fail("a codec in CODEC")
         elif stream.accept("COMMENT"):
             comment = stream.string("comment")
         elif stream.at("TTL") and not ttl:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sql.grammar.clauses import (
     if_exists,
-    refuse_on_cluster,
+    on_cluster,
     setting_value,
     table_ref,
 )
@@ -70,7 +70,9 @@ def drop(stream: TokenStream) -> Statement:
     if stream.accept("DATABASE"):
         exists = if_exists(stream)
         name = stream.identifier("database name")
-        refuse_on_cluster(stream)
+        on_cluster(stream)
+        if detach and stream.at("PERMANENTLY"):
+            raise not_implemented("DETACH PERMANENTLY of a database")
         _sync(stream)
         return DropDatabase(name, exists, detach)
     if not detach and stream.at("INDEX"):
@@ -87,10 +89,9 @@ def drop(stream: TokenStream) -> Statement:
     others: list[TableRef] = []
     while stream.accept(","):
         others.append(table_ref(stream))
-    refuse_on_cluster(stream)
-    if stream.at("PERMANENTLY"):
-        raise not_implemented("DETACH TABLE … PERMANENTLY")
-    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary, is_view)
+    on_cluster(stream)
+    permanently = detach and stream.accept("PERMANENTLY")
+    return DropTable(table, exists, detach, _sync(stream), tuple(others), is_temporary, is_view, permanently)
 
 
 def _sync(stream: TokenStream) -> bool:
@@ -109,7 +110,7 @@ def rename(stream: TokenStream) -> Statement:
         if if_exists(stream):
             optional.add(len(pairs))
         pairs.append(_pair(stream, "TO"))
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     return RenameTables(tuple(pairs), frozenset(optional))
 
 
@@ -121,7 +122,7 @@ def exchange(stream: TokenStream) -> Statement:
     pairs = [_pair(stream, "AND")]
     while stream.accept(","):
         pairs.append(_pair(stream, "AND"))
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     return ExchangeTables(tuple(pairs))
 
 
@@ -140,7 +141,7 @@ def truncate(stream: TokenStream) -> Statement:
     stream.accept("TABLE")
     exists = if_exists(stream)
     table = table_ref(stream)
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     _sync(stream)
     return TruncateTable(table, exists)
 
@@ -210,7 +211,7 @@ def kill(stream: TokenStream) -> Statement:
     if not stream.at("QUERY"):
         raise not_implemented(f"KILL {stream.peek().upper}")
     stream.next()
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     stream.expect("WHERE")
     if not stream.accept("query_id".upper()):
         raise not_implemented("KILL QUERY by another condition than query_id = '…'")
@@ -224,7 +225,7 @@ def kill(stream: TokenStream) -> Statement:
 
 
 def _kill_mutation(stream: TokenStream) -> Statement:
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     stream.expect("WHERE")
     condition = stream.slice_until(_kill_ends, "condition")
     is_test = stream.accept("TEST")

@@ -9,8 +9,8 @@ from parts.errors import UserError
 from parts.types import parse_type
 from sql.grammar.clauses import (
     if_not_exists,
+    on_cluster,
     query_slice,
-    refuse_on_cluster,
     setting_list,
     table_ref,
 )
@@ -108,7 +108,7 @@ def attach(stream: TokenStream) -> Statement:
 def _database(stream: TokenStream, *, attach: bool) -> CreateDatabase:
     exists = if_not_exists(stream)
     name = stream.identifier("database name")
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     if stream.accept("ENGINE"):
         stream.accept("=")
         engine = stream.identifier("engine name")
@@ -126,7 +126,11 @@ def _table(stream: TokenStream, *, attach: bool) -> CreateTable | AttachTable:
         raise not_implemented("CREATE TABLE … UUID")
     if attach and stream.at("FROM"):
         raise not_implemented("ATTACH TABLE … FROM")
-    refuse_on_cluster(stream)
+    on_cluster(stream)
+    if attach and stream.accept("AS", "REPLICATED"):
+        return AttachTable(table, exists, as_replicated=True)
+    if attach and stream.accept("AS", "NOT", "REPLICATED"):
+        return AttachTable(table, exists, as_replicated=False)
     if attach and (stream.at_end() or stream.at("FORMAT")):
         return AttachTable(table, exists)
     elements = _elements(stream) if stream.at("(") and not _is_query(stream) else _Elements()
@@ -178,7 +182,7 @@ def _view(stream: TokenStream, *, attach: bool, replaces: bool = False) -> Creat
     exists = if_not_exists(stream)
     table = table_ref(stream)
     uuid = stream.string("UUID of the view") if stream.accept("UUID") else ""
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     if attach and (stream.at_end() or stream.at("FORMAT")):
         return AttachTable(table, exists)
     target = None

@@ -14,8 +14,11 @@ import pyarrow.compute as pc
 
 from parts.errors import UserError
 
-_KNOWN = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
-          "\\": "\\", "'": "'", '"': '"', "`": "`", "/": "/", "\n": "\n", "\t": "\t"}  # fmt: skip
+_THEMSELVES = "\\'\"`/=" + "".join(map(chr, range(32)))
+"""A backslash before one of these goes; before any other character that is not listed below it stays."""
+_KNOWN = {char: char for char in _THEMSELVES} | {
+    "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
+}  # fmt: skip
 _UNESCAPES = {f"\\{letter}": char for letter, char in _KNOWN.items()} | {"\\N": ""}
 _BYTES = {escape.encode(): char.encode() for escape, char in _UNESCAPES.items()}
 _SEQUENCE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|.)", re.DOTALL)

@@ -44,7 +44,8 @@ class ExpressionParser(PrimaryParser):
         if stream.accept("AS"):
             return Alias(expression, stream.identifier("alias"))
         token = stream.peek()
-        frame = token.upper in ("ROWS", "RANGE") and stream.peek(1).upper in ("BETWEEN", "UNBOUNDED", "CURRENT")
+        begins_frame = stream.peek(1).upper in ("BETWEEN", "UNBOUNDED", "CURRENT") or stream.peek(1).kind == "number"
+        frame = token.upper in ("ROWS", "RANGE") and begins_frame
         if token.kind == "quoted" or (token.kind == "word" and token.upper not in _RESERVED and not frame):
             return Alias(expression, stream.next().value)
         return expression

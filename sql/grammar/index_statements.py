@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parts.errors import UserError
 from sql.grammar.alterations import AddIndex, DropIndex
-from sql.grammar.clauses import if_exists, if_not_exists, refuse_on_cluster, table_ref
+from sql.grammar.clauses import if_exists, if_not_exists, on_cluster, table_ref
 from sql.grammar.indexes import index_type
 from sql.grammar.plain_clauses import IndexClause, TableRef
 from sql.grammar.statements import AlterTable, Statement
@@ -47,7 +47,7 @@ def drop_index(stream: TokenStream) -> Statement:
 def _on_table(stream: TokenStream) -> TableRef:
     stream.expect("ON")
     table = table_ref(stream)
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     return table
 
 

@@ -35,6 +35,9 @@ _BETWEEN_CHECKS = 256
 _LEAST_TEXT = 1 << 20
 """A compiled query may have so many characters, or more if its text is long. DuckDB plans about a megabyte in a second,
 and cannot be interrupted while it does."""
+LAMBDA_ELEMENTS = 3
+"""DuckDB plans the body of a lambda twice, and so those in it four times: what stands in a lambda counts so often, and
+half as much again for the memory that the copies take."""
 
 sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
 
@@ -105,19 +108,20 @@ class Guard:
         if self.elements > self.limits.ast_elements:
             raise UserError("TOO_BIG_AST", f"AST is too big. Maximum: {self.limits.ast_elements} (max_ast_elements)")
 
-    def expand(self, elements: int) -> None:
-        """Counts what an alias stands for each time it is used. Raises 36 as ClickHouse does."""
-        self.expanded += elements
+    def expand(self, elements: int, lambdas: int = 0) -> None:
+        """Counts what an alias stands for each time it is used, and what stands in ``lambdas`` as often as it is
+        planned. Raises 36 as ClickHouse does."""
+        self.expanded += elements * LAMBDA_ELEMENTS**lambdas
         if self.expanded > self.limits.expanded_elements:
             raise UserError(
                 "BAD_ARGUMENTS",
-                f"Query tree is too big with its aliases written out. Maximum: {self.limits.expanded_elements} "
-                f"(max_expanded_ast_elements)",
+                f"Query tree is too big with its aliases written out and its lambdas planned. Maximum: "
+                f"{self.limits.expanded_elements} (max_expanded_ast_elements)",
             )
 
-    def check_size(self, characters: int) -> None:
-        """Of the compiled query or a part of it. Raises 168 (TOO_BIG_AST)."""
-        if characters > self._most_text:
+    def check_size(self, characters: int, lambdas: int = 0) -> None:
+        """Checks the compiled query, or a part of it that stands in ``lambdas``. Raises 168 (TOO_BIG_AST)."""
+        if characters << lambdas > self._most_text:
             raise UserError(
                 "TOO_BIG_AST",
                 f"The query is too big with its aliases and functions written out: more than {self._most_text} "

@@ -22,7 +22,7 @@ from sql.grammar.alterations import (
     PartitionRef,
     UpdateRows,
 )
-from sql.grammar.clauses import if_exists, refuse_on_cluster, table_ref
+from sql.grammar.clauses import if_exists, on_cluster, table_ref
 from sql.grammar.columns import column_name
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import MutateTable
@@ -44,7 +44,7 @@ def delete_from(stream: TokenStream) -> MutateTable:
     stream.next()
     stream.expect("FROM")
     table = table_ref(stream)
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     partition = in_partition(stream)
     return MutateTable(table, UpdateRows(((ROW_EXISTS, "0"),), _condition(stream), partition), is_delete=True)
 
@@ -53,7 +53,7 @@ def update(stream: TokenStream) -> MutateTable:
     """``UPDATE t SET a = expression, … [IN PARTITION p] WHERE condition``."""
     stream.next()
     table = table_ref(stream)
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     stream.expect("SET")
     return MutateTable(table, _update(stream))
 

@@ -15,7 +15,7 @@ from parts.query_status import QueryStatus
 from sql.grammar import alter, commands, create, insert, mutations, show, system_statements, transactions
 from sql.grammar.clauses import output_clauses, query_slice, setting_list
 from sql.grammar.limits import Guard
-from sql.grammar.statements import DescribeQuery, Explain, Insert, ParsedStatement, SelectQuery, Statement
+from sql.grammar.statements import DescribeQuery, Explain, Insert, OnCluster, ParsedStatement, SelectQuery, Statement
 from sql.grammar.tokens import TokenStream, not_implemented
 
 MAX_STATEMENTS = 100_000
@@ -102,13 +102,21 @@ def _statement(stream: TokenStream) -> ParsedStatement:
             "SELECT", "WITH", "INSERT", "CREATE", "DROP", "ATTACH", "DETACH", "RENAME", "TRUNCATE", "EXISTS", "SHOW",
             "DESCRIBE", "USE", "SET", "ALTER", "OPTIMIZE", "CHECK", "SYSTEM", "EXPLAIN", "KILL",
         )  # fmt: skip
+    start = stream.peek().start
+    stream.on_cluster = None
     statement = handler(stream)
-    return _with_output(stream, statement)
-
-
-def _with_output(stream: TokenStream, statement: Statement) -> ParsedStatement:
+    on_cluster = _distributed(stream, start)
     clauses = output_clauses(stream)
-    return ParsedStatement(statement, clauses.format, clauses.outfile, clauses.settings)
+    return ParsedStatement(statement, clauses.format, clauses.outfile, clauses.settings, on_cluster)
+
+
+def _distributed(stream: TokenStream, start: int) -> OnCluster | None:
+    """The statement has just been read; it began at ``start``."""
+    clause = stream.on_cluster
+    if clause is None:
+        return None
+    before, behind = stream.text[start : clause.start], stream.text[clause.end : stream.position]
+    return OnCluster(clause.name, (before + behind.lstrip()).strip())
 
 
 def _select(stream: TokenStream) -> ParsedStatement:

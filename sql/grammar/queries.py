@@ -88,21 +88,34 @@ def parse_query_stream(stream: TokenStream) -> Query:
 
 
 def _union(stream: TokenStream) -> Query:
-    queries = [_operand(stream)]
+    queries = [_intersection(stream)]
     operators: list[str] = []
-    while True:
-        for word in ("UNION", "INTERSECT", "EXCEPT"):
-            if stream.accept(word):
-                break
-        else:
-            break
-        mode = "DISTINCT" if stream.accept("DISTINCT") else ("ALL" if stream.accept("ALL") else "")
+    while word := next((word for word in ("UNION", "EXCEPT") if stream.accept(word)), ""):
+        mode = _set_mode(stream)
         if word == "UNION" and not mode:
             raise UserError(
                 "BAD_ARGUMENTS", "Expected ALL or DISTINCT in SelectWithUnion query: write UNION ALL or UNION DISTINCT"
             )
         operators.append(f"{word} {mode}".strip())
+        queries.append(_intersection(stream))
+    return _combined(queries, operators)
+
+
+def _intersection(stream: TokenStream) -> Query:
+    """INTERSECT binds before UNION and EXCEPT."""
+    queries = [_operand(stream)]
+    operators: list[str] = []
+    while stream.accept("INTERSECT"):
+        operators.append(f"INTERSECT {_set_mode(stream)}".strip())
         queries.append(_operand(stream))
+    return _combined(queries, operators)
+
+
+def _set_mode(stream: TokenStream) -> str:
+    return next((mode for mode in ("DISTINCT", "ALL") if stream.accept(mode)), "")
+
+
+def _combined(queries: list[Query], operators: list[str]) -> Query:
     return queries[0] if len(queries) == 1 else Union(tuple(queries), tuple(operators))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from sql.grammar.clauses import table_ref
 from sql.grammar.commands import refuse_other_objects
 from sql.grammar.index_statements import indexes_query
@@ -33,6 +35,17 @@ def show(stream: TokenStream) -> Statement:
         database = _from(stream)
         like, negated = _like(stream)
         return ShowTables(database, like, negated)
+    if stream.accept("FULL", "TABLES"):
+        return _full_tables(stream)
+    if stream.accept("DICTIONARIES"):
+        place = _in_database(stream)
+        return SelectQuery(f"SELECT name FROM system.dictionaries WHERE {place} AND {_condition(stream)}")
+    if stream.accept("CLUSTERS"):
+        condition = _condition(stream, "cluster")
+        return SelectQuery(f"SELECT DISTINCT cluster FROM system.clusters WHERE {condition} ORDER BY cluster")
+    for kind in ("CURRENT", "ENABLED"):
+        if stream.accept(kind, "ROLES"):
+            return SelectQuery(f"SELECT * FROM system.{kind.lower()}_roles ORDER BY role_name")
     if stream.accept("PROCESSLIST"):
         return ShowProcesslist()
     if stream.accept("CREATE"):
@@ -46,8 +59,9 @@ def show(stream: TokenStream) -> Statement:
         return SelectQuery(f"SELECT * FROM system.functions WHERE {_condition(stream)} ORDER BY name")
     if stream.accept("ENGINES"):
         return SelectQuery("SELECT * FROM system.table_engines ORDER BY name")
-    if any(stream.accept(*words) for words in (("FULL", "COLUMNS"), ("COLUMNS",), ("FULL", "FIELDS"), ("FIELDS",))):
-        return _columns(stream)
+    for extended, full, word in product(((), ("EXTENDED",)), ((), ("FULL",)), ("COLUMNS", "FIELDS")):
+        if stream.accept(*extended, *full, word):
+            return _columns(stream, is_full=bool(full))
     if any(stream.accept(*extended, word) for word in _INDEXES for extended in ((), ("EXTENDED",))):
         database, table = _of_table(stream)
         condition = stream.slice_until(_output_begins, "condition") if stream.accept("WHERE") else "1"
@@ -85,11 +99,24 @@ def _of_table(stream: TokenStream) -> tuple[str | None, str]:
     return _from(stream) or table.database, table.table
 
 
-def _columns(stream: TokenStream) -> Statement:
+def _full_tables(stream: TokenStream) -> Statement:
+    return SelectQuery(
+        f"SELECT name, engine FROM system.tables WHERE {_in_database(stream)} AND {_condition(stream)} ORDER BY name"
+    )
+
+
+def _in_database(stream: TokenStream) -> str:
+    """``[FROM | IN database]`` as a condition."""
+    database = _from(stream)
+    return f"database = {quote_string(database) if database is not None else 'currentDatabase()'}"
+
+
+def _columns(stream: TokenStream, *, is_full: bool) -> Statement:
     database, table = _of_table(stream)
     place = quote_string(database) if database is not None else "currentDatabase()"
+    columns = f"{_COLUMNS}, NULL AS collation, comment, '' AS privileges" if is_full else _COLUMNS
     return SelectQuery(
-        f"SELECT {_COLUMNS} FROM system.columns WHERE database = {place} AND table = {quote_string(table)} "
+        f"SELECT {columns} FROM system.columns WHERE database = {place} AND table = {quote_string(table)} "
         f"AND {_condition(stream)} ORDER BY field"
     )
 
@@ -98,12 +125,12 @@ def _from(stream: TokenStream) -> str | None:
     return stream.identifier("database name") if stream.accept("FROM") or stream.accept("IN") else None
 
 
-def _condition(stream: TokenStream) -> str:
-    """``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``name``."""
+def _condition(stream: TokenStream, column: str = "name") -> str:
+    """``[NOT] LIKE | ILIKE 'pattern'`` as a condition on ``column``."""
     negation = "NOT " if stream.accept("NOT") else ""
     for word in ("LIKE", "ILIKE"):
         if stream.accept(word):
-            return f"name {negation}{word} {quote_string(stream.string('pattern'))}"
+            return f"{column} {negation}{word} {quote_string(stream.string('pattern'))}"
     if negation:
         stream.fail("LIKE", "ILIKE")
     for word in ("WHERE", "LIMIT"):

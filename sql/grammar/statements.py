@@ -102,6 +102,8 @@ class DropTable:
     is_temporary: bool = False
     is_view: bool = False
     """DROP VIEW: of no other table."""
+    permanently: bool = False
+    """DETACH … PERMANENTLY: a start of the server leaves the table detached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ class AttachTable:
 
     table: TableRef
     if_not_exists: bool = False
+    as_replicated: bool | None = None
+    """``AS [NOT] REPLICATED``: the table changes its engine first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +349,15 @@ Statement = (
 
 
 @dataclass(frozen=True, slots=True)
+class OnCluster:
+    """The cluster on whose servers a statement is to be carried out, and the statement's text without that clause,
+    FORMAT and SETTINGS."""
+
+    cluster: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedStatement:
     """One statement with its output format (``None``: the interface's default) and INTO OUTFILE target.
 
@@ -355,3 +368,4 @@ class ParsedStatement:
     format: str | None = None
     outfile: str | None = None
     settings: Mapping[str, SettingLiteral] = field(default_factory=dict)
+    on_cluster: OnCluster | None = None

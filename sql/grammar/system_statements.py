@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sql.grammar.clauses import identifier_list, refuse_on_cluster, table_ref
+from sql.grammar.clauses import identifier_list, on_cluster, table_ref
 from sql.grammar.plain_clauses import ColumnMatcher
 from sql.grammar.statements import DropReplica, OptimizeTable, Statement, SystemCommand
 from sql.grammar.tokens import TokenStream, not_implemented
@@ -12,7 +12,7 @@ STOPPABLE = (
     "MOVES", "DISTRIBUTED SENDS",
 )  # fmt: skip
 """What SYSTEM STOP and START take, of one table or of all."""
-_TABLE_COMMANDS = ("SYNC REPLICA", "RESTART REPLICA", "WAIT LOADING PARTS", "FLUSH DISTRIBUTED")
+_TABLE_COMMANDS = ("SYNC REPLICA", "RESTART REPLICA", "RESTORE REPLICA", "WAIT LOADING PARTS", "FLUSH DISTRIBUTED")
 _PLAIN_COMMANDS = ("RESTART REPLICAS",)
 _SYNC_MODES = ("STRICT", "LIGHTWEIGHT", "PULL")
 
@@ -22,10 +22,11 @@ def system(stream: TokenStream) -> Statement:
     if stream.accept("DROP", "REPLICA"):
         return _drop_replica(stream)
     if stream.accept("FLUSH", "LOGS"):
-        refuse_on_cluster(stream)
+        on_cluster(stream)
         names = () if stream.at_end() or stream.at(";") else identifier_list(stream)
         return SystemCommand("FLUSH LOGS", argument=",".join(names))
     if stream.accept("UNFREEZE"):
+        on_cluster(stream)
         stream.expect("WITH", "NAME")
         return SystemCommand("UNFREEZE", argument=stream.string("backup name"))
     for verb in ("STOP", "START"):
@@ -34,7 +35,7 @@ def system(stream: TokenStream) -> Statement:
                 return _stop_or_start(stream, f"{verb} {action}")
     for command in (*_TABLE_COMMANDS, *_PLAIN_COMMANDS):
         if stream.accept(*command.split()):
-            refuse_on_cluster(stream)
+            on_cluster(stream)
             return SystemCommand(command) if command in _PLAIN_COMMANDS else _of_table(stream, command)
     if stream.peek().kind == "word":
         words: list[str] = []
@@ -45,17 +46,20 @@ def system(stream: TokenStream) -> Statement:
 
 
 def _stop_or_start(stream: TokenStream, command: str) -> SystemCommand:
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     if stream.at("ON", "VOLUME"):
         raise not_implemented(f"SYSTEM {command} ON VOLUME")
     if stream.at_end() or not stream.peek().is_identifier:
         return SystemCommand(command)
-    return SystemCommand(command, table_ref(stream))
+    table = table_ref(stream)
+    on_cluster(stream)
+    return SystemCommand(command, table)
 
 
 def _of_table(stream: TokenStream, command: str) -> SystemCommand:
     may_be_missing = command == "SYNC REPLICA" and stream.accept("IF", "EXISTS")
     table = table_ref(stream)
+    on_cluster(stream)
     may_be_missing |= command == "SYNC REPLICA" and stream.accept("IF", "EXISTS")
     argument = ""
     if command == "SYNC REPLICA" and stream.peek().kind == "word" and stream.peek().upper in _SYNC_MODES:
@@ -66,7 +70,7 @@ def _of_table(stream: TokenStream, command: str) -> SystemCommand:
 
 
 def _drop_replica(stream: TokenStream) -> Statement:
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     replica = stream.string("replica name")
     if stream.accept("FROM", "TABLE"):
         return DropReplica(replica, table=table_ref(stream))
@@ -81,7 +85,7 @@ def optimize(stream: TokenStream) -> Statement:
     stream.next()
     stream.expect("TABLE")
     table = table_ref(stream)
-    refuse_on_cluster(stream)
+    on_cluster(stream)
     partition, partition_id = partition_clause(stream)
     if stream.at("DRY", "RUN"):
         raise not_implemented("OPTIMIZE … DRY RUN")

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 from parts.errors import UserError
 from sql.grammar.limits import MOST_LEVELS, Guard, too_deep_recursion
+from sql.grammar.passwords import hide_passwords
 
 _SPACE = re.compile(r"(?:\s{1,1000}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){0,1000}+((?=\s|--|//|#[ !]|/\*))?")
 """Its group is there when more of it follows."""
@@ -46,8 +48,10 @@ _WORD_END = re.compile(r"[\w$]++")
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _CLOSING = frozenset(_OPENING.values())
 _ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-_RESOLVED = {**{char: char for char in "'\"`/" + "".join(map(chr, range(32)))}, **_ESCAPES}
+_RESOLVED = {**{char: char for char in "'\"`/=" + "".join(map(chr, range(32)))}, **_ESCAPES, "N": ""}
 _BARE = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_BEFORE_PASSWORD = 64 << 10
+"""So much of a text is looked at for the call that a password stands in."""
 _AMBIGUOUS_BARE = frozenset({"select", "from", "null", "true", "false", "distinct", "all", "table", "array"})
 
 
@@ -73,13 +77,23 @@ class Token(NamedTuple):
         return unquote_identifier(self.text) if self.kind == "quoted" else self.text
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterClause:
+    """``ON CLUSTER name`` in the text between ``start`` and ``end``."""
+
+    name: str
+    start: int
+    end: int
+
+
 class TokenStream:
-    """A cursor over the tokens of a text. ``guard`` counts what is read."""
+    """A cursor over the tokens of a text. ``guard`` counts what is read; ``on_cluster`` is that of the statement."""
 
     def __init__(self, text: str, position: int = 0, guard: Guard | None = None) -> None:
         self.text = text
         self.position = position
         self.guard = guard if guard is not None else Guard(text=text)
+        self.on_cluster: ClusterClause | None = None
         self._recent: dict[int, Token] = {}
         self._current = Token("end", "", -1, -1, "")
         self._current_at = -1
@@ -254,14 +268,22 @@ def syntax_error(text: str, position: int, *expected: str) -> UserError:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
     match = _TOKEN.match(text, position)
-    token = match.group() if match else "end of query"
-    rest = text[position : position + 80].split("\n")[0]
+    token = _shown(text, position, min(match.end(), position + 40)) if match else "end of query"
+    rest = _shown(text, position, position + 80).split("\n")[0]
     wanted = "one of: " + ", ".join(expected) if len(expected) > 1 else "".join(expected)
     return UserError(
         "SYNTAX_ERROR",
-        f"Syntax error: failed at position {position + 1} ({token[:40]}) (line {line}, col {column}): "
+        f"Syntax error: failed at position {position + 1} ({token}) (line {line}, col {column}): "
         f"{rest}. Expected {wanted or 'end of query'}",
     )
+
+
+def _shown(text: str, start: int, end: int) -> str:
+    """A piece of the text without passwords, which only what stands before it tells."""
+    begin = max(start - _BEFORE_PASSWORD, 0)
+    before = hide_passwords(text[begin:start])
+    shown = hide_passwords(text[begin:end])
+    return shown[len(before) :] if shown.startswith(before) else ""
 
 
 def not_implemented(what: str) -> UserError:

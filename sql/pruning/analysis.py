@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 
 from parts.block_number import BLOCK_NUMBER, block_number_column
 from parts.key_index import index_of
@@ -27,13 +26,16 @@ from sql.pruning.builder import ConditionBuilder, key_expressions
 from sql.pruning.condition import Both, Condition, Constant, Hint
 from sql.pruning.evaluation import Evaluation
 from sql.pruning.intervals import Interval, interval_of
+from sql.pruning.part_bounds import PartBounds
 from sql.pruning.pruned_part import PrunedPart, RowFilter, runs_of
-from sql.pruning.ranges import Bounds, closed, point, rectangles
+from sql.pruning.ranges import closed, rectangles
 from sql.pruning.row_test import RowTest, row_test
 from sql.pruning.skip_indexes import SkipTest, skip_tests
 from sql.settings.session import DEFAULT_SETTINGS, Settings
 
 __all__ = ["IndexUse", "PrunedPart", "analyse_scan", "analysis_of"]
+
+_MANY_PARTS = 16
 
 
 @dataclass(slots=True)
@@ -72,12 +74,12 @@ class Analysis:
     """Whether no row is known to match before it is looked at."""
     skip_tests: tuple[SkipTest, ...] = ()
     uses: list[IndexUse] = field(default_factory=list)
-    _certain: set[int] = field(default_factory=set)
-    """By identity the parts in which every row matches, as their partition shows."""
+    _certain: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """Of the parts with rows those in which every row matches, as their partition shows."""
 
     def fresh(self) -> Analysis:
         """The same conditions, not used yet: an analysis prunes for one query."""
-        return replace(self, uses=[], _certain=set())
+        return replace(self, uses=[])
 
     def with_rows(
         self,
@@ -100,45 +102,58 @@ class Analysis:
         )  # fmt: skip
 
     def prune(self, parts: Sequence[Part]) -> list[PrunedPart]:
-        kept = [part for part in parts if part.rows]
-        kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, kept, _minmax_bounds)
-        kept = self._by_parts("Partition", self.partition, self.partition_keys, kept, _partition_bounds)
-        left = self._by_granules(kept)
+        known = PartBounds.of(parts)
+        kept = np.arange(len(known.parts))
+        self._certain = np.zeros(len(kept), bool)
+        kept = self._by_parts("MinMax", self.minmax, self.minmax_keys, known, kept)
+        kept = self._by_parts("Partition", self.partition, self.partition_keys, known, kept)
+        left = self._by_granules(known, kept)
         for test in self.skip_tests:
             left = self._by_skip_index(test, left)
         return left
 
-    def _by_parts(self, kind, condition, keys, parts, bounds_of):  # type: ignore[no-untyped-def]
+    def _by_parts(
+        self, kind: str, condition: Condition, keys: list[str], known: PartBounds, chosen: np.ndarray
+    ) -> np.ndarray:
         if not keys:
-            return parts
-        use = IndexUse(kind, keys, condition, (len(parts), len(parts)), (_marks(parts), _marks(parts)))
+            return chosen
+        marks = int(known.marks[chosen].sum())
+        use = IndexUse(kind, keys, condition, (len(chosen), len(chosen)), (marks, marks))
         self.uses.append(use)
-        if not parts or (isinstance(condition, Constant) and condition.value):
-            return parts
+        if not len(chosen) or (isinstance(condition, Constant) and condition.value):
+            return chosen
         bounds = {}
         for number in condition.used:
-            found = bounds_of(parts, keys, number)
+            of_name = kind == "MinMax"
+            found = known.extremes(keys[number], chosen) if of_name else known.partition_value(number, chosen)
             if found is not None:
                 bounds[number] = found
-        mask, doubt = condition.evaluate(bounds, len(parts))
-        kept = [part for part, keep in zip(parts, mask, strict=True) if keep]
+        mask, doubt = condition.evaluate(bounds, len(chosen))
+        kept = chosen[mask]
         if kind in self.whole:
-            self._certain.update(id(part) for part, unsure in zip(parts, doubt, strict=True) if not unsure)
-        use.parts, use.granules = (len(kept), len(parts)), (_marks(kept), _marks(parts))
+            self._certain[chosen[~doubt]] = True
+        use.parts, use.granules = (len(kept), len(chosen)), (int(known.marks[kept].sum()), marks)
         return kept
 
-    def _by_granules(self, parts: list[Part]) -> list[PrunedPart]:
+    def _by_granules(self, known: PartBounds, chosen: np.ndarray) -> list[PrunedPart]:
         use = IndexUse("PrimaryKey", list(self.sorting.expressions), self.primary)
         if self.sorting:
             self.uses.append(use)
         kept = []
-        for part in parts:
-            pruned = granules(part, self.sorting, self.primary, self.interval)
+        for position in self._by_first_key(known, chosen):
+            pruned = granules(known.parts[position], self.sorting, self.primary, self.interval)
             if pruned is not None:
-                kept.append(self._with_filter(pruned))
-        use.parts = (len(kept), len(parts))
-        use.granules = (sum(item.marks for item in kept), _marks(parts))
+                kept.append(self._with_filter(pruned, is_certain=bool(self._certain[position])))
+        use.parts = (len(kept), len(chosen))
+        use.granules = (sum(item.marks for item in kept), int(known.marks[chosen].sum()))
         return kept
+
+    def _by_first_key(self, known: PartBounds, chosen: np.ndarray) -> np.ndarray:
+        """Without looking into the index of each of many parts."""
+        if 0 not in self.primary.used or len(chosen) < _MANY_PARTS:
+            return chosen
+        bounds = known.first_key(self.sorting, chosen)
+        return chosen if bounds is None else chosen[self.primary.evaluate({0: bounds}, len(chosen))[0]]
 
     def _by_skip_index(self, test: SkipTest, pruned: Sequence[PrunedPart]) -> list[PrunedPart]:
         left = [found for item in pruned if (found := test.prune(item)) is not None]
@@ -147,18 +162,14 @@ class Analysis:
         self.uses.append(IndexUse("Skip", keys, test.condition, (len(left), len(pruned)), (after, before), test.index))
         return left
 
-    def _with_filter(self, pruned: PrunedPart) -> PrunedPart:
+    def _with_filter(self, pruned: PrunedPart, *, is_certain: bool) -> PrunedPart:
         if pruned.part.has_deleted_rows:  # who reads it leaves out more than what does not match
             return PrunedPart(pruned.part, pruned.ranges, pruned.uncertain, False, self.row_filter, self.row_test)
-        if id(pruned.part) in self._certain:
+        if is_certain:
             return PrunedPart(pruned.part, pruned.ranges, uncertain=(), is_whole=True)
         is_whole = "PrimaryKey" in self.whole
         uncertain = None if self.needs_rows else pruned.uncertain
         return PrunedPart(pruned.part, pruned.ranges, uncertain, is_whole, self.row_filter, self.row_test)
-
-
-def _marks(parts: Sequence[Part]) -> int:
-    return sum(part.marks for part in parts)
 
 
 def granules(part: Part, key: Key, condition: Condition, interval: Interval | None = None) -> PrunedPart | None:
@@ -197,30 +208,6 @@ def granules(part: Part, key: Key, condition: Condition, interval: Interval | No
     if not mask.any():
         return None
     return PrunedPart(part, None if mask.all() else runs_of(mask), runs_of(uncertain))
-
-
-def _minmax_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
-    if keys[number] == BLOCK_NUMBER:
-        blocks = np.array([(part.name.min_block, part.name.max_block) for part in parts], np.uint64)
-        return closed(pa.array(blocks[:, 0]), pa.array(blocks[:, 1]))
-    if keys[number] in NAME_COLUMNS:
-        return point(pa.array([name_value(keys[number], part) for part in parts], pa.string()))
-    arrays = [part.minmax_arrays.get(keys[number]) for part in parts]
-    if any(array is None or len(array) != 2 for array in arrays):
-        return None
-    try:
-        low = pa.concat_arrays([array.slice(0, 1) for array in arrays if array is not None])
-        high = pa.concat_arrays([array.slice(1, 1) for array in arrays if array is not None])
-    except pa.ArrowInvalid:
-        return None
-    return closed(low, high)
-
-
-def _partition_bounds(parts: Sequence[Part], keys: Sequence[str], number: int) -> Bounds | None:
-    try:
-        return point(pa.concat_arrays([part.partition_arrays[number][2] for part in parts]))
-    except (pa.ArrowInvalid, IndexError):
-        return None
 
 
 # Building -------------------------------------------------------------------------------------------------------------
@@ -292,11 +279,6 @@ def _has_extremes(type_: object) -> bool:
     from parts.types import FloatType, strip_nullable
 
     return not isinstance(strip_nullable(type_), FloatType) and not type_.is_nullable  # type: ignore[arg-type,attr-defined]
-
-
-def name_value(column: str, part: Part) -> str:
-    """Of a column that the name of a part tells."""
-    return str(part.name) if column == "_part" else part.name.partition_id
 
 
 def canonical_column(name: str) -> str:

@@ -17,6 +17,7 @@ from parts.types import (
     DataType,
     FloatType,
     StringType,
+    UUIDType,
     strip_nullable,
 )
 from sql.compile.literal_lists import MOST_WRITTEN, bounds, members
@@ -211,6 +212,8 @@ class ConditionBuilder:
         return Both(tuple(terms)) if terms else Unknown()
 
     def _against_key(self, number: int, key: KeyExpression, left: Node, right: Node, name: str) -> Condition | None:
+        if name != "equals" and isinstance(strip_nullable(key.type), UUIDType):
+            return None  # keys are in the order of bytes, and < compares the second half first
         if left == key.node:
             value = self._constants.value(right, key.type)
             return range_condition(number, name, value, exact=not isinstance(strip_nullable(key.type), FloatType))

@@ -37,6 +37,14 @@ class Bounds:
     def __len__(self) -> int:
         return len(self.low)
 
+    def take(self, places: np.ndarray) -> Bounds:
+        """The closed ranges at these places."""
+        assert self.low_open is None
+        assert self.high_open is None
+        low = self.low.take(pa.array(places))
+        high = low if self.is_point else self.high.take(pa.array(places))
+        return Bounds(low, high, self.low_infinite[places], self.high_infinite[places])
+
     @property
     def is_point(self) -> bool:
         """Whether every range is one value."""

@@ -33,7 +33,7 @@ from sql.run.engine_arrays import engine_table
 from sql.run.scans import scan_sql
 from sql.typing.mapping import output_cast
 from sql.typing.storage_arrays import storage_table
-from sql.typing.typed import Typed, is_only_inside
+from sql.typing.typed import Typed, column_label, is_only_inside
 
 Evaluate = Callable[[pa.Table], pa.ChunkedArray]
 __all__ = ["CompiledExpression", "compile_expressions", "compile_key", "evaluate_together", "quote_identifier"]
@@ -115,7 +115,7 @@ class _Evaluator:
                 # Once a row, not once a block: rand() and generateUUIDv4() differ from row to row.
                 rows = cursor.sql(database.prepared(f"{self._sql} FROM range({block.num_rows})")).to_arrow_table()
                 return storage_table(rows, (("c0", self._type),)).column(0)
-            used = block.select(list(self._columns)).rename_columns([f"0.{name}" for name in self._columns])
+            used = block.select(list(self._columns)).rename_columns([column_label(0, name) for name in self._columns])
             cursor.register("s0", engine_table(used).to_reader())
             result = storage_table(cursor.sql(database.prepared(self._sql)).to_arrow_table(), (("c0", self._type),))
             return result.column(0)

@@ -143,13 +143,15 @@ def translate(error: Exception) -> PandoError:
             "NOT_ENOUGH_SPACE", f"Not enough space on disk for what does not fit in memory: {first}"
         )
     if isinstance(error, duckdb.ConversionException) or "Conversion Error" in first:
-        if "DECIMAL" in first:
-            return UserError("DECIMAL_OVERFLOW", f"Decimal overflow: {first}")
         text = first.rpartition("Conversion Error: ")[2]
+        if "DECIMAL" in text:
+            return UserError("DECIMAL_OVERFLOW", f"Decimal overflow: {text}")
         return UserError("CANNOT_PARSE_TEXT", f"Cannot convert a value: {text}")
     if isinstance(error, duckdb.OutOfRangeException) or "Out of Range Error" in first:
         name = "DECIMAL_OVERFLOW" if "DECIMAL" in first else "VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE"
-        return UserError(name, first)
+        return UserError(name, first.rpartition("Out of Range Error: ")[2])
+    if "must not end with escape character" in message:
+        return UserError("CANNOT_PARSE_ESCAPE_SEQUENCE", "Invalid escape sequence at the end of a LIKE pattern")
     if "expression depth limit" in message:
         return UserError("TOO_DEEP_AST", "The query is nested too deeply")
     if "More than one row returned" in message:

@@ -19,7 +19,7 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.typing.mapping import engine_type
+from sql.typing.mapping import engine_type, told_apart
 
 
 def comes_as(type_: DataType) -> str:
@@ -64,13 +64,14 @@ def readable(type_: pa.DataType, *, is_inner: bool = False) -> pa.DataType:
     if pa.types.is_list(type_):
         return pa.list_(type_.value_field.with_type(inner(type_.value_type)))
     if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(inner(field.type)) for field in type_])
+        names = told_apart([field.name for field in type_])
+        return pa.struct([pa.field(name, inner(field.type)) for name, field in zip(names, type_, strict=True)])
     return type_
 
 
 def of_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    if has_map(array.type):
-        array = with_entries(array)
+    if has_other_form(array.type):
+        array = engine_form(array)
     if array.type == type_:
         return array
     if type_ == TEXTS and pa.types.is_string(array.type):
@@ -82,22 +83,25 @@ def _list_of(key: pa.DataType, value: pa.DataType) -> pa.DataType:
     return pa.list_(pa.struct([("key", key), ("value", value)]))
 
 
-def has_map(type_: pa.DataType) -> bool:
-    return pa.types.is_map(type_) or any(has_map(type_.field(n).type) for n in range(type_.num_fields))
+def has_other_form(type_: pa.DataType) -> bool:
+    """Whether DuckDB gets values of the type in another form than the storage's."""
+    if pa.types.is_map(type_) or (pa.types.is_struct(type_) and told_apart(names := type_.names) is not names):
+        return True
+    return any(has_other_form(type_.field(n).type) for n in range(type_.num_fields))
 
 
-def with_entries(array: pa.Array) -> pa.Array:
-    """The same with lists of structs for maps: for one map those in the same buffers."""
+def engine_form(array: pa.Array) -> pa.Array:
+    """The same with lists of structs for maps (for one map those in the same buffers) and names that are told apart."""
     type_ = array.type
-    if not has_map(type_):
+    if not has_other_form(type_):
         return array
     if pa.types.is_struct(type_):
-        parts = [with_entries(part) for part in array.flatten()]
-        return pa.StructArray.from_arrays(parts, [field.name for field in type_], mask=array.is_null())
+        parts = [engine_form(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, told_apart(type_.names), mask=array.is_null())
     if pa.types.is_map(type_):
-        values = pa.StructArray.from_arrays([with_entries(array.keys), with_entries(array.items)], ["key", "value"])
+        values = pa.StructArray.from_arrays([engine_form(array.keys), engine_form(array.items)], ["key", "value"])
     else:
-        values = with_entries(array.values)
+        values = engine_form(array.values)
     return pa.Array.from_buffers(
         pa.list_(values.type), len(array), array.buffers()[:2], offset=array.offset, children=[values]
     )
@@ -105,7 +109,7 @@ def with_entries(array: pa.Array) -> pa.Array:
 
 def engine_table(block: pa.Table) -> pa.Table:
     """The block with lists of structs for maps."""
-    if not any(has_map(type_) for type_ in block.schema.types):
+    if not any(has_other_form(type_) for type_ in block.schema.types):
         return block
-    columns = [pa.chunked_array([with_entries(chunk) for chunk in column.chunks]) for column in block.columns]
+    columns = [pa.chunked_array([engine_form(chunk) for chunk in column.chunks]) for column in block.columns]
     return pa.Table.from_arrays(columns, block.column_names)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from parts.errors import CancelledError, ConflictError, CorruptionError, PandoError
+from parts.errors import CancelledError, ConflictError, PandoError
 from parts.query_status import QueryStatus
 from parts.types import DataType, StringType
 from sql.compile.compiled_query import CompiledQuery
@@ -111,7 +111,7 @@ class QueryEngine:
         return SelectResult(plan.columns, run.batches(), run.state.statistics, run.cancel, run.close)
 
     def plan(self, tree: Query, catalog: RelationCatalog, settings: Settings, database: str) -> Plan:
-        """Of a rewritten query that knows no session."""
+        """Plans a rewritten query that knows no session."""
         guard = Guard(QueryLimits.of(settings))
         constants = {"timezone": settings.timezone}
         compiler, compiled = _compiled(tree, Lookups(catalog), settings, database, constants, guard)
@@ -298,21 +298,14 @@ class _Run:
         stored = self.plan.stored
         most_rows = MOST_ROWS if stored is None else sys.maxsize if stored.is_as_read else MOST_SORTED_ROWS
         first_rows = None if stored is None else stored.first_rows
-        try:
-            return find_rows(parts, first_rows, self.state.statistics, most_rows)
-        except CorruptionError as error:
-            relation = self.plan.scans[0].scan.source.relation
-            assert is_parts_relation(relation)
-            relation.report_corruption(error)
-            raise
+        return find_rows(parts, first_rows, self.state.statistics, most_rows)
 
     def _stored(self, found: Sequence[Found], batch_rows: int) -> Iterator[pa.RecordBatch]:
         schema = storage_schema(self.plan.columns)
-        (planned,) = self.plan.scans
         stored, totals = self.plan.stored, self.plan.totals
         names = read_columns(totals) if stored is None else stored.names
         self.state.limits.check_columns(len(names))
-        read = read_rows(planned.scan, names, found, self.state, batch_rows, self._max_threads)
+        read = read_rows(names, found, self.state, batch_rows, self._max_threads)
         if stored is None:
             yield total_row(totals, count_rows(found), read, schema)
         else:
@@ -357,7 +350,7 @@ class _Run:
         assert is_parts_relation(relation)
         snapshot = relation.snapshot()
         self._snapshots.append(snapshot)
-        kept = planned.analysis.fresh().prune(list(snapshot.parts))
+        kept = planned.analysis.fresh().prune(snapshot.parts)
         self._status.check()
         statistics = self.state.statistics
         statistics.parts += len(kept)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from parts.errors import UserError
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.query import QueryCompiler
+from sql.grammar.passwords import hide_passwords
 from sql.grammar.queries import parse_query
 from sql.grammar.syntax_tree import Function, Identifier, Join, Literal, Node, Query, Select, Union, children, walk
 from sql.grammar.tokens import TokenStream
@@ -31,9 +32,9 @@ def explain_lines(
         indexes = str(options.get("indexes", 0)) in ("1", "True", "true")
         return list(_plan(parse_query(query), compiler, indexes))
     if name == "SYNTAX":
-        return _syntax(query)
+        return _syntax(hide_passwords(query))
     if name == "AST":
-        return list(_tree(parse_query(query), 0))
+        return list(_tree(parse_query(hide_passwords(query)), 0))
     raise UserError("NOT_IMPLEMENTED", f"EXPLAIN {name} is not supported (PLAN, SYNTAX and AST are)")
 
 
@@ -82,7 +83,7 @@ def _index_lines(scan: Scan, relation: PartsRelation) -> Iterator[str]:
     snapshot = relation.snapshot()
     try:
         analysis: Analysis = analyse_scan(scan, relation.description, EVALUATION)
-        analysis.prune(list(snapshot.parts))
+        analysis.prune(snapshot.parts)
     finally:
         snapshot.release()
     if analysis.uses:

@@ -12,8 +12,8 @@ from parts.reader import Part, RowRange
 from parts.repeated_texts import joined
 from parts.row_exists import ROW_EXISTS, live_rows
 
-_WINDOW_ROWS = 262_144
-_WINDOW_BYTES = 64 << 20
+WINDOW_ROWS = 262_144
+WINDOW_BYTES = 64 << 20
 
 
 class FoundRows:
@@ -68,7 +68,7 @@ def _numbers(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 def _windows(part: Part, names: Sequence[str], look: Callable[[int], None]) -> Iterator[RowRange]:
     sizes = part.column_sizes()
     row_bytes = sum(sizes[name][1] for name in names if name in sizes) // max(part.rows, 1)
-    step = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // max(row_bytes, 1)))
+    step = max(1, min(WINDOW_ROWS, WINDOW_BYTES // max(row_bytes, 1)))
     for begin in range(0, part.rows, step):
         look(begin)
         yield RowRange(begin, min(begin + step, part.rows))
@@ -82,11 +82,11 @@ def updated(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[
             read = part.read_rows(names, [window], max_batch_rows=window.rows, with_deleted=True)
             old = pa.Table.from_batches(read).columns
             places = numbers - window.begin
-            values = [_patched(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
+            values = [patched(*pair, places) for pair in zip(old, values, strict=True)] if len(numbers) else old
         yield pa.Table.from_arrays(values, list(names))
 
 
-def _patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+def patched(old: pa.ChunkedArray, new: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
     """``new`` at the places, ``old`` elsewhere."""
     chosen = np.arange(len(old))
     chosen[places] = len(old) + np.arange(len(places))
@@ -114,3 +114,22 @@ def without(part: Part, names: Sequence[str], found: FoundRows, look: Callable[[
             table = table.select(list(names))
         keep[numbers - window.begin] = False
         yield table if keep.all() else table.filter(pa.array(keep))
+
+
+def remaining(
+    part: Part, names: Sequence[str], changed: Sequence[str], found: FoundRows, look: Callable[[int], None]
+) -> Iterator[pa.Table]:
+    """The rows found and no others; the columns ``changed`` have the values found."""
+    others = [name for name in names if name not in changed]
+    for window in _windows(part, names, look):
+        numbers, values = found.until(window.end)
+        if not len(numbers):
+            continue
+        columns = dict(zip(changed, values, strict=True))
+        if others:
+            read = part.read_rows(
+                others, [window], max_batch_rows=window.rows, with_dictionaries=True, with_deleted=True
+            )
+            table = joined([pa.Table.from_batches([batch]) for batch in read]).take(pa.array(numbers - window.begin))
+            columns |= dict(zip(others, table.columns, strict=True))
+        yield pa.Table.from_arrays([columns[name] for name in names], list(names))

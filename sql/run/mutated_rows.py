@@ -1,7 +1,8 @@
 """What a mutation's commands do to one part: from the part to a temporary one with the rows as they are to be.
 
-One command follows the other. The rows that it changes are found by a query over the part alone, in the order of the
-part, which gives the number of each row and, for UPDATE, its new values:
+One command follows the other; ``sql.run.steps_together`` tells which share a rewrite. The rows that a command changes
+are found by a query over the part alone, in the order of the part, which gives the number of each row and, for UPDATE,
+its new values:
 
     SELECT _part_offset, CAST(expression, 'type') FROM <the part> WHERE condition
 
@@ -14,24 +15,22 @@ The result depends on the rows of the part, the commands and the definition alon
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
-from parts.errors import CorruptionError, UserError
 from parts.merge.expiry import expired_out, values_expired
 from parts.merge.written import expired_columns
 from parts.nested_columns import check_sizes
-from parts.part_states import Snapshot
-from parts.query_status import QueryStatus
 from parts.reader import Part, RowRange, open_part
 from parts.rewriting import clone_part, columns_of_rows, rewrite_columns, write_rows
-from parts.row_exists import PART_OFFSET, ROW_EXISTS, ROW_EXISTS_COLUMN
-from parts.schema import Column, TableDescription
+from parts.schema import TableDescription
 from parts.ttl import PartTtl, RuleFacts, RuleKind, TtlCollector
 from sql.grammar.alterations import (
     ApplyDeletedMask,
@@ -41,29 +40,15 @@ from sql.grammar.alterations import (
     MaterializeColumn,
     MaterializeIndex,
     MaterializeTtl,
-    MutationCommand,
     UpdateRows,
 )
-from sql.grammar.queries import parse_expression
-from sql.grammar.syntax_tree import Literal, Subquery, walk
-from sql.grammar.tokens import identifier_if_needed, quote_identifier, quote_string
-from sql.relation import ArrowRelation, PartsRelation, RelationCatalog, StreamedRelation, ViewRelation
+from sql.relation import BlockRelation, PartsRelation, RelationCatalog
 from sql.run.executor import QueryEngine
-from sql.run.found_rows import FoundRows, updated, without
-from sql.settings.session import settings_of
+from sql.run.found_rows import FoundRows, remaining, updated, without
+from sql.run.mutation_queries import OnePart, Step, found_rows
+from sql.run.steps_together import HeldRows, columns_of_all, fits, together
 
 _OF_ROWS = (RuleKind.ROWS, RuleKind.ROWS_WHERE, RuleKind.GROUP_BY)
-_PART = "\0part"
-"""The name of the part in the queries; no user can give it."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """A command with the database of tables that it names without one, and the time zone of times without one."""
-
-    command: MutationCommand
-    database: str
-    timezone: str
 
 
 @dataclass(frozen=True)
@@ -82,20 +67,18 @@ class MutationRun:
         caller's."""
         part = source.under(self.description.schema)
         made: Path | None = None
+        places = (directory.with_name(f"{directory.name}.{number}") for number in itertools.count())
+        done = 0
         try:
-            for number, step in enumerate(self._with_materialized(steps)):
-                before = number * source.rows
-                self.check(before)
-                place = directory.with_name(f"{directory.name}.{number}")
-                place.mkdir()
-                run = replace(self, check=lambda rows, before=before: self.check(before + rows))  # type: ignore[misc]
-                if not run._carry_out(part, step, place):
-                    place.rmdir()
-                    continue
-                if made is not None:
-                    shutil.rmtree(made)
-                made = place
-                part = open_part(place, name=source.name, table_schema=self.description.schema)
+            for group in self._groups(steps):
+                part = self._latest(part, made)
+                for each in self._rewrites(part, group):
+                    part, place = self._latest(part, made), next(places)
+                    if self._carry_out(part, each, place, done * source.rows):
+                        if made is not None:
+                            shutil.rmtree(made)
+                        made = place
+                    done += len(each)
             if made is None:
                 clone_part(source, directory, self.description)
             else:
@@ -105,18 +88,64 @@ class MutationRun:
                 shutil.rmtree(left, ignore_errors=True)
             raise
 
-    def _with_materialized(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """With the MATERIALIZED columns whose expressions read what an UPDATE changes."""
-        for step in steps:
-            yield step
-            if isinstance(step.command, UpdateRows):
-                names = {name for name, _ in step.command.assignments}
-                for column in self.description.schema.columns:
-                    if column.default_kind == "MATERIALIZED" and column.default and names & set(column.default.columns):
-                        yield replace(step, command=MaterializeColumn(column.name))
+    def _groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
+        """The steps in their order, those side by side that may be carried out together in one list. Behind UPDATEs
+        come the MATERIALIZED columns whose expressions read what they change."""
+        schema = self.description.schema
+        for group in together(steps, schema):
+            yield group
+            commands = (step.command for step in group)
+            names = {name for c in commands if isinstance(c, UpdateRows) for name, _ in c.assignments}
+            for column in schema.columns if names else ():
+                if column.default_kind == "MATERIALIZED" and column.default and names & set(column.default.columns):
+                    yield [replace(group[-1], command=MaterializeColumn(column.name))]
 
-    def _carry_out(self, part: Part, step: Step, place: Path) -> bool:
-        """``False``: the command changes nothing in the part."""
+    def _latest(self, part: Part, made: Path | None) -> Part:
+        if made is None or part.path == made:
+            return part
+        return open_part(made, name=part.name, table_schema=self.description.schema)
+
+    def _rewrites(self, part: Part, group: list[Step]) -> list[list[Step]]:
+        """The steps that each rewrite of the part carries out."""
+        schema = self.description.schema
+        is_held = len(group) > 1 and fits(part, columns_of_all(group, schema), schema)
+        return [group] if is_held else [[step] for step in group]
+
+    def _carry_out(self, part: Part, steps: Sequence[Step], place: Path, rows_before: int) -> bool:
+        """``False``: they change nothing in the part, and nothing is at ``place``."""
+        self.check(rows_before)
+        place.mkdir()
+        run = replace(self, check=partial(self._look_beyond, rows_before))
+        is_changed = run._together(part, steps, place) if len(steps) > 1 else run._alone(part, steps[0], place)
+        if not is_changed:
+            place.rmdir()
+        return is_changed
+
+    def _together(self, part: Part, steps: Sequence[Step], place: Path) -> bool:
+        """UPDATEs and DELETEs, on rows in memory from the first on that changes any."""
+        rows: HeldRows | None = None
+        for number, step in enumerate(steps):
+            self.check(number * part.rows)
+            if rows is None:
+                if not self._found(part, step).has_more():
+                    continue
+                rows = HeldRows(part, columns_of_all(steps, self.description.schema), self.description.schema)
+            rows.carry_out(step, self._rows_of)
+        if rows is None or not (rows.changed or rows.has_lost_rows):
+            return False
+        changed = sorted(rows.changed)
+        found, look = rows.found(changed), partial(self._look_beyond, (len(steps) - 1) * part.rows)
+        if rows.has_lost_rows:
+            names = [column.name for column in columns_of_rows(part, self.description.schema)]
+            write_rows(part, place, self.description, remaining(part, names, changed, found, look))
+        else:
+            rewrite_columns(part, place, self.description, changed, updated(part, changed, found, look))
+        return True
+
+    def _look_beyond(self, before: int, rows: int) -> None:
+        self.check(before + rows)
+
+    def _alone(self, part: Part, step: Step, place: Path) -> bool:
         match step.command:
             case UpdateRows(assignments):
                 return self._update(part, [name for name, _ in assignments], self._found(part, step), place)
@@ -267,99 +296,7 @@ class MutationRun:
             rows += batch.num_rows
 
     def _found(self, part: Part, step: Step) -> FoundRows:
-        result = self.engine.select(
-            changes_query(self.description, self.table, step.command),
-            catalog=_WithPart(self.others, _OnePart(part, self.description), step.database),
-            settings=settings_of({}, step.timezone),
-            database=step.database,
-            constants={"currentDatabase": step.database, "timezone": step.timezone},
-        )
-        return FoundRows(result.batches)
+        return self._rows_of(OnePart(part, self.description), step)
 
-
-def check_step(
-    engine: QueryEngine, step: Step, table: PartsRelation, name: str, others: RelationCatalog, status: QueryStatus
-) -> None:
-    """Raises what is wrong with the expressions of a command, as far as no row must be looked at."""
-    if isinstance(step.command, UpdateRows | DeleteRows):
-        engine.describe(
-            changes_query(table.description, name, step.command),
-            catalog=_WithPart(others, table, step.database),
-            settings=settings_of({}, step.timezone),
-            database=step.database,
-            constants={"currentDatabase": step.database, "timezone": step.timezone},
-            status=status,
-        )
-    for name, expression in step.command.assignments if isinstance(step.command, UpdateRows) else ():
-        node = parse_expression(expression)
-        type_ = updated_column(table.description, name).type
-        if isinstance(node, Literal) and node.value is None and not type_.is_nullable:
-            raise UserError("CANNOT_CONVERT_TYPE", f"Cannot convert NULL to a non-nullable type: {name} is {type_}")
-        if isinstance(node, Literal):
-            query = f"SELECT CAST({_whole(expression)}, {quote_string(type_.name)})"
-            engine.select(query, catalog=others, status=status).read_all()
-
-
-def changes_query(description: TableDescription, table: str, command: MutationCommand) -> str:
-    """The number and the new values of each row that an UPDATE or a DELETE changes."""
-    assert isinstance(command, UpdateRows | DeleteRows), command
-    values = [PART_OFFSET]
-    texts = [command.condition]
-    for name, expression in command.assignments if isinstance(command, UpdateRows) else ():
-        type_ = updated_column(description, name).type
-        values.append(f"CAST({_whole(expression)}, {quote_string(type_.name)})")
-        texts.append(expression)
-    query = (
-        f"SELECT {', '.join(values)} FROM {quote_identifier(_PART)} AS {identifier_if_needed(table)} "
-        f"WHERE {_whole(command.condition)}"
-    )
-    if any(isinstance(node, Subquery) for text in texts for node in walk(parse_expression(text))):
-        query += f" ORDER BY {PART_OFFSET}"  # a join may mix what it reads
-    return query
-
-
-def updated_column(description: TableDescription, name: str) -> Column:
-    return ROW_EXISTS_COLUMN if name == ROW_EXISTS else description.schema.column(name)
-
-
-def _whole(expression: str) -> str:
-    """In brackets, behind a comment that it may end with."""
-    return f"({expression}\n)"
-
-
-# What the queries read ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _OnePart:
-    """Implements ``sql.relation.PartsRelation``."""
-
-    part: Part
-    description: TableDescription
-
-    def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot:
-        return Snapshot([self.part], lambda _: None)
-
-    def report_corruption(self, error: CorruptionError) -> None:
-        """Who mutates the part gets the error."""
-
-
-@dataclass(frozen=True)
-class _WithPart:
-    """Implements ``sql.relation.RelationCatalog``."""
-
-    others: RelationCatalog
-    part: PartsRelation
-    database: str
-
-    def relation(self, database: str | None, table: str) -> PartsRelation | ArrowRelation | ViewRelation:
-        if table != _PART:
-            return self.others.relation(database or self.database, table)
-        # Rows have numbers here, those of a small table too.
-        return replace(self.part, description=replace(self.part.description, has_parts=True))  # type: ignore[type-var]
-
-    def files(self, path: str, format: str = "", structure: str = "") -> StreamedRelation:
-        return self.others.files(path, format, structure)
-
-    def other_tables(self, function: object) -> object:
-        return self.others.other_tables(function)
+    def _rows_of(self, relation: PartsRelation | BlockRelation, step: Step) -> FoundRows:
+        return found_rows(self.engine, step, relation, self.description, self.table, self.others)

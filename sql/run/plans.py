@@ -74,6 +74,8 @@ _FUNCTIONS = frozenset(
         "argMin", "argMax", "quantile", "median", "countIf", "sumIf", "minIf", "maxIf", "avgIf",
     }
 )  # fmt: skip
+_KEPT_FUNCTIONS = _FUNCTIONS | {"CAST"}
+"""CAST is in every query of a mutation. The type in its text is nothing to bind, so short plans do without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +199,22 @@ def _size(value: Fragment, type_: DataType) -> Fragment | None:
 # Keeping --------------------------------------------------------------------------------------------------------------
 
 
-def depends_on_text_alone(tree: Query, plan: Plan) -> bool:
+def depends_on_text_alone(tree: Query, plan: Plan, functions: frozenset[str] = _FUNCTIONS) -> bool:
     if not plan.scans:
         return False
     # The expression of an ALIAS column may be anything.
     columns = (column for planned in plan.scans for column in planned.scan.definitions.values())
-    return is_plain(tree, _NODES_OF_SEVERAL_TABLES) and all(column.default_kind != "ALIAS" for column in columns)
+    return is_plain(tree, _NODES_OF_SEVERAL_TABLES, functions) and all(
+        column.default_kind != "ALIAS" for column in columns
+    )
 
 
-def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES) -> bool:
+def is_plain(tree: Query, nodes: tuple[type[Node], ...] = _NODES, functions: frozenset[str] = _FUNCTIONS) -> bool:
     """Whether nothing in the query can mean something else the next time but its tables."""
     for node in walk(tree):
         if not isinstance(node, nodes):
             return False
-        if isinstance(node, Function) and written_name(node.name) not in _FUNCTIONS:
+        if isinstance(node, Function) and written_name(node.name) not in functions:
             return False
         if isinstance(node, NamedTable) and node.sample is not None:
             return False
@@ -250,7 +254,7 @@ class PlanCache:
 
     def keep(self, key: tuple[str, ...], tree: Query, plan: Plan, lookups: Lookups) -> None:
         """Keeps the plan, if its text and the definitions of its tables alone decide it."""
-        if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan):
+        if sum(map(len, key)) > _LONGEST_KEY or not depends_on_text_alone(tree, plan, _KEPT_FUNCTIONS):
             return
         tables = lookups.definitions()
         if tables is None or len({(name[0] or key[1], name[1]) for name in tables}) < len(tables):

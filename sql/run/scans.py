@@ -1,12 +1,13 @@
 """Feeding tables to DuckDB: a stream of record batches for every scan of a statement, counted and pruned.
 
-The column ``c`` of scan ``n`` comes under the name ``n.c``. Where DuckDB would see another type than the engine type
-(DateTime comes as TIMESTAMP_S) the scan's text casts it.
+The column ``c`` of scan ``n`` comes under the name ``column_label(n, c)``. Where DuckDB would see another type than the
+engine type (DateTime comes as TIMESTAMP_S) the scan's text casts it.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from parts.errors import CorruptionError, PandoError
+from parts.errors import PandoError
 from parts.query_status import QueryStatus
 from parts.reader import RowRange
 from parts.repeated_texts import TEXTS
@@ -22,8 +23,8 @@ from sql.compile.compiled_query import Scan
 from sql.compile.final_reading import FinalReading
 from sql.compile.scope import NAME_COLUMNS
 from sql.compile.short_strings import LongStringError, code_label, codes
-from sql.pruning.analysis import name_value
 from sql.pruning.key_values import required_values
+from sql.pruning.part_bounds import name_value
 from sql.pruning.pruned_part import PrunedPart
 from sql.relation import ArrowRelation, KeyedRelation, PartsRelation, StreamedRelation, is_parts_relation
 from sql.run.constants import fold_constant
@@ -31,10 +32,11 @@ from sql.run.engine_arrays import needs_cast, of_type, readable
 from sql.run.final_rows import final_blocks
 from sql.run.read_limits import NO_LIMITS, ReadLimits
 from sql.run.row_groups import gathered, group_rows, is_narrow
+from sql.run.small_parts import SmallParts
 from sql.run.string_runs import comes_repeated
 from sql.typing.mapping import engine_type
 from sql.typing.scannable import Computed
-from sql.typing.typed import quoted
+from sql.typing.typed import column_label, quoted
 
 _NO_COLUMN = "#"
 _Make = Callable[..., pa.Array]
@@ -82,7 +84,7 @@ def scan_sql(scan: Scan) -> str:
     casts = False
     for name in scan.source.used:
         definition = scan.definitions[name]
-        label = quoted(f"{number}.{name}")
+        label = quoted(column_label(number, name))
         if needs_cast(definition.type):
             casts = True
             columns.append(f"CAST({label} AS {engine_type(definition.type)}) AS {label}")
@@ -204,7 +206,7 @@ class ScanStream:
             if self._scan.final is not None:
                 yield from self._final_batches(names, self._parts, self._scan.final, relation)
             else:
-                yield from self._part_batches(names, self._parts, relation.report_corruption)
+                yield from self._part_batches(names, self._parts)
         else:
             assert isinstance(relation, ArrowRelation)
             wanted = names or _smallest(self._scan)
@@ -217,49 +219,48 @@ class ScanStream:
         self, names: list[str], parts: Sequence[PrunedPart], reading: FinalReading, relation: PartsRelation
     ) -> Iterator[tuple[list[pa.Array], int]]:
         left = sum(pruned.rows for pruned in parts)
-        try:
-            for block in final_blocks(parts, relation.description, reading, names, self._state.status):
-                left -= block.num_rows
-                yield from _table_batches(names, block)
-        except CorruptionError as error:
-            relation.report_corruption(error)
-            raise
+        for block in final_blocks(parts, relation.description, reading, names, self._state.status):
+            left -= block.num_rows
+            yield from _table_batches(names, block)
         self._state.statistics.read_rows += left
 
-    def _part_batches(
-        self, names: list[str], parts: Sequence[PrunedPart], report: Callable[[CorruptionError], None]
-    ) -> Iterator[tuple[list[pa.Array], int]]:
+    def _part_batches(self, names: list[str], parts: Sequence[PrunedPart]) -> Iterator[tuple[list[pa.Array], int]]:
         stored = [name for name in names if name not in NAME_COLUMNS]
         first_rows = min(self._first_rows, _MOST_FIRST_ROWS)
+        small = SmallParts(parts, stored if len(stored) == len(names) and not first_rows else [])
         for pruned in parts:
             self._state.status.check()
-            try:
-                rows = pruned.needed_rows(stored)
-                # Rows that are looked at and left out count as read, as in ClickHouse.
-                self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
-                head, tail = _split(rows, first_rows)
-                first_rows = 0
-                test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
-                read = partial(
-                    pruned.part.read_rows,
-                    stored,
-                    max_threads=1 if self._row_parts and is_narrow(stored, pruned.part) else self._max_threads,
-                    is_short=True,
-                    with_dictionaries=True,
-                    test=test,
+            rows = pruned.needed_rows(stored)
+            # Rows that are looked at and left out count as read, as in ClickHouse.
+            self._state.statistics.read_rows += max(0, pruned.rows - sum(item.rows for item in rows))
+            if small.take(pruned, rows):
+                if small.is_enough:
+                    yield small.together()
+                continue
+            if not small.is_empty:
+                yield small.together()
+            head, tail = _split(rows, first_rows)
+            first_rows = 0
+            test = pruned.row_test if pruned.row_test and pruned.row_test.columns <= set(stored) else None
+            read = partial(
+                pruned.part.read_rows,
+                stored,
+                max_threads=1 if self._row_parts and is_narrow(stored, pruned.part) else self._max_threads,
+                is_short=True,
+                with_dictionaries=True,
+                test=test,
+            )
+            left = sum(item.rows for item in rows)
+            for batch in itertools.chain(read(head), read(tail)):
+                left -= batch.num_rows
+                arrays = dict(zip(stored, batch.columns, strict=True))
+                yield (
+                    [arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows) for name in names],
+                    batch.num_rows,
                 )
-                left = sum(item.rows for item in rows)
-                for batch in itertools.chain(read(head), read(tail)):
-                    left -= batch.num_rows
-                    arrays = dict(zip(stored, batch.columns, strict=True))
-                    yield (
-                        [arrays[name] if name in arrays else _virtual(name, pruned, batch.num_rows) for name in names],
-                        batch.num_rows,
-                    )
-                self._state.statistics.read_rows += left
-            except CorruptionError as error:
-                report(error)
-                raise
+            self._state.statistics.read_rows += left
+        if not small.is_empty:
+            yield small.together()
 
 
 class FewRows:
@@ -290,7 +291,8 @@ def _columns_of(scan: Scan, types: Mapping[str, pa.DataType]) -> list[tuple[pa.F
     """The columns of these types and those computed of them: of what and how each is made."""
     number = scan.source.number
     columns: list[tuple[pa.Field, tuple[str, ...], _Make]] = [
-        (pa.field(f"{number}.{name}", type_), (name,), partial(of_type, type_=type_)) for name, type_ in types.items()
+        (pa.field(column_label(number, name), type_), (name,), partial(of_type, type_=type_))
+        for name, type_ in types.items()
     ]
     for label, value in scan.computed.items():
         make = partial(_computed, value=value, types=[types[name] for name in value.columns])
@@ -330,7 +332,17 @@ def _read(relation: ArrowRelation, scan: Scan, names: list[str]) -> pa.Table:
 
 
 def _smallest(scan: Scan) -> list[str]:
-    return [next(iter(scan.source.columns))]
+    """The column that tells how many rows there are: of a file the first one, whose values must be read anyhow."""
+    if isinstance(scan.source.relation, StreamedRelation):
+        return [next(iter(scan.source.columns))]
+    return [min(scan.source.columns, key=lambda name: _width(scan.definitions[name].type.arrow))]
+
+
+def _width(type_: pa.DataType) -> int:
+    try:
+        return int(type_.bit_width)
+    except ValueError:  # of no fixed width
+        return sys.maxsize
 
 
 def _table_batches(names: list[str], table: pa.Table) -> Iterator[tuple[list[pa.Array], int]]:

@@ -14,7 +14,6 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parts.errors import CorruptionError
 from parts.reader import Part
 from parts.types import (
     Date32Type,
@@ -157,19 +156,14 @@ def count_rows(found: Sequence[Found]) -> int:
 
 
 def read_rows(
-    scan: Scan, names: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
+    names: Sequence[str], found: Sequence[Found], state: ScanState, batch_rows: int, max_threads: int
 ) -> Iterator[list[pa.Array]]:
     """The values of different columns, in storage types, batch by batch."""
-    assert is_parts_relation(scan.source.relation)
     for part, pieces in found:
         read = partial(part.read_rows, names, max_batch_rows=batch_rows, max_threads=max_threads)
-        try:
-            few = few_rows(part, names, pieces, batch_rows)
-            batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
-            yield from counted(batches, state)
-        except CorruptionError as error:
-            scan.source.relation.report_corruption(error)
-            raise
+        few = few_rows(part, names, pieces, batch_rows)
+        batches = iter(few) if few is not None else _matching(read([piece.rows for piece in pieces]), pieces)
+        yield from counted(batches, state)
 
 
 def few_rows(

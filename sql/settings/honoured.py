@@ -200,6 +200,21 @@ class Settings:
     connect_timeout_with_failover_ms: int = _setting(
         "Milliseconds", 1000, "How long a replica may take to be connected to before another is tried"
     )
+    allow_distributed_ddl: bool = _setting("Bool", True, "Statements with ON CLUSTER are taken; 0: refused (392)")
+    distributed_ddl_task_timeout: int = _setting(
+        "Int64",
+        180,
+        "Seconds that a statement with ON CLUSTER waits for the servers (159); 0: none, negative: any",
+    )
+    distributed_ddl_output_mode: str = _setting(
+        "DistributedDDLOutputMode", "throw", "What it answers, and when it fails: see ClickHouse's documentation"
+    )
+    max_replica_delay_for_distributed_queries: int = _setting(
+        "UInt64", 300, "Seconds of replication delay from which a replica is stale and others are asked; 0: never"
+    )
+    fallback_to_stale_replicas_for_distributed_queries: bool = _setting(
+        "Bool", True, "If all replicas of a shard are stale the least stale is asked; 0: the query is refused (369)"
+    )
     max_distributed_depth: int = _setting("UInt64", 5, "Tables in shards that may lie behind each other; 0: any")
     distributed_product_mode: str = _setting(
         "DistributedProductMode", "deny", "IN and JOIN of two tables in shards: deny, local, global or allow"
@@ -232,6 +247,11 @@ class Settings:
     # formats
     format_csv_delimiter: str = _setting("Char", ",", "The character between CSV fields")
     input_format_skip_unknown_fields: bool = _setting("Bool", True, "Fields that are no column are skipped")
+    input_format_column_name_matching_mode: str = _setting(
+        "InputFormatColumnMatchingCaseSensitivity",
+        "auto",
+        "How fields find columns: match_case, ignore_case, or auto: as written, or else ignoring case",
+    )
     input_format_null_as_default: bool = _setting(
         "Bool", True, "NULL for a column that cannot hold it becomes its default"
     )

@@ -50,10 +50,13 @@ class MergeTreeSettings(PartSettings):
     min_replicated_logs_to_keep: int = 10
     max_replicated_logs_to_keep: int = 1000
     cleanup_delay_period: int = 30
+    max_cleanup_delay_period: int = 300
     always_fetch_merged_part: bool = False
     prefer_fetch_merged_part_time_threshold: int = 3600
     prefer_fetch_merged_part_size_threshold: int = 10 * 1024**3
     merge_selecting_sleep_ms: int = 5000
+    max_merge_selecting_sleep_ms: int = 60_000
+    merge_selecting_sleep_slowdown_factor: float = 1.2
     ttl_only_drop_parts: bool = False
     remove_empty_parts: bool = True
     merge_with_ttl_timeout: int = 4 * 3600

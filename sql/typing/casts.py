@@ -45,7 +45,7 @@ from sql.typing.scanned_addresses import ipv6_of_ipv4
 from sql.typing.text_or_null import SPELLED, text_or_null
 from sql.typing.texts import from_text, to_text
 from sql.typing.times import to_date, to_instant
-from sql.typing.typed import STRING, UINT32, IntervalType, Typed, cast, quoted, text
+from sql.typing.typed import STRING, UINT32, IntervalType, Typed, cast, element_sql, tuple_sql
 from sql.typing.zones import SERVER_ZONE
 
 _EPOCH = "TIMESTAMP '1970-01-01'"
@@ -83,11 +83,12 @@ def _convert_composite(value: Typed, source: DataType, goal: DataType, zone: str
         body = convert(Typed(fragment("x"), source.inner), goal.inner, zone)
         return fragment("list_transform({}, lambda x: {})", value.sql, body)
     if isinstance(source, TupleType) and isinstance(goal, TupleType):
-        parts = []
-        for position, ((name, inner), (new, wanted)) in enumerate(zip(source.elements, goal.elements, strict=True), 1):
-            field = Typed(fragment("struct_extract({}, {})", value.sql, text(name or str(position))), inner)
-            parts.append(fragment("{} := {}", quoted(new or str(position)), convert(field, wanted, zone)))
-        return fragment("struct_pack({})", joined(", ", parts))
+        pairs = enumerate(zip(source.elements, goal.elements, strict=True), 1)
+        parts = [
+            convert(Typed(element_sql(value.sql, position), inner), wanted, zone)
+            for position, ((_, inner), (_, wanted)) in pairs
+        ]
+        return tuple_sql(goal, parts)
     assert isinstance(source, MapType)
     assert isinstance(goal, MapType)
     return _map(value, source, goal, lambda element, wanted: convert(element, wanted, zone))
@@ -156,11 +157,12 @@ def _cast_composite(value: Typed, source: DataType, goal: DataType, zone: str) -
             cast_checked(Typed(fragment("x"), source.inner), goal.inner, zone),
         )
     if isinstance(source, TupleType) and isinstance(goal, TupleType) and len(source.elements) == len(goal.elements):
-        parts = []
-        for position, ((name, inner), (new, wanted)) in enumerate(zip(source.elements, goal.elements, strict=True), 1):
-            field = Typed(fragment("struct_extract({}, {})", value.sql, text(name or str(position))), inner)
-            parts.append(fragment("{} := {}", quoted(new or str(position)), cast_to(field, wanted, zone)))
-        return fragment("struct_pack({})", joined(", ", parts))
+        pairs = enumerate(zip(source.elements, goal.elements, strict=True), 1)
+        parts = [
+            cast_to(Typed(element_sql(value.sql, position), inner), wanted, zone)
+            for position, ((_, inner), (_, wanted)) in pairs
+        ]
+        return tuple_sql(goal, parts)
     if isinstance(source, MapType) and isinstance(goal, MapType):
         return _map(value, source, goal, lambda element, wanted: cast_checked(element, wanted, zone))
     return cast(value.sql, goal)
@@ -174,8 +176,8 @@ def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> 
         return None
     sides = zip(source.inner.elements, (goal.key, goal.value), strict=True)
     key, item = [
-        cast_checked(Typed(fragment("struct_extract(x, {})", text(name or str(position))), inner), wanted, zone)
-        for position, ((name, inner), wanted) in enumerate(sides, 1)
+        cast_checked(Typed(element_sql("x", position), inner), wanted, zone)
+        for position, ((_, inner), wanted) in enumerate(sides, 1)
     ]
     entry = fragment("struct_pack(key := {}, value := {})", key, item)
     return fragment("list_transform({}, lambda x: {})", value.sql, entry)

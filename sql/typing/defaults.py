@@ -15,9 +15,9 @@ from parts.types import (
     TupleType,
     UUIDType,
 )
-from sql.typing.fragments import Fragment, fragment, joined
+from sql.typing.fragments import Fragment, fragment
 from sql.typing.mapping import engine_type
-from sql.typing.typed import quoted
+from sql.typing.typed import tuple_sql
 
 
 def default_sql(type_: DataType) -> Fragment:
@@ -34,11 +34,7 @@ def default_sql(type_: DataType) -> Fragment:
         length = type_.length if isinstance(type_, FixedStringType) else 16
         return fragment("encode(repeat(chr(0), {}))", length)
     if isinstance(type_, TupleType):
-        parts = (
-            fragment("{} := {}", quoted(name or str(position)), default_sql(inner))
-            for position, (name, inner) in enumerate(type_.elements, 1)
-        )
-        return fragment("struct_pack({})", joined(", ", parts))
+        return tuple_sql(type_, (default_sql(inner) for _, inner in type_.elements))
     engine = engine_type(type_)
     if isinstance(type_, DateType) or engine in ("DATE", "TIMESTAMP", "TIMESTAMP_NS"):
         return fragment("CAST('1970-01-01' AS {})", engine)

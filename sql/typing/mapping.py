@@ -76,11 +76,23 @@ def _composite_engine_type(type_: DataType) -> str:
             return f'STRUCT("key" {engine_type(key)}, "value" {engine_type(value)})[]'
         case TupleType(elements):
             fields = (
-                f'"{_doubled(name or str(position))}" {engine_type(inner)}'
-                for position, (name, inner) in enumerate(elements, 1)
+                f'"{_doubled(name)}" {engine_type(inner)}'
+                for name, (_, inner) in zip(engine_names(type_), elements, strict=True)
             )
             return f"STRUCT({', '.join(fields)})"
     raise UserError("NOT_IMPLEMENTED", f"Type {type_} is not supported in queries")
+
+
+def engine_names(type_: TupleType) -> list[str]:
+    """What DuckDB calls the elements."""
+    return told_apart([name or str(position) for position, (name, _) in enumerate(type_.elements, 1)])
+
+
+def told_apart(names: list[str]) -> list[str]:
+    """Names of a struct's fields that DuckDB, which takes ASCII letters of both cases for one, tells apart."""
+    if len({name.encode().lower() for name in names}) == len(names):
+        return names
+    return [f"{position}^{name}" for position, name in enumerate(names, 1)]
 
 
 def _doubled(name: str) -> str:

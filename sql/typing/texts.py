@@ -47,7 +47,7 @@ from sql.typing.ranges import clamped_date
 from sql.typing.scannable import OFTEN, Scannable, read_or_odd
 from sql.typing.scanned_addresses import ipv4_texts, ipv6_texts, uuid_texts
 from sql.typing.scanned_times import days
-from sql.typing.typed import Typed, cast, text
+from sql.typing.typed import Typed, cast, element_sql, text
 from sql.typing.zones import local_time
 
 _ISO_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -116,7 +116,7 @@ def _quoted_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
     bare = strip_nullable(type_)
     inner = to_text(Typed(sql, bare), zone)
     if isinstance(bare, StringType):
-        inner = fragment("'''' || replace(replace({}, '\\', '\\\\'), '''', '\\''') || ''''", inner)
+        inner = fragment("'''' || pando_quoted({}) || ''''", inner)
     elif not isinstance(bare, (IntegerType, FloatType, DecimalType, BoolType, ArrayType, MapType, TupleType)):
         inner = fragment("'''' || {} || ''''", inner)
     return fragment("coalesce({}, 'NULL')", inner) if type_.is_nullable else fragment("({})", inner)
@@ -135,8 +135,7 @@ def _composite_text(sql: Fragment, type_: DataType, zone: str) -> Fragment:
         return fragment("('{{' || array_to_string({}, ',') || '}}')", entries)
     assert isinstance(type_, TupleType)
     parts = [
-        _quoted_text(fragment("struct_extract({}, {})", sql, text(name or str(position))), inner, zone)
-        for position, (name, inner) in enumerate(type_.elements, 1)
+        _quoted_text(element_sql(sql, position), inner, zone) for position, (_, inner) in enumerate(type_.elements, 1)
     ]
     return fragment("('(' || {} || ')')", joined(" || ',' || ", parts))
 
@@ -302,6 +301,11 @@ MACROS = macros(
     r"""pando_small(t) AS CASE WHEN starts_with(t, '-') THEN '-' ELSE '' END || '0.'
         || repeat('0', abs(CAST(split_part(t, 'e', 2) AS INTEGER)) - 1)
         || replace(replace(split_part(t, 'e', 1), '.', ''), '-', '')""",
+    r"""pando_quoted(t) AS CASE WHEN regexp_matches(t, '[\x00\x08\x09\x0a\x0c\x0d]')
+        THEN replace(replace(replace(replace(replace(replace(pando_quoted_plain(t), chr(0), '\0'), chr(8), '\b'),
+            chr(9), '\t'), chr(10), '\n'), chr(12), '\f'), chr(13), '\r')
+        ELSE pando_quoted_plain(t) END""",
+    r"pando_quoted_plain(t) AS replace(replace(t, '\', '\\'), '''', '\''')",
     r"pando_decimal_text(t) AS CASE WHEN contains(t, '.') THEN rtrim(rtrim(t, '0'), '.') ELSE t END",
     # DuckDB reads some more spellings, but slowly.
     r"""pando_try_uuid(t) AS CASE WHEN strlen(t) >= 32

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parts.errors import UserError
 from parts.types import (
     BoolType,
@@ -19,7 +21,7 @@ from sql.typing.inference import is_date_or_time
 from sql.typing.mapping import engine_type
 from sql.typing.ranges import clamped_date, clamped_seconds, wrapped_day, wrapped_instant
 from sql.typing.typed import Typed
-from sql.typing.zones import epoch_offset, from_zone, local_time, to_zone
+from sql.typing.zones import day_from_zone, epoch_offset, local_time, to_zone
 
 
 def to_date(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
@@ -50,6 +52,8 @@ def _day_of_time(value: Typed, source: DataType, goal: DataType, zone: str) -> F
     if isinstance(source, (DateType, Date32Type)):
         is_narrowed = isinstance(source, Date32Type) and isinstance(goal, DateType)
         return wrapped_day(fragment("{} - DATE '1970-01-01'", value.sql)) if is_narrowed else value.sql
+    if isinstance(source, DateTime64Type) and isinstance(goal, DateType):
+        value = replace(value, sql=second_towards_epoch(value.sql, source))
     day = fragment("CAST({} AS DATE)", local_time(value, zone))
     if isinstance(goal, Date32Type):
         return day
@@ -95,7 +99,12 @@ def _midnight(value: Typed, source: DataType, zone: str) -> Fragment:
     day = value.sql
     if isinstance(source, DateType) and epoch_offset(zone) > 0:
         day = fragment("({day} + CAST({day} = DATE '1970-01-01' AS INTEGER))", day=day)
-    return from_zone(fragment("CAST({} AS TIMESTAMP)", day), zone)
+    return day_from_zone(fragment("CAST({} AS TIMESTAMP)", day), zone)
+
+
+def second_towards_epoch(sql: Fragment, source: DateTime64Type) -> Fragment:
+    """The second that ClickHouse makes a Date of, and cuts to minutes and longer: before the epoch the next one."""
+    return truncated_instant(sql, source, 0, engine_type(source))
 
 
 def floored_second(sql: Fragment, source: DateTime64Type) -> Fragment:

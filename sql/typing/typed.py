@@ -10,8 +10,10 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from parts.types import (
@@ -27,10 +29,11 @@ from parts.types import (
     StringType,
     TupleType,
 )
-from sql.typing.fragments import Fragment, Piece, fragment, leaf
-from sql.typing.mapping import engine_type
+from sql.typing.fragments import Fragment, Piece, fragment, joined, leaf
+from sql.typing.mapping import engine_names, engine_type
 
 NOT_LITERAL: Any = object()
+_CAPITAL = re.compile("[A-Z^]")
 UINT8 = IntegerType(8, False)
 UINT16 = IntegerType(16, False)
 UINT32 = IntegerType(32, False)
@@ -143,6 +146,26 @@ def text_sql(value: str) -> str:
 def quoted(name: str) -> str:
     """A DuckDB identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+@lru_cache(4096)
+def column_label(number: int, name: str) -> str:
+    """DuckDB's name of a column of source ``number``.
+
+    DuckDB takes ASCII letters of both cases for one, ClickHouse does not: a mark before each capital keeps names apart.
+    """
+    return f"{number}." + _CAPITAL.sub(r"^\g<0>", name)
+
+
+def tuple_sql(type_: TupleType, parts: Iterable[Fragment]) -> Fragment:
+    """A tuple of the type, of the SQL of its elements."""
+    named = [fragment("{} := {}", quoted(name), part) for name, part in zip(engine_names(type_), parts, strict=True)]
+    return fragment("struct_pack({})", joined(", ", named))
+
+
+def element_sql(value: Piece, position: int) -> Fragment:
+    """The element of a tuple at ``position``, from 1."""
+    return fragment("struct_extract_at({}, {})", value, position)
 
 
 def cast(sql: Piece, type_: DataType) -> Fragment:

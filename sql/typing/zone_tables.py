@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from zoneinfo import ZoneInfo
@@ -53,7 +54,7 @@ class ZoneTable:
     behind: np.ndarray
 
     def offsets(self, times: np.ndarray) -> np.ndarray:
-        """Of times on the clock that the table was made for."""
+        """The offsets at times on the clock that the table was made for."""
         latest = times.max(initial=0)
         if latest >= _LAST * 1_000_000:
             late = times >= _LAST * 1_000_000
@@ -62,7 +63,7 @@ class ZoneTable:
         return np.where(times >= self.change[piece], self.behind[piece], self.before[piece])
 
     def instants(self, clocks: np.ndarray) -> np.ndarray:
-        """Of a table for the zone's clock."""
+        """The instants of local times, for a table of the zone's clock."""
         return clocks - self.offsets(clocks)
 
 
@@ -90,14 +91,15 @@ def _changes(zone: str) -> tuple[list[int], list[int]]:
 
 
 @cache
-def zone_table(zone: str, is_local: bool) -> ZoneTable:
-    """For UTC times, or for those of the zone's clock: a time that a change of the clock repeats is the later one, one
-    that it skips is read with the offset before."""
+def zone_table(zone: str, is_local: bool, of_days: bool = False) -> ZoneTable:
+    """For UTC times, or for those of the zone's clock: a time that a change of the clock repeats is the earlier one,
+    one that it skips is read with the offset behind the change, as ClickHouse does. ``of_days``: or with the offset
+    before it, for midnights: a day without midnight begins with the change."""
     starts, offsets = _changes(zone)
     shifts = np.array(offsets, np.int64) * 1_000_000
     times = np.array(starts[1:], np.int64) * 1_000_000
     if is_local:
-        times = times + shifts[1:]
+        times = times + (np.maximum(shifts[:-1], shifts[1:]) if of_days else shifts[:-1])
     shift = _LONGEST_PIECE
     while len(np.unique(times >> shift)) < len(times):
         shift -= 1
@@ -111,20 +113,29 @@ def zone_table(zone: str, is_local: bool) -> ZoneTable:
     return ZoneTable(shift, first, before, change, behind)
 
 
+@cache
+def has_whole_hours(zone: str) -> bool:
+    """Whether the zone has been whole hours from UTC since 1970."""
+    starts, offsets = _changes(zone)
+    ends = [*starts[1:], _NEVER]
+    return all(offset % 3600 == 0 for end, offset in zip(ends, offsets, strict=True) if end > 0)
+
+
 def clock_of(zone: str, times: pa.Array) -> pa.Array:
     """What the clocks of a zone show (TIMESTAMP) at instants of any unit."""
     return _of_ticks(zone_table(zone, False), pc.cast(times, pa.timestamp("us"), safe=False), False)
 
 
-def instant_of(zone: str, clocks: pa.Array) -> pa.Array:
-    """The instants (TIMESTAMP) at which the clocks of a zone show that."""
-    return _of_ticks(zone_table(zone, True), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
+def instant_of(zone: str, clocks: pa.Array, of_days: bool = False) -> pa.Array:
+    """The instants (TIMESTAMP) at which the clocks of a zone show that; ``of_days``: at which the days begin."""
+    return _of_ticks(zone_table(zone, True, of_days), pc.cast(clocks, pa.timestamp("us"), safe=False), True)
 
 
-def _moved(zones: pa.Array, times: pa.Array, is_local: bool) -> pa.Array:
-    return (
-        _of_ticks(zone_table(_names[numbers(zones, np.int32)[0]], is_local), times, is_local) if len(times) else times
-    )
+def _kernel(name: str, table: Callable[[str], ZoneTable], *, is_local: bool) -> Kernel:
+    def move(zones: pa.Array, times: pa.Array) -> pa.Array:
+        return _of_ticks(table(_names[numbers(zones, np.int32)[0]]), times, is_local) if len(times) else times
+
+    return Kernel(name, ("INTEGER", "TIMESTAMP"), "TIMESTAMP", move)
 
 
 def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
@@ -139,6 +150,8 @@ def _of_ticks(table: ZoneTable, times: pa.Array, is_local: bool) -> pa.Array:
 
 
 KERNELS = (
-    Kernel("pando_to_zone", ("INTEGER", "TIMESTAMP"), "TIMESTAMP", lambda zones, times: _moved(zones, times, False)),
-    Kernel("pando_from_zone", ("INTEGER", "TIMESTAMP"), "TIMESTAMP", lambda zones, times: _moved(zones, times, True)),
+    _kernel("pando_to_zone", lambda zone: zone_table(zone, False), is_local=False),
+    _kernel("pando_from_zone", lambda zone: zone_table(zone, True), is_local=True),
+    _kernel("pando_from_zone_day", lambda zone: zone_table(zone, True, True), is_local=True),
+    _kernel("pando_from_zone_as_utc", lambda zone: zone_table(zone, False), is_local=True),
 )

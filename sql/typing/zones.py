@@ -50,6 +50,21 @@ def from_zone(sql: Fragment, zone: str) -> Fragment:
     return Scannable(moved, sql, partial(instant_of, zone), pa.timestamp("us"))
 
 
+def day_from_zone(sql: Fragment, zone: str) -> Fragment:
+    """From a midnight in ``zone`` to the UTC instant when that day begins."""
+    if zone in ("UTC", "Etc/UTC", "GMT"):
+        return sql
+    moved = fragment("pando_from_zone_day({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+    return Scannable(moved, sql, partial(instant_of, zone, of_days=True), pa.timestamp("us"))
+
+
+def from_zone_as_utc(sql: Fragment, zone: str) -> Fragment:
+    """As :func:`from_zone`, with the offset of the instant when a clock of UTC shows the same."""
+    if zone in ("UTC", "Etc/UTC", "GMT"):
+        return sql
+    return fragment("pando_from_zone_as_utc({}, CAST({} AS TIMESTAMP))", zone_number(zone), sql)
+
+
 def epoch_offset(zone: str) -> int:
     """Seconds between UTC and the zone's clock when the epoch began."""
     shift = datetime.datetime.fromtimestamp(0, ZoneInfo(zone)).utcoffset() or datetime.timedelta()

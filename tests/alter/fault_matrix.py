@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +21,20 @@ from engine.simulator.steps import Crash
 from engine.simulator.trace import Trace
 from parts.errors import PandoError, UnknownOutcomeError
 from parts.pool import working_inline
-from tests.faults import FAULTS, SYNC_FAULTS, hit_request, hit_sync
+from tests.faults import DISK_FAULTS, FAULTS, SYNC_FAULTS, hit_disk, hit_request, hit_sync
 
 Rows = list[tuple[object, ...]]
 State = tuple[list[str], Rows, object]
 """Names of the columns, rows, and what else the operation is about."""
 
-_ROWS: Rows = [(1, 1, "value 1"), (1, 3, "value 3"), (1, 4, "value 4"), (2, 2, "value 2")]
-_LEFT = [row for row in _ROWS if row[1] != 3]
+ROWS: Rows = [(1, 1, "value 1"), (1, 3, "value 3"), (1, 4, "value 4"), (2, 2, "value 2")]
+_LEFT = [row for row in ROWS if row[1] != 3]
 _TTL = "toDateTime(if(k = 3, 1, 4000000000))"
 _LAST = 99
+_DISK_WAIT_SECONDS = 10.0
+"""A disk that is read-only stays so while a statement waits for what the queue cannot do."""
+_WORDLESS = (49, 1001, 1002)
+"""Codes of errors that say nothing to a user."""
 _OTHER = (
     "CREATE TABLE s (p UInt8, k UInt64, v String) ENGINE = MergeTree PARTITION BY p ORDER BY k",
     "INSERT INTO s VALUES (1, 7, 'of s')",
@@ -90,70 +94,77 @@ class Operation:
     """It has two steps, which a client who got no answer may find apart: the rows then, and all else as after it."""
     is_repeated: bool = False
     """Until it is done: what it ends would never rest."""
+    action: Callable[[Server], object] | None = None
+    """In place of the statement."""
+    hurt: Callable[[Server], None] = lambda server: None
+    """What happened to the disk before it, unseen."""
+
+    def run(self, server: Server) -> None:
+        (self.action or (lambda server: server.sql(self.statement)))(server)
 
 
 OPERATIONS = {
     "add column": Operation(
-        f"ALTER TABLE t ADD COLUMN c UInt64 DEFAULT k * 2 {_SYNC}", [(*r, int(str(r[1])) * 2) for r in _ROWS], "p k v c"
+        f"ALTER TABLE t ADD COLUMN c UInt64 DEFAULT k * 2 {_SYNC}", [(*r, int(str(r[1])) * 2) for r in ROWS], "p k v c"
     ),
-    "drop column": Operation(f"ALTER TABLE t DROP COLUMN v {_SYNC}", [row[:2] for row in _ROWS], "p k"),
+    "drop column": Operation(f"ALTER TABLE t DROP COLUMN v {_SYNC}", [row[:2] for row in ROWS], "p k"),
     "modify column": Operation(
-        f"ALTER TABLE t MODIFY COLUMN c String {_SYNC}", [(*row, str(row[1])) for row in _ROWS], "p k v c",
+        f"ALTER TABLE t MODIFY COLUMN c String {_SYNC}", [(*row, str(row[1])) for row in ROWS], "p k v c",
         ("ALTER TABLE t ADD COLUMN c UInt8 DEFAULT k", "INSERT INTO t VALUES (2, 5, 'v', 5)", "ALTER TABLE t DELETE "
-         "WHERE k = 5 SETTINGS mutations_sync = 2"), before=[(*row, row[1]) for row in _ROWS],
+         "WHERE k = 5 SETTINGS mutations_sync = 2"), before=[(*row, row[1]) for row in ROWS],
     ),
-    "rename column": Operation(f"ALTER TABLE t RENAME COLUMN v TO w {_SYNC}", _ROWS, "p k w"),
+    "rename column": Operation(f"ALTER TABLE t RENAME COLUMN v TO w {_SYNC}", ROWS, "p k w"),
     "modify TTL": Operation(
-        f"ALTER TABLE t MODIFY TTL {_TTL} {_SYNC}", _LEFT, look=_ttl, other=_TTL, halfway=_ROWS
+        f"ALTER TABLE t MODIFY TTL {_TTL} {_SYNC}", _LEFT, look=_ttl, other=_TTL, halfway=ROWS
     ),
-    "add index": Operation(f"{_INDEXED} {_SYNC}", _ROWS, look=_indexes, other={"i": 0}),
-    "drop index": Operation(f"ALTER TABLE t DROP INDEX i {_SYNC}", _ROWS, prepare=(_INDEXED,), look=_indexes, other={}),
+    "add index": Operation(f"{_INDEXED} {_SYNC}", ROWS, look=_indexes, other={"i": 0}),
+    "drop index": Operation(f"ALTER TABLE t DROP INDEX i {_SYNC}", ROWS, prepare=(_INDEXED,), look=_indexes, other={}),
     "materialize index": Operation(
-        f"ALTER TABLE t MATERIALIZE INDEX i {_SYNC}", _ROWS, prepare=(_INDEXED,), look=_indexes, other={"i": 3}
+        f"ALTER TABLE t MATERIALIZE INDEX i {_SYNC}", ROWS, prepare=(_INDEXED,), look=_indexes, other={"i": 3}
     ),
     "update": Operation(
         f"ALTER TABLE t UPDATE v = concat(v, '+') WHERE k != 2 {_SYNC}",
-        [(p, k, f"{v}+") for p, k, v in _ROWS[:3]] + _ROWS[3:],
+        [(p, k, f"{v}+") for p, k, v in ROWS[:3]] + ROWS[3:],
     ),
     "delete": Operation(f"ALTER TABLE t DELETE WHERE k = 3 {_SYNC}", _LEFT),
     "lightweight delete": Operation("DELETE FROM t WHERE k = 3 SETTINGS lightweight_deletes_sync = 2", _LEFT),
     "kill mutation": Operation(
-        "KILL MUTATION WHERE NOT is_done", _ROWS, look=_unfinished, other=0, is_repeated=True,
+        "KILL MUTATION WHERE NOT is_done", ROWS, look=_unfinished, other=0, is_repeated=True,
         prepare=("ALTER TABLE t UPDATE v = toString(throwIf(k = 3)) WHERE k = 3 SETTINGS mutations_sync = 0",),
     ),
-    "drop partition": Operation(f"ALTER TABLE t DROP PARTITION 1 {_SYNC}", _ROWS[3:]),
+    "drop partition": Operation(f"ALTER TABLE t DROP PARTITION 1 {_SYNC}", ROWS[3:]),
     "detach partition": Operation(
-        f"ALTER TABLE t DETACH PARTITION 1 {_SYNC}", _ROWS[3:], look=_detached, other=["1"]
+        f"ALTER TABLE t DETACH PARTITION 1 {_SYNC}", ROWS[3:], look=_detached, other=["1"]
     ),
     "attach partition": Operation(
-        f"ALTER TABLE t ATTACH PARTITION 1 {_SYNC}", _ROWS, before=_ROWS[3:],
+        f"ALTER TABLE t ATTACH PARTITION 1 {_SYNC}", ROWS, before=ROWS[3:],
         prepare=("ALTER TABLE t DETACH PARTITION 1 SETTINGS alter_sync = 2",),
     ),
     "attach partition from": Operation(
-        f"ALTER TABLE t ATTACH PARTITION 1 FROM s {_SYNC}", [*_ROWS[:3], (1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
+        f"ALTER TABLE t ATTACH PARTITION 1 FROM s {_SYNC}", [*ROWS[:3], (1, 7, "of s"), *ROWS[3:]], prepare=_OTHER
     ),
     "replace partition": Operation(
-        f"ALTER TABLE t REPLACE PARTITION 1 FROM s {_SYNC}", [(1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
+        f"ALTER TABLE t REPLACE PARTITION 1 FROM s {_SYNC}", [(1, 7, "of s"), *ROWS[3:]], prepare=_OTHER
     ),
     "move partition": Operation(
-        f"ALTER TABLE s MOVE PARTITION 1 TO TABLE t {_SYNC}", [*_ROWS[:3], (1, 7, "of s"), *_ROWS[3:]], prepare=_OTHER
+        f"ALTER TABLE s MOVE PARTITION 1 TO TABLE t {_SYNC}", [*ROWS[:3], (1, 7, "of s"), *ROWS[3:]], prepare=_OTHER
     ),
     "move partition to replicas": Operation(
-        f"ALTER TABLE t MOVE PARTITION 1 TO TABLE u {_SYNC}", _ROWS[3:], everywhere=_SECOND,
-        prepare=("INSERT INTO u VALUES (1, 3, 'of u')",), look=_second, other=sorted([(1, 3, "of u"), *_ROWS[:3]]),
+        f"ALTER TABLE t MOVE PARTITION 1 TO TABLE u {_SYNC}", ROWS[3:], everywhere=_SECOND,
+        prepare=("INSERT INTO u VALUES (1, 3, 'of u')",), look=_second, other=sorted([(1, 3, "of u"), *ROWS[:3]]),
     ),
-    "drop part": Operation(f"ALTER TABLE t DROP PART '1_0_0_0' {_SYNC}", _ROWS[1:]),
+    "drop part": Operation(f"ALTER TABLE t DROP PART '1_0_0_0' {_SYNC}", ROWS[1:]),
     "forget partition": Operation(
-        "ALTER TABLE t FORGET PARTITION 1", _ROWS[3:], before=_ROWS[3:], look=_partitions, other=["2"],
+        "ALTER TABLE t FORGET PARTITION 1", ROWS[3:], before=ROWS[3:], look=_partitions, other=["2"],
         prepare=(f"ALTER TABLE t DROP PARTITION 1 {_SYNC}",),
     ),
-    "truncate": Operation(f"TRUNCATE TABLE t {_SYNC}", [], halfway=_ROWS[3:]),
+    "truncate": Operation(f"TRUNCATE TABLE t {_SYNC}", [], halfway=ROWS[3:]),
     "TTL merge": Operation(
         "OPTIMIZE TABLE t FINAL SETTINGS alter_sync = 2", _LEFT,
         prepare=(f"ALTER TABLE t MODIFY TTL {_TTL} SETTINGS materialize_ttl_after_modify = 0",),
     ),
     "deduplicate": Operation(
-        "OPTIMIZE TABLE t FINAL DEDUPLICATE SETTINGS alter_sync = 2", _ROWS, before=sorted([*_ROWS, _ROWS[1]]),  # type: ignore[type-var]
+        "OPTIMIZE TABLE t FINAL DEDUPLICATE SETTINGS alter_sync = 2", ROWS, before=sorted([*ROWS, ROWS[1]]),  # type: ignore[type-var]
         prepare=("INSERT INTO t VALUES (1, 3, 'value 3')",),
     ),
 }  # fmt: skip
@@ -161,23 +172,23 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class Case:
-    """``number`` of the request, or the fsync, that is hit."""
+    """``number`` of the request, the fsync, or the file operation, that is hit."""
 
     operation: str
     number: int
     fault: Fault | int | str
-    is_sync: bool
+    kind: str
 
     def __str__(self) -> str:
-        kind = "fsync" if self.is_sync else "request"
-        return f"{self.operation}, {kind} {self.number}: {self.fault}"
+        return f"{self.operation}, {self.kind} {self.number}: {self.fault}"
 
 
 class Matrix:
     """Made by :func:`matrix`; each case has replicas of its own, of the same history."""
 
-    def __init__(self, path: Path, disks: dict[Path, Disk]) -> None:
+    def __init__(self, path: Path, disks: dict[Path, Disk], operations: Mapping[str, Operation]) -> None:
         self._path = path
+        self._operations = operations
         self._disks = disks
         self._numbers = itertools.count()
 
@@ -190,13 +201,23 @@ class Matrix:
         first = {text: number for number, text in reversed([*enumerate(requests, 1)])}
         last = {text: number for number, text in enumerate(requests, 1)}
         numbers = sorted({*first.values(), *last.values()}) if distinct else range(1, len(requests) + 1)
-        yield from (Case(name, number, fault, False) for number in numbers for fault in FAULTS)
-        yield from (Case(name, number, fault, True) for number in range(1, len(syncs) + 1) for fault in SYNC_FAULTS)
+        yield from (Case(name, number, fault, "request") for number in numbers for fault in FAULTS)
+        yield from (Case(name, number, fault, "fsync") for number in range(1, len(syncs) + 1) for fault in SYNC_FAULTS)
+
+    def disk_cases(self, name: str) -> Iterator[Case]:
+        """All of an operation that an error of a disk makes."""
+        with self._servers(name, _DISK_WAIT_SECONDS) as servers, servers.watching_disks():
+            seen = hit_disk(servers, 0, 0)
+            self._run(servers, name)
+        for number, operation in enumerate(seen, 1):
+            for fault, kinds in DISK_FAULTS.items():
+                if kinds is None or operation.kind in kinds:
+                    yield Case(name, number, fault, operation.kind)
 
     def check(self, case: Case) -> None:
         with self._servers(case.operation) as servers:
-            before = _state(servers.servers[0], OPERATIONS[case.operation])
-            if case.is_sync:
+            before = _state(servers.servers[0], self._operations[case.operation])
+            if case.kind == "fsync":
                 assert isinstance(case.fault, int | str)
                 hit_sync(servers, case.number, case.fault)
             else:
@@ -205,12 +226,32 @@ class Matrix:
             answer = self._run(servers, case.operation)
             self._check(servers, case.operation, before, answer)
 
+    def check_disk(self, case: Case) -> None:
+        """Also over a restart of all."""
+        with self._servers(case.operation, _DISK_WAIT_SECONDS) as servers:
+            before = _state(servers.servers[0], self._operations[case.operation])
+            with servers.watching_disks():
+                assert isinstance(case.fault, int)
+                hit_disk(servers, case.number, case.fault)
+                answer = self._run(servers, case.operation)
+            self._check(servers, case.operation, before, answer)
+            for server in servers.servers:
+                homes = {part.path.relative_to(server.table.store.path) for part in server.table.store.active()}
+                assert homes == {Path(str(part.name)) for part in server.table.store.active()}
+            found = [_state(server, self._operations[case.operation]) for server in servers.servers]
+            servers.power_cut_rate = 0.0
+            for server in servers.servers:
+                server.restart()
+            servers.settle()
+            again = [_state(server, self._operations[case.operation]) for server in servers.servers]
+            assert again == found, f"{found} became {again} by a restart"
+
     @contextlib.contextmanager
-    def _servers(self, name: str) -> Iterator[Servers]:
+    def _servers(self, name: str, queue_wait_seconds: float = 600.0) -> Iterator[Servers]:
         """Two replicas; one of them lacks a part of the other."""
         root = self._path / str(next(self._numbers))
-        servers = Servers(root, 2, 1, Trace(None), self._disks)
-        operation = OPERATIONS[name]
+        servers = Servers(root, 2, 1, Trace(None), self._disks, queue_wait_seconds=queue_wait_seconds)
+        operation = self._operations[name]
         try:
             servers.settle()
             one, two = servers.servers
@@ -228,29 +269,29 @@ class Matrix:
         finally:
             servers.end()
 
-    @staticmethod
-    def _run(servers: Servers, name: str) -> str:
+    def _run(self, servers: Servers, name: str) -> str:
         """What the client hears; then all work on, while they may be hit."""
-        one, answer = servers.servers[0], "done"
+        one, answer, code = servers.servers[0], "done", 0
+        self._operations[name].hurt(one)
         try:
-            one.sql(OPERATIONS[name].statement)
+            self._operations[name].run(one)
         except (UnknownOutcomeError, Crash, OSError):  # of a disk's error nobody says when it came
             answer = "unknown"
-        except PandoError:
-            answer = "refused"
+        except PandoError as error:
+            answer, code = "refused", error.code
+        assert code not in _WORDLESS, code
         _work(servers)
         return answer
 
-    @staticmethod
-    def _check(servers: Servers, name: str, before: State, answer: str) -> None:
-        operation = OPERATIONS[name]
+    def _check(self, servers: Servers, name: str, before: State, answer: str) -> None:
+        operation = self._operations[name]
         after: State = (operation.columns.split(), operation.after, operation.other)
-        assert before[1] == (operation.before or _ROWS), before
+        assert before[1] == (operation.before or ROWS), before
         servers.calm()
         one = servers.servers[0]
         if operation.is_repeated and answer != "done":
             _work(servers)
-            one.sql(operation.statement)
+            operation.run(one)
             answer = "done"
         servers.settle()
         servers.check_equal()
@@ -282,7 +323,7 @@ def _state(server: Server, operation: Operation) -> State:
 
 
 @contextlib.contextmanager
-def matrix(path: Path) -> Iterator[Matrix]:
+def matrix(path: Path, operations: Mapping[str, Operation] = OPERATIONS) -> Iterator[Matrix]:
     disks: dict[Path, Disk] = {}
     with recording(disks), working_inline():
-        yield Matrix(path, disks)
+        yield Matrix(path, disks, operations)

@@ -305,3 +305,39 @@ def hit(servers: Servers, number: int, fault: Fault | str) -> None:
     servers.calm()
     finish(servers)
     servers.end()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST], ids=str)
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("command", ["ADD COLUMN c UInt64", "RENAME COLUMN v TO w"])
+def test_another_alter_comes_before_a_lost_answer_is_looked_for(
+    make_servers: MakeServers, command: str, fault: Fault, is_first: bool
+) -> None:
+    servers = make_servers()
+    one, two = servers.servers
+    if not is_first:
+        one.sql("ALTER TABLE t ADD COLUMN first UInt8")
+    lost: list[str] = []
+
+    def on_request(node: Node, kind: str, path: str) -> Fault | None:
+        if node is one and kind == "multi" and path == two.table.paths.columns and not lost:
+            lost.append(path)
+            return fault
+        return None
+
+    def on_wait() -> None:
+        if len(lost) == 1:
+            lost.append("altered")
+            two.sql("ALTER TABLE t ADD COLUMN other UInt8")
+            one.keeper.reconnect()
+        servers.step_others()
+
+    servers.on_wait = on_wait
+    servers.on_request = on_request
+    one.sql(f"ALTER TABLE t {command}")
+    assert len(lost) == 2
+    servers.heal()
+    servers.check_equal()
+    assert defined(one) == defined(two)
+    assert ("`c` UInt64" if "ADD" in command else "`w` String") in defined(one)
+    assert "`other` UInt8" in defined(one)

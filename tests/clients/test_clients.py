@@ -1,4 +1,4 @@
-"""What people connect with, unmodified, against a running server: clickhouse-connect, ibis and dbt."""
+"""What people connect with, unmodified: clickhouse-connect, ibis, clickhouse-sqlalchemy and dbt on a running server."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def test_clickhouse_connect_and_its_sqlalchemy_dialect(client_python: PythonOf, 
 def test_ibis(client_python: PythonOf, port: int) -> None:
     output = run([client_python("ibis"), HERE / "use_ibis.py", port])
     assert output.split()[-2:] == ["views", "ok"]
+
+
+def test_clickhouse_sqlalchemy(client_python: PythonOf, port: int) -> None:
+    output = run([client_python("clickhouse-sqlalchemy"), HERE / "use_clickhouse_sqlalchemy.py", port])
+    assert output.split() == "tables ok queries ok reflection ok".split()  # noqa: SIM905
 
 
 def test_dbt(client_python: PythonOf, port: int, tmp_path: Path) -> None:

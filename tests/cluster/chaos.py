@@ -1,10 +1,11 @@
-"""``python -m tests.cluster.chaos``: three replicas, each killed again and again, while their table changes.
+"""``python -m tests.cluster.chaos``: three replicas, killed and paused again and again, while their table changes.
 
 Every partition has one client, which knows what each of its rows must be. It inserts, updates, deletes, drops,
 detaches, attaches and moves on whichever replica it meets; another client adds, renames and drops columns. A statement
 that was answered must be done, exactly once. One whose answer did not come may be done or not, but nothing between: the
-client waits until all replicas have settled, and must find what was before or what is after on all of them alike. At
-the end every replica has every row of every client, and the same parts with the same content.
+client waits until all replicas have settled, and must find what was before or what is after on all of them alike. A
+third kind inserts with a quorum and reads sequentially, which must show all that was acknowledged. At the end every
+replica has every row of every client, and the same parts with the same content. The ZooKeeper is killed too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pathlib import Path
 from engine.client.http.client import HttpClient
 from engine.cluster.cluster import ZOOKEEPER, Cluster
 from parts.errors import PandoError
+from tests.cluster.chaos_faults import SESSION_SECONDS, Faults
+from tests.cluster.chaos_quorum import QuorumClient
 
 Rows = Mapping[int, int]
 _TABLE = "chaos"
@@ -53,7 +56,7 @@ class Chaos:
         self._end = threading.Event()
         self._partitions = partitions
         self._lock = threading.Lock()
-        overrides = {"zookeeper": {"session_timeout_ms": 4000}, "workers": workers}
+        overrides = {"zookeeper": {"session_timeout_ms": int(1000 * SESSION_SECONDS)}, "workers": workers}
         started = self.cluster.start(_REPLICAS, overrides=overrides)
         self.clients = [
             HttpClient(port=status.port, timeout_seconds=60) for status in started if status.name != ZOOKEEPER
@@ -66,17 +69,19 @@ class Chaos:
 
     def run(self, seconds: float) -> Outcome:
         owners = [PartitionClient(self, p, self._another_random()) for p in range(self._partitions)]
-        steps = [owner.step for owner in owners] + [ColumnClient(self, self._another_random()).step]
+        believer = QuorumClient(self, _TABLE, self._another_random())
+        steps = [owner.step for owner in owners] + [ColumnClient(self, self._another_random()).step, believer.step]
         threads = [threading.Thread(target=self._until_the_end, args=(step,)) for step in steps]
         for thread in threads:
             thread.start()
-        self._kill_until(time.monotonic() + seconds, self._another_random())
+        self._harm_until(time.monotonic() + seconds)
         self._end.set()
         for thread in threads:
             thread.join()
         try:
             for owner in owners:
                 owner.check_everywhere()
+            believer.check_everywhere()
             self.wait_equal_parts()
         except _Stopped:
             assert self.outcome.problems
@@ -147,15 +152,11 @@ class Chaos:
             self.problem(f"{type(error).__name__}: {error}")
             raise
 
-    def _kill_until(self, deadline: float, rng: random.Random) -> None:
-        names = [status.name for status in self.cluster.status() if status.name != ZOOKEEPER]
+    def _harm_until(self, deadline: float) -> None:
+        faults = Faults(self.cluster, self._another_random(), self._end.wait, self.count)
+        faults.kill()  # however short the run is
         while time.monotonic() < deadline and not self._end.is_set():
-            self._end.wait(rng.uniform(0.5, 4))
-            name = rng.choice(names)
-            self.cluster.kill(name)
-            self.count("SIGKILL")
-            self._end.wait(rng.uniform(0, 1))
-            self.cluster.restart(name)
+            faults.next()
 
 
 class PartitionClient:
@@ -182,13 +183,17 @@ class PartitionClient:
     # -- actions ----------------------------------------------------------------------------------------------------
 
     def _insert(self) -> None:
-        """Again and again on any replica, as a client does: a block that is there already is not put in twice."""
+        """Again and again on any replica, as a client does: a block that is there already is not put in twice. Columns
+        come and go meanwhile, so it has a token: without one it is another block then."""
         first, self._next = self._next, self._next + _INSERTED_ROWS
+        settings = {"insert_deduplication_token": f"partition {self._p} from {first}"}
         rows = {k: self._random.randrange(1000) for k in range(first, self._next)}
         values = ", ".join(f"({self._p}, {k}, {v})" for k, v in rows.items())
 
         def is_done() -> bool:
-            self._chaos.any_client(self._random).execute(f"INSERT INTO {_TABLE} (p, k, v) VALUES {values}")
+            self._chaos.any_client(self._random).execute(
+                f"INSERT INTO {_TABLE} (p, k, v) VALUES {values}", settings=settings
+            )
             return True
 
         self._chaos.wait(is_done, lambda: f"an INSERT into partition {self._p}")
@@ -327,10 +332,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--workers", default="auto")
+    parser.add_argument("--keep", type=Path, help="a new directory for the servers' files and logs, kept at the end")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pando-chaos-")))
+        directory = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pando-chaos-")))
         workers = int(options.workers) if options.workers.isdigit() else options.workers
         chaos = Chaos(directory, options.seed, workers)
         stack.callback(chaos.close)

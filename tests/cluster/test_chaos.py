@@ -13,11 +13,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("ch
 
 
 def test_killed_replicas_keep_every_change_once(tmp_path: Path) -> None:
-    chaos = Chaos(tmp_path, seed=1, workers=WORKERS)
+    chaos = Chaos(tmp_path, seed=2, workers=WORKERS)
     try:
         outcome = chaos.run(seconds=15)
     finally:
         chaos.close()
     assert not outcome.problems
     assert outcome.counts["INSERT"]
+    assert outcome.counts["sequential read"]
     assert outcome.counts["SIGKILL"]

@@ -8,6 +8,7 @@ import pytest
 
 from parts.errors import PandoError
 from tests.cluster.conftest import Replicas
+from tests.cluster.sequential_reads import read_after_inserts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("quorum")]
 
@@ -59,3 +60,10 @@ def test_time_out_is_unknown_and_the_repeat_stores_once(replicas: Replicas, para
     replicas["r1"].execute(statement.format(30000))
     replicas.wait_rows(table, 1)
     assert replicas["r1"].rows(f"SELECT count() FROM {table}", settings=sequential) == [[1]]
+
+
+def test_sequential_reads_at_once_after_the_acknowledgement(replicas: Replicas) -> None:
+    """A long run of it: ``python -m tests.cluster.sequential_reads``."""
+    counts = read_after_inserts(list(replicas.clients.values()), replicas.new_table("k UInt64"), reads=300, seed=1)
+    assert counts["stale"] == 0, counts
+    assert counts["shown"] > 0

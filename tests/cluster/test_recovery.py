@@ -188,3 +188,45 @@ def test_a_replica_that_will_not_come_back_is_dropped_by_another(replicas: Repli
     with pytest.raises(PandoError) as raised:
         replicas["r3"].execute(f"INSERT INTO {table} VALUES (1, 'y')")
     assert raised.value.code == 242
+
+
+@pytest.mark.parametrize("data", ["emptied", "put back to an older copy"])
+def test_zookeeper_that_lost_its_data_is_written_down_anew(replicas: Replicas, data: str) -> None:
+    table = filled_table(replicas)
+    directory = replicas.cluster.directory / "zookeeper"
+    older = directory.with_name("older")
+    if data != "emptied":
+        replicas.cluster.kill("zookeeper")
+        shutil.copytree(directory, older)
+        replicas.cluster.restart("zookeeper")
+        readonly = f"SELECT is_readonly FROM system.replicas WHERE table = '{table}'"
+        replicas.wait(
+            lambda: all(replicas.try_value(name, readonly) == 0 for name in replicas.clients), "writable replicas"
+        )
+    for number in range(3):
+        insert = f"INSERT INTO {table} SELECT number + {(PARTS + number) * 100}, 'x' FROM numbers(100)"
+        replicas["r1"].execute(f"{insert} SETTINGS insert_quorum = 3")
+    total = (PARTS + 3) * 100
+    for name in ("zookeeper", *replicas.clients):
+        replicas.cluster.kill(name)
+    if data == "emptied":
+        shutil.rmtree(directory / "data")
+    else:
+        shutil.rmtree(directory)
+        older.rename(directory)
+    replicas.cluster.restart("zookeeper")
+    for name in replicas.clients:
+        replicas.restart(name)
+    status = f"SELECT is_readonly, last_queue_update_exception FROM system.replicas WHERE table = '{table}'"
+    for name, client in replicas.clients.items():
+        readonly, reason = client.rows(status)[0]
+        assert (readonly, client.value(f"SELECT count() FROM {table}")) == (1, total), name
+        assert f"SYSTEM RESTORE REPLICA default.{table}" in reason
+        assert ("missing" if data == "emptied" else "from the past: 3 parts with 300 rows") in reason
+    for client in replicas.clients.values():
+        client.execute(f"SYSTEM RESTORE REPLICA {table}")
+    replicas["r2"].execute(f"INSERT INTO {table} SETTINGS insert_quorum = 3 VALUES (99999, 'y')")
+    replicas.wait_rows(table, total + 1)
+    replicas.wait_equal(table)
+    detached = f"SELECT count() FROM system.detached_parts WHERE table = '{table}'"
+    assert [client.value(detached) for client in replicas.clients.values()] == [0, 0, 0]

@@ -8,11 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
+from coordination.block_numbers import allocate_block
 from coordination.keeper import (
     BadVersion,
     Check,
+    Children,
     Create,
     Delete,
+    Get,
     Keeper,
     KeeperError,
     KeeperSessionExpired,
@@ -20,11 +23,14 @@ from coordination.keeper import (
     NodeExists,
     NoNode,
     NotEmpty,
+    Read,
     RequestTooLarge,
     SessionState,
     SetData,
     check_not_exists,
 )
+from coordination.partition_nodes import next_numbers, raise_next_first
+from coordination.paths import TablePaths
 
 Connect = Callable[[], Keeper]
 
@@ -113,6 +119,26 @@ class KeeperContract:
         assert keeper.create(f"{base}/n-", sequential=True) == f"{base}/n-0000000002"
         keeper.delete(f"{base}/n-0000000002")
         assert keeper.create(f"{base}/m-", sequential=True) == f"{base}/m-0000000003"
+
+    def test_next_block_number_is_known_without_taking_it(self, keeper: Keeper, base: str) -> None:
+        table = TablePaths(f"{base}/t")
+        keeper.create(table.root)
+        keeper.create(table.block_numbers)
+        keeper.create(table.partition("2"))
+        keeper.create(table.partition("3", 100))
+        for partition, numbers in (("2", 3), ("3_100", 1)):
+            for number in range(numbers):
+                path = keeper.create(f"{table.block_numbers}/{partition}/block-", sequential=True)
+                if number != 1:
+                    keeper.delete(path)
+        keeper.multi([op for path in [f"{table.partition('2')}/skip"] for op in (Create(path), Delete(path))])
+        assert next_numbers(keeper, table, ["1", "2", "3"]) == {"1": 0, "2": 4, "3": 101}
+        raise_next_first(keeper, table, 7)
+        raise_next_first(keeper, table, 5)
+        assert next_numbers(keeper, table, ["1", "2"]) == {"1": 7, "2": 4}
+        assert allocate_block(keeper, table, "2").number == 4  # type: ignore[union-attr]
+        assert allocate_block(keeper, table, "1").number == 7  # type: ignore[union-attr]
+        assert next_numbers(keeper, table, ["1", "2"]) == {"1": 8, "2": 5}
 
     def test_failed_multi_takes_no_sequence_number(self, keeper: Keeper, base: str) -> None:
         with pytest.raises(MultiFailed):
@@ -206,6 +232,22 @@ class KeeperContract:
         assert keeper.children_many([base, f"{base}/none"])[1] is None
         assert len(keeper.children_many([base])[0] or ()) == 350
         assert keeper.get_many([]) == []
+        assert keeper.children_many([*paths, base])[:-1] == [*([[]] * 350), None]
+        assert keeper.children_many([*paths, base])[-1] == keeper.children(base)
+        keeper.set(paths[0], "ä".encode() * 1000)
+        assert (keeper.get_many(paths)[0] or ())[0] == "ä".encode() * 1000
+        assert [answer[1] for answer in keeper.get_many(paths) if answer] == keeper.exists_many(paths)[:-1]
+
+    @pytest.mark.parametrize("count", [1, 3, 600])
+    def test_reads_of_both_kinds_are_answered_in_their_order(self, keeper: Keeper, base: str, count: int) -> None:
+        for name in ("b", "a"):
+            keeper.create(f"{base}/{name}", name.encode())
+        reads: list[Read] = [Get(f"{base}/a"), Children(base), Get(f"{base}/none"), Children(f"{base}/none")]
+        a, names, *missing = keeper.read_many(reads * count)[-4:]
+        assert a == keeper.get(f"{base}/a")
+        assert names == ["a", "b"]
+        assert missing == [None, None]
+        assert keeper.read_many([]) == []
 
     def test_ephemeral_nodes_go_with_their_session(self, connect: Connect, keeper: Keeper, base: str) -> None:
         other = connect()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordination import queue_io
 from coordination.block_numbers import BlockLock
 from coordination.clone import finish_clone, is_lost
@@ -41,7 +43,7 @@ class Member:
         self.keeper: MemoryKeeper = ensemble.connect()
         self.paths: ReplicaPaths = TABLE.replica(name)
         self.outcome = create_table_or_replica(self.keeper, TABLE, name, DEFINITION)
-        self.queue = ReplicationQueue(name, lambda: 100.0)
+        self.queue = ReplicationQueue(name, lambda: 100.0, lambda: 100.0)
         self.mutations = KnownMutations(TABLE)
         self.active: set[PartName] = set()
         self.start()
@@ -81,7 +83,8 @@ class Member:
         return queue_io.pull_log(self.keeper, self.paths, self.queue)
 
     def predicate(self) -> MergePredicate:
-        return build_predicate(self.keeper, TABLE, self.queue, self.pull, self.mutations.load)
+        asked = self.queue.virtual_parts().partition_ids()
+        return build_predicate(self.keeper, TABLE, self.queue, self.pull, self.mutations.load, asked)
 
     def drain(self) -> list[ActionKind]:
         """Executes what can be executed; data are names only."""
@@ -133,3 +136,17 @@ def fault_once(ensemble: MemoryEnsemble, fault: Fault, kind: str = "multi") -> N
         return None
 
     ensemble.faults = faults
+
+
+def at_request(ensemble: MemoryEnsemble, member: Member, number: int, action: Callable[[], object]) -> list[int]:
+    """Runs ``action`` once, before the member's request of this number. The list tells how many are left till then."""
+    left = [number]
+
+    def faults(session: int, kind: str, path: str) -> None:
+        if session == member.keeper.session_id:
+            left[0] -= 1
+            if left[0] == 0:
+                action()
+
+    ensemble.faults = faults
+    return left

@@ -64,7 +64,7 @@ class Replica:
     def forget(self) -> None:
         """What a new process knows: nothing."""
         self.active = PartSet()
-        self.queue = ReplicationQueue(self.name, world_clock(self.world))
+        self.queue = ReplicationQueue(self.name, world_clock(self.world), world_clock(self.world))
         self.activation: Activation | None = None
         self.busy: set[str] = set()
         self.unresolved: list[tuple[str, InsertRequest]] = []

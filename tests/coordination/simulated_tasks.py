@@ -125,7 +125,12 @@ def merge(world: World, replica: Replica) -> None:
     replica.busy.add("pull")
     try:
         predicate = build_predicate(
-            replica.keeper, TABLE, replica.queue, lambda: pull(world, replica), KnownMutations(TABLE).load
+            replica.keeper,
+            TABLE,
+            replica.queue,
+            lambda: pull(world, replica),
+            KnownMutations(TABLE).load,
+            replica.queue.virtual_parts().partition_ids(),
         )
     finally:
         replica.busy.discard("pull")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -92,18 +93,19 @@ def test_a_drop_remembers_the_last_block_it_took(members: list[Member]) -> None:
     last = member.insert("1")
     release(other.keeper, other.request("2").lock)
 
-    def last_block(partition_id: str, number: int) -> int | None:
+    def last_blocks(ranges: Sequence[PartName]) -> list[int | None]:
         member.pull()
-        parts = member.queue.virtual_parts().parts(partition_id)
-        return max((name.max_block for name in parts if name.max_block < number), default=None)
+        (gone,) = ranges
+        parts = member.queue.virtual_parts_of(gone.partition_id)
+        return [max((name.max_block for name in parts if name.max_block <= gone.max_block), default=None)]
 
     for _ in range(2):  # the second has nothing to take
-        drop_partition(member.keeper, TABLE, "r1", "all", last_block=last_block)
+        drop_partition(member.keeper, TABLE, "r1", "all", last_blocks=last_blocks)
         assert dropped_blocks(other.keeper, TABLE) == {"all": last.max_block}
         member.pull()
         member.drain()
     later = other.insert("3")
-    drop_partition(member.keeper, TABLE, "r1", "all", last_block=last_block)
+    drop_partition(member.keeper, TABLE, "r1", "all", last_blocks=last_blocks)
     assert dropped_blocks(other.keeper, TABLE) == {"all": later.max_block}
 
 

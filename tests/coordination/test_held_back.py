@@ -7,37 +7,32 @@ dangerous.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections import Counter
 
 import pytest
 
 from coordination import queue_io
+from coordination.block_numbers import release_orphans
 from coordination.cleanup import CleanupSettings, clean_once
-from coordination.clone import finish_clone, is_lost
-from coordination.drop_range import drop_partition
+from coordination.clone import finish_clone, is_lost, request_clone
+from coordination.drop_range import drop_all_partitions, drop_partition
+from coordination.forgotten import forget_partition
 from coordination.insert_commit import InsertStatus
-from coordination.keeper import MultiFailed
-from coordination.memory_keeper import Fault, MemoryEnsemble
+from coordination.keeper import Create, MultiFailed
+from coordination.log_entry import LogEntry
+from coordination.memory_keeper import Fault, MemoryEnsemble, MemoryKeeper
+from coordination.merge_assignment import assign_merges, merge_entry
+from coordination.part_commit import ProducedStatus
+from coordination.part_record import PartRecord
+from coordination.queue_rules import Limits
 from coordination.quorum import QuorumPlan
 from coordination.quorum_failure import fail_unreachable_part, take_back_failed_parts
-from parts.errors import PandoError
+from coordination.quorum_wait import wait_for_quorum
+from coordination.table_nodes import drop_dead_replica
+from parts.errors import PandoError, UnknownOutcomeError
 from parts.part_name import PartName
-from tests.coordination.members import TABLE, Member, fault_once
-from tests.coordination.real_time import clone_replica, resolve_insert
-
-
-def at_request(ensemble: MemoryEnsemble, member: Member, number: int, action: Callable[[], object]) -> list[int]:
-    """Runs ``action`` once, before the member's request of this number. The list tells how many are left till then."""
-    left = [number]
-
-    def faults(session: int, kind: str, path: str) -> None:
-        if session == member.keeper.session_id:
-            left[0] -= 1
-            if left[0] == 0:
-                action()
-
-    ensemble.faults = faults
-    return left
+from tests.coordination.members import RECORD, TABLE, Member, at_request, fault_once
+from tests.coordination.real_time import clone_replica, commit_produced_part, resolve_insert
 
 
 @pytest.mark.parametrize("number", range(1, 16))
@@ -172,3 +167,302 @@ def test_replica_that_comes_back_while_it_is_marked_as_lost(
     three.pull()
     three.drain()
     assert {PartName("all", n, n, 0) for n in range(5)} == three.active
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+@pytest.mark.parametrize("is_cleaner", [True, False])
+def test_of_two_replicas_one_stays_to_be_cloned_from(
+    ensemble: MemoryEnsemble, members: list[Member], number: int, is_cleaner: bool
+) -> None:
+    """Whether one marks the other as lost and then itself, or each finds that the log has gone on without it."""
+    one, two, three = members
+    one.keeper.set(three.paths.is_lost, b"1")
+    two.expire()
+    for key in range(5):
+        one.insert(f"id {key}")
+    one.pull()
+    observer = ensemble.connect()
+    other = one if is_cleaner else two
+    left = at_request(ensemble, one, number, lambda: request_clone(observer, other.paths))
+    if is_cleaner:
+        clean_once(one.keeper, TABLE, CleanupSettings(1, 2))
+    else:
+        request_clone(one.keeper, one.paths)
+    ensemble.faults = None
+    if left[0] > 0:
+        assert not request_clone(observer, other.paths)
+    assert [is_lost(observer, member.paths) for member in members].count(False) == 1
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+def test_merge_that_two_replicas_commit_with_other_content(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """Neither has listed its result when the other looks: one of them must give way."""
+    one, two, _ = members
+    parts = [one.insert("a"), one.insert("b")]
+    two.pull()
+    two.drain()
+    assert assign_merges(one.keeper, TABLE, one.predicate().log_version, [merge_entry(parts, "r1", 1.0)])
+    statuses: list[ProducedStatus] = []
+
+    def commit(member: Member, content_hash: str) -> None:
+        member.pull()
+        action = member.queue.next_action(member, Limits(9, 9, 1 << 40))
+        assert action is not None
+        assert action.entry.new_part is not None
+        record = PartRecord(content_hash, 1, 10)
+        status = commit_produced_part(
+            member.keeper, member.paths, member.queue, action.name, action.entry, action.entry.new_part, record
+        )
+        statuses.append(status)
+
+    left = at_request(ensemble, one, number, lambda: commit(two, "theirs"))
+    commit(one, "ours")
+    ensemble.faults = None
+    if left[0] > 0:
+        commit(two, "theirs")
+    assert sorted(status.name for status in statuses) == ["COMMITTED", "DIFFERENT"]
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_quorum_part_that_is_given_up_while_it_is_committed(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """Its owner died after it had sent the part. Nobody commits a part whose ids are free again."""
+    one, two, three = members
+    part = one.insert("id", QuorumPlan(2, is_parallel=True))
+    for member in (two, three):
+        member.pull()
+    action = two.queue.next_action(two, Limits(9, 9, 1 << 40))
+    assert action is not None
+    one.expire()
+    has_failed: list[bool] = []
+
+    def give_up() -> None:
+        has_failed.append(fail_unreachable_part(three.keeper, three.paths, three.queue.entries()[0].entry))
+
+    left = at_request(ensemble, two, number, give_up)
+    status = commit_produced_part(two.keeper, two.paths, two.queue, action.name, action.entry, part, RECORD)
+    ensemble.faults = None
+    if left[0] > 0:
+        give_up()
+    assert has_failed == [status is ProducedStatus.DROPPED]
+    assert status is ProducedStatus.DROPPED or two.keeper.exists(two.paths.part(str(part)))
+    assert (three.keeper.exists(TABLE.block("id")) is None) == has_failed[0]
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_quorum_that_is_given_up_while_its_waiter_looks(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """A repeated INSERT waits on another replica, and the only holder has died. Reached is what is not told then."""
+    one, two, three = members
+    part = one.insert("id", QuorumPlan(2, is_parallel=True))
+    three.pull()
+    one.expire()
+    entry = three.queue.entries()[0].entry
+    left = at_request(ensemble, two, number, lambda: fail_unreachable_part(three.keeper, three.paths, entry))
+    with pytest.raises(UnknownOutcomeError):
+        wait_for_quorum(
+            two.keeper, TABLE, part, two.activation, is_parallel=True, timeout_seconds=0.0, clock=lambda: 0.0,
+            wait=lambda event, seconds: None,
+        )  # fmt: skip
+    assert left[0] <= 0 or number > 5, "it is given up meanwhile"
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_log_that_is_trimmed_while_a_new_replica_is_cloned(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """Its pointer holds the log only once it has one."""
+    one, two, three = members
+    three.keeper.set(three.paths.log_pointer, b"")
+    three.keeper.set(three.paths.is_lost, b"1")
+
+    def work() -> None:
+        parts.extend(two.insert(f"id {key}") for key in range(3))
+        one.pull()
+        two.pull()
+        clean_once(one.keeper, TABLE, CleanupSettings(1, 1000))
+
+    parts: list[PartName] = []
+    at_request(ensemble, three, number, work)
+    clone_replica(three.keeper, three.paths, {})
+    ensemble.faults = None
+    finish_clone(three.keeper, three.paths)
+    queue_io.load_queue(three.keeper, three.paths, three.queue, [])
+    three.pull()
+    three.drain()
+    assert three.active.issuperset(parts)
+
+
+@pytest.mark.parametrize("number", range(1, 24))
+def test_block_that_is_committed_while_its_partition_is_dropped(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """Its rows go, and with them its id: their repeat would be taken for a duplicate of what is gone."""
+    one, two, _ = members
+    request = two.request("between")
+    left = at_request(ensemble, one, number, lambda: two.commit(request))
+    drop_partition(one.keeper, TABLE, one.name, "all", clock=lambda: 60.0)
+    ensemble.faults = None
+    if left[0] > 0:
+        assert two.commit(request).status is InsertStatus.RETRY
+    one.pull()
+    one.drain()
+    assert not one.active
+    assert one.keeper.exists(TABLE.block("between")) is None
+
+
+@pytest.mark.parametrize("number", range(1, 24))
+def test_block_that_is_committed_while_all_partitions_are_dropped_together(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    one, two, _ = members
+    for partition in ("a", "b", "c"):
+        one.insert(f"{partition}_1", partition=partition)
+    request = two.request("b_2", partition="b")
+    left = at_request(ensemble, one, number, lambda: two.commit(request))
+    drop_all_partitions(one.keeper, TABLE, one.name, clock=lambda: 60.0)
+    ensemble.faults = None
+    if left[0] > 0:
+        assert two.commit(request).status is InsertStatus.RETRY
+    for member in (one, two):
+        member.pull()
+        member.drain()
+        assert not member.active
+    assert one.keeper.children(TABLE.blocks) == []
+    assert not any(one.keeper.children(TABLE.partition(partition)) for partition in ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_an_answer_that_is_lost_while_all_partitions_are_dropped_together(
+    ensemble: MemoryEnsemble, members: list[Member], monkeypatch: pytest.MonkeyPatch, number: int, fault: Fault
+) -> None:
+    """What was logged is not logged again, whether the client comes back at once or not."""
+    one, two, _ = members
+    for partition in ("a", "b", "c"):
+        one.insert(f"{partition}_1", partition=partition)
+    left = [number]
+
+    def faults(session: int, kind: str, path: str) -> Fault | None:
+        left[0] -= kind == "multi" and session == one.keeper.session_id
+        return fault if kind == "multi" and left[0] == 0 else None
+
+    def sync(path: str) -> None:
+        one.keeper.reconnect()
+        MemoryKeeper.sync(one.keeper, path)
+
+    ensemble.faults = faults
+    monkeypatch.setattr(one.keeper, "sync", sync)
+    with contextlib.suppress(PandoError):  # before anything is logged
+        drop_all_partitions(one.keeper, TABLE, one.name, clock=lambda: 60.0)
+    ensemble.faults = None
+    one.keeper.reconnect()
+    later = {two.insert(f"{partition}_2", partition=partition) for partition in ("a", "b", "c")}
+    dropped = Counter(gone.partition_id for entry in logged(two) for gone in entry.gone)
+    assert set(dropped.values()) <= {1}
+    assert len(dropped) in (0, 3)
+    assert dropped or number < 3
+    for member in (one, two):
+        member.pull()
+        member.drain()
+        assert member.active >= later
+        assert not dropped or member.active == later
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_partition_that_is_forgotten_while_all_are_dropped_together(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    one, two, _ = members
+    kept = {one.insert(f"{partition}_1", partition=partition) for partition in ("a", "c")}
+    one.insert("b_1", partition="b")
+    drop_partition(one.keeper, TABLE, one.name, "b", clock=lambda: 60.0)
+    for member in members:
+        member.pull()
+        member.drain()
+    outcomes: list[str | None] = []
+
+    def forget() -> None:
+        outcomes.append(forget_partition(two.keeper, two.paths, "b", is_streamed=False, known={}))
+
+    at_request(ensemble, one, number, forget)
+    drop_all_partitions(one.keeper, TABLE, one.name, clock=lambda: 60.0)
+    assert (outcomes == [None]) == (number <= 2), "behind its lock it is not forgotten"
+    ensemble.faults = None
+    for member in (one, two):
+        member.pull()
+        member.drain()
+        assert not member.active & kept
+    assert not any(one.keeper.children(TABLE.partition(partition)) for partition in ("a", "c"))
+
+
+def test_partitions_that_are_too_much_for_one_request_are_dropped_one_by_one(members: list[Member]) -> None:
+    """Each has so many inserts under way that two of them would be more than ZooKeeper takes."""
+    one, two, _ = members
+    for partition in ("a", "b"):
+        one.insert(f"{partition}_1", partition=partition)
+        for _ in range(23):
+            creates = [Create(f"{TABLE.partition(partition)}/block-", ephemeral=True, sequential=True)] * 200
+            two.keeper.multi(creates)
+    indices = drop_all_partitions(one.keeper, TABLE, one.name, clock=lambda: 60.0)
+    assert len(indices) == 2
+    assert not any(one.keeper.children(TABLE.partition(partition)) for partition in ("a", "b"))
+
+
+def logged(member: Member) -> list[LogEntry]:
+    names = member.keeper.children(TABLE.log)
+    answers = member.keeper.get_many([f"{TABLE.log}/{name}" for name in names])
+    return [LogEntry.parse(answer[0]) for answer in answers if answer is not None]
+
+
+def test_a_replica_that_starts_takes_back_its_own_numbers_only(members: list[Member]) -> None:
+    one, two, _ = members
+    mine, theirs = one.request("mine"), two.request("theirs")
+    assert release_orphans(one.keeper, TABLE, one.name) == 1
+    assert one.commit(mine).status is InsertStatus.RETRY
+    assert two.commit(theirs).status is InsertStatus.COMMITTED
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_missing_part_whose_repair_is_cut_short(ensemble: MemoryEnsemble, members: list[Member], number: int) -> None:
+    """It is still listed, or its fetch is queued: the next start goes on."""
+    one, two, _ = members
+    part = one.insert("id")
+    two.pull()
+    two.drain()
+    two.active.clear()
+    left = at_request(ensemble, two, number, two.keeper.expire)
+    with contextlib.suppress(PandoError):
+        queue_io.requeue_fetch(two.keeper, two.paths, two.queue, [part])
+    ensemble.faults = None
+    assert left[0] <= 0 or number > 5, "it is cut short"
+    queued = one.keeper.children(two.paths.queue)
+    assert (one.keeper.exists(two.paths.part(str(part))) is None) == (len(queued) == 1)
+
+
+@pytest.mark.parametrize("number", range(1, 16))
+def test_replica_that_comes_back_while_it_is_dropped(
+    ensemble: MemoryEnsemble, members: list[Member], number: int
+) -> None:
+    """It is refused its start, or nothing of it goes."""
+    one, _, three = members
+    three.expire()
+    has_started: list[bool] = []
+
+    def come_back() -> None:
+        three.keeper.reconnect()
+        with contextlib.suppress(PandoError):
+            three.start()
+            has_started.append(True)
+
+    left = at_request(ensemble, one, number, come_back)
+    with contextlib.suppress(PandoError):
+        drop_dead_replica(one.keeper, TABLE, three.name)
+    ensemble.faults = None
+    assert left[0] <= 0 or number > 8, "it comes back meanwhile"
+    assert (one.keeper.exists(three.paths.host) is not None) == bool(has_started)
+    assert (one.keeper.exists(three.paths.parts) is not None) == bool(has_started)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from coordination.block_numbers import BlockLock, DuplicateBlock, allocate_block, committing_blocks
@@ -10,7 +12,7 @@ from coordination.insert_commit import InsertStatus, begin_insert
 from coordination.keeper import KeeperUnavailable
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.replica_activity import ReplicaAddress
-from coordination.table_nodes import CreateOutcome, SharedDefinition, drop_replica
+from coordination.table_nodes import CreateOutcome, SharedDefinition, drop_replica, record_identity
 from parts.errors import PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from tests.coordination.members import DEFINITION, TABLE, Member, fault_once
@@ -126,9 +128,33 @@ def test_insert_into_a_dropped_table(members: list[Member]) -> None:
 def test_create_outcomes(ensemble: MemoryEnsemble) -> None:
     first, second = Member(ensemble, "r1"), Member(ensemble, "r2")
     assert (first.outcome, second.outcome) == (CreateOutcome.FIRST_REPLICA, CreateOutcome.NEW_REPLICA)
-    second.expire()
-    second.keeper.reconnect()
-    assert create_table_or_replica(second.keeper, TABLE, "r2", DEFINITION) is CreateOutcome.ADOPTED
+
+
+def test_create_takes_over_no_replica_that_is_only_down(ensemble: MemoryEnsemble, members: list[Member]) -> None:
+    members[1].expire()
+    for identity in ("", "text other:/place"):
+        with pytest.raises(UserError, match="REPLICA_ALREADY_EXISTS") as caught:
+            create_table_or_replica(ensemble.connect(), TABLE, "r2", DEFINITION, identity=identity)
+        assert caught.value.code == 253
+        assert "SYSTEM DROP REPLICA 'r2' FROM ZKPATH" in caught.value.message
+
+
+def test_create_goes_on_where_it_broke_off_on_the_same_directory(ensemble: MemoryEnsemble) -> None:
+    """Before the first activation a directory that was removed comes back with another random text; then never."""
+    create = partial(create_table_or_replica, ensemble.connect(), TABLE, "r1", DEFINITION)
+    assert create(identity="one host:/place") is CreateOutcome.FIRST_REPLICA
+    assert create(identity="two host:/place") is CreateOutcome.ADOPTED
+    with pytest.raises(UserError, match="REPLICA_ALREADY_EXISTS"):
+        create(identity="one host:/elsewhere")
+    keeper = ensemble.connect()
+    activate(keeper, TABLE.replica("r1"), ReplicaAddress("h", 1), "one host:/place", wait_seconds=0)
+    for identity in ("two host:/place", "other host:/place"):
+        with pytest.raises(UserError, match="REPLICA_ALREADY_EXISTS"):
+            create(identity=identity)
+    record_identity(keeper, TABLE.replica("r1"), "one host:/place")
+    assert create(identity="one host:/place") is CreateOutcome.ADOPTED
+    keeper.expire()
+    assert create(identity="one moved:/place") is CreateOutcome.ADOPTED
 
 
 def test_active_replica_of_the_same_name_is_253(ensemble: MemoryEnsemble, members: list[Member]) -> None:
@@ -142,6 +168,25 @@ def test_active_replica_of_the_same_name_is_253(ensemble: MemoryEnsemble, member
 def test_own_former_session_is_waited_for(ensemble: MemoryEnsemble, members: list[Member]) -> None:
     with pytest.raises(UnavailableError, match="former session"):
         activate(ensemble.connect(), TABLE.replica("r1"), ReplicaAddress("r1", 1), "r1", wait_seconds=0)
+
+
+def test_namesake_that_comes_in_between_is_not_taken_over(ensemble: MemoryEnsemble, members: list[Member]) -> None:
+    """Between the look at the former session's node and its removal another server makes one of its own."""
+    keeper, other, replica = ensemble.connect(), ensemble.connect(), TABLE.replica("r1")
+    looks: list[str] = []
+
+    def faults(session: int, kind: str, path: str) -> None:
+        if session == keeper.session_id and path == replica.is_active and kind == "read":
+            looks.append(path)
+            if len(looks) == 2:
+                other.delete(replica.is_active)
+                other.create(replica.is_active, b"other", ephemeral=True)
+
+    ensemble.faults = faults
+    with pytest.raises(UserError, match="active on another server"):
+        activate(keeper, replica, ReplicaAddress("r1", 1), "r1", wait_seconds=5.0, takes_over=True)
+    assert len(looks) > 2
+    assert other.get(replica.is_active)[0] == b"other"
 
 
 def test_activation_raises_the_epoch(members: list[Member]) -> None:

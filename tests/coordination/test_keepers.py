@@ -8,13 +8,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooState
+from kazoo.exceptions import ConnectionLoss, UnimplementedError
 
 from coordination.active_keeper import ActiveKeeper
 from coordination.embedded_zookeeper import EmbeddedZooKeeper
 from coordination.kazoo_keeper import KazooKeeper
+from coordination.kazoo_multi_read import MultiRead
 from coordination.keeper import (
     Create,
     Keeper,
@@ -25,8 +28,11 @@ from coordination.keeper import (
     SessionState,
 )
 from coordination.memory_keeper import Fault, MemoryEnsemble
+from coordination.part_record import PartRecord
 from coordination.paths import TablePaths
 from coordination.replica_activity import ReplicaAddress
+from parts.part_name import PartName
+from recovery.survey import read_part_records
 from tests.coordination.keeper_contract import Connect, KeeperContract
 from tests.coordination.members import fault_once
 from tests.coordination.real_time import activate
@@ -84,6 +90,80 @@ class TestKazooKeeper(_Kazoo):
 @pytest.mark.cluster
 class TestKazooKeeperInChroot(_Kazoo):
     chroot = "/some/root"
+
+
+@pytest.mark.cluster
+class TestMultiRead:
+    """Many nodes by one request, where the server can do that."""
+
+    @pytest.fixture
+    def keeper(self, zookeeper: EmbeddedZooKeeper) -> Iterator[KazooKeeper]:
+        keeper = KazooKeeper(zookeeper.hosts, 5.0, f"/multi_read_{time.monotonic_ns()}")
+        yield keeper
+        keeper.close()
+
+    @pytest.fixture
+    def paths(self, keeper: KazooKeeper) -> list[str]:
+        for _ in range(5):
+            keeper.multi([Create("/n-", b"x" * 100, sequential=True) for _ in range(200)])
+        return [f"/{name}" for name in keeper.children("/")]
+
+    @staticmethod
+    def sent(keeper: KazooKeeper, monkeypatch: pytest.MonkeyPatch, answer: Exception | None = None) -> list[int]:
+        """The kinds of requests that go out; a multiRead gets the ``answer`` instead, if there is one."""
+        kinds: list[int] = []
+        call = keeper._client._call
+
+        def count(request: Any, pending: Any) -> Any:
+            kinds.append(request.type)
+            if answer is not None and isinstance(request, MultiRead):
+                return pending.set_exception(answer)
+            return call(request, pending)
+
+        monkeypatch.setattr(keeper._client, "_call", count)
+        return kinds
+
+    def test_a_thousand_nodes_are_two_requests(
+        self, keeper: KazooKeeper, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kinds = self.sent(keeper, monkeypatch)
+        assert [answer[0] for answer in keeper.get_many(paths) if answer] == [b"x" * 100] * 1000
+        assert keeper.children_many(paths) == [[]] * 1000
+        assert [stat.data_length for stat in keeper.exists_many(paths) if stat] == [100] * 1000
+        assert kinds == [MultiRead.type] * 6
+
+    @pytest.mark.parametrize("answer", [UnimplementedError(), ConnectionLoss()])
+    def test_a_server_that_cannot_is_asked_once(
+        self, keeper: KazooKeeper, paths: list[str], monkeypatch: pytest.MonkeyPatch, answer: Exception
+    ) -> None:
+        kinds = self.sent(keeper, monkeypatch, answer)
+        for _ in range(2):
+            assert [found[0] for found in keeper.get_many(paths) if found] == [b"x" * 100] * 1000
+        assert kinds.count(MultiRead.type) == 1
+
+    def test_one_lost_connection_does_not_end_it(
+        self, keeper: KazooKeeper, paths: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        keeper.get_many(paths)
+        with monkeypatch.context() as broken:
+            self.sent(keeper, broken, ConnectionLoss())
+            assert all(keeper.get_many(paths))
+        kinds = self.sent(keeper, monkeypatch)
+        assert all(keeper.get_many(paths))
+        assert set(kinds) == {MultiRead.type}
+
+    def test_a_replica_of_many_parts_is_surveyed_by_few_requests(
+        self, keeper: KazooKeeper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        replica = TablePaths("/t").replica("r")
+        keeper.create_parents(replica.parts)
+        record = PartRecord("0" * 32, 1, 1)
+        for start in range(0, 2000, 200):
+            parts = [PartName("all", number, number, 0) for number in range(start, start + 200)]
+            keeper.multi([Create(replica.part(str(part)), record.to_bytes()) for part in parts])
+        kinds = self.sent(keeper, monkeypatch)
+        assert set(read_part_records(keeper, replica).values()) == {record}
+        assert len(kinds) == 1 + 4
 
 
 class TestMemoryFaults:

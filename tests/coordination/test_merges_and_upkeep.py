@@ -7,6 +7,7 @@ import pytest
 from coordination import drop_range, queue_io
 from coordination.cleanup import CleanupSettings, clean_once
 from coordination.clone import finish_clone
+from coordination.deduplication_window import DeduplicationWindow
 from coordination.insert_commit import (
     InsertStatus,
 )
@@ -14,6 +15,7 @@ from coordination.keeper import NoNode
 from coordination.log_entry import EntryType, LogEntry, StagedPart
 from coordination.memory_keeper import Fault, MemoryEnsemble
 from coordination.merge_assignment import assign_merges, merge_entry
+from coordination.merge_predicate import build_predicate, guess_predicate
 from coordination.part_commit import ProducedStatus
 from coordination.part_record import PartRecord
 from coordination.queue import ReplicationQueue
@@ -66,6 +68,29 @@ def test_merge_does_not_reach_over_a_block_that_is_being_committed(members: list
     predicate = members[0].predicate()
     assert "between" in (predicate.can_merge(a, b) or "")
     assert predicate.mergeable_runs("all") == [[a, request.part, b]]
+
+
+def test_merges_nothing_in_a_partition_that_nobody_asked_about(members: list[Member]) -> None:
+    one = members[0]
+    a, b = (one.insert(f"p_{number}", partition="p") for number in range(2))
+    c, d = (one.insert(f"q_{number}", partition="q") for number in range(2))
+    predicate = build_predicate(one.keeper, TABLE, one.queue, one.pull, one.mutations.load, ["q"])
+    assert predicate.can_merge(c, d) is None
+    assert predicate.why_not_single(a) is None
+    assert "nobody has asked" in (predicate.can_merge(a, b) or "")
+    assert predicate.mergeable_runs("p") == [[a], [b]]
+    with pytest.raises(ConflictError, match="nobody has asked"):
+        predicate.whole_partition("p", lambda part: True)
+
+
+def test_nothing_is_assigned_by_a_guess(members: list[Member]) -> None:
+    one, two, _ = members
+    a = one.insert("a")
+    two.request("between")
+    b = one.insert("b")
+    guess = guess_predicate(one.queue, one.mutations.current)
+    assert guess.mergeable_runs("all") == [[a, b]]
+    assert not assign_merges(one.keeper, TABLE, guess.log_version, [merge_entry([a, b], one.name, 1.0)])
 
 
 def test_drop_takes_back_inserts_in_flight_and_spares_later_ones(members: list[Member]) -> None:
@@ -167,20 +192,22 @@ def test_log_is_not_trimmed_before_live_pointers_pass_it(members: list[Member]) 
     assert members[1].pull() == 0
 
 
-def test_sole_copy_on_a_dead_replica_is_not_declared_lost(members: list[Member]) -> None:
+@pytest.mark.parametrize("is_pulled", [True, False])
+def test_sole_copy_on_a_dead_replica_is_not_declared_lost(members: list[Member], is_pulled: bool) -> None:
+    """Others wait for it, or have still to hear of it."""
     dead = members[2]
     part = dead.insert("only here")
     dead.expire()
     for number in range(30):
         members[0].insert(f"b{number}")
-    for member in members[:2]:
+    for member in members[:2] if is_pulled else ():
         member.pull()
         member.drain()
     settings = CleanupSettings(min_replicated_logs_to_keep=5, max_replicated_logs_to_keep=10)
     assert clean_once(members[0].keeper, TABLE, settings).lost_replicas == ()
     dead.restart()
     for member in members:
-        member.queue = ReplicationQueue(member.name, lambda: 1e12)
+        member.queue = ReplicationQueue(member.name, lambda: 1e12, lambda: 1e12)
         queue_io.load_queue(member.keeper, member.paths, member.queue, queue_io.own_parts(member.keeper, member.paths))
         member.pull()
         member.drain()
@@ -219,6 +246,22 @@ def test_deduplication_window_counts_from_the_newest_block(ensemble: MemoryEnsem
     assert member.keeper.children(TABLE.blocks) == ["b2", "b3", "b4"]
     settings = CleanupSettings(replicated_deduplication_window=1, replicated_deduplication_window_seconds=10_000)
     assert clean_once(member.keeper, TABLE, settings).blocks == 2
+
+
+def test_an_id_that_was_made_anew_is_as_old_as_its_new_block(members: list[Member]) -> None:
+    """The window remembers ages from one round to the next."""
+    one = members[0]
+    window = DeduplicationWindow()
+    settings = CleanupSettings(replicated_deduplication_window=2)
+    one.insert("id")
+    one.insert("x")
+    assert clean_once(one.keeper, TABLE, settings, window).blocks == 0
+    drop_partition(one.keeper, TABLE, "r1", "all")
+    for block_id in ("y", "id", "z"):
+        one.insert(block_id)
+    for _ in range(2):  # the first round notices
+        clean_once(one.keeper, TABLE, settings, window)
+    assert one.keeper.children(TABLE.blocks) == ["id", "z"]
 
 
 # --- log entries and the queue's shell -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -30,7 +31,7 @@ class Disk:
 
 
 def queue_of(entries: list[LogEntry]) -> ReplicationQueue:
-    queue = ReplicationQueue("r1", lambda: 100.0, recheck_seconds=math.inf)
+    queue = ReplicationQueue("r1", lambda: 100.0, lambda: 100.0, recheck_seconds=math.inf)
     for number, entry in enumerate(entries):
         queue.add(f"queue-{number:010d}", entry)
     return queue
@@ -121,7 +122,7 @@ def test_entries_under_a_drop_wait_for_it_and_are_looked_at_once() -> None:
 def test_recheck_finds_what_nobody_told() -> None:
     """The part came by another way while fetches were stopped. Waiting long does not pile anything up."""
     now = [100.0]
-    queue, disk = ReplicationQueue("r1", lambda: now[0]), Disk()
+    queue, disk = ReplicationQueue("r1", lambda: 0.0, lambda: now[0]), Disk()
     queue.add("queue-0000000000", fetch(0))
     for _ in range(1000):
         now[0] += 31
@@ -138,7 +139,10 @@ def test_recheck_finds_what_nobody_told() -> None:
 def test_large_merge_is_fetched_at_the_very_moment_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was parked until that moment, and a clock that stands there must not make it look again and again."""
     sources = [PartName("p", number, number, 0) for number in range(2)]
-    queue = queue_of([merge_entry(sources, "r2", 40.0, size_bytes=10)])
+    now = [40.0]
+    queue = ReplicationQueue("r1", lambda: 0.0, lambda: now[0])
+    queue.add("queue-0000000000", merge_entry(sources, "r2", 1e12, size_bytes=10))
+    now[0] = 100.0
     disk = Disk()
     disk.parts.update(sources)
     limits = Limits(0, 4, 1 << 60, prefer_fetch_seconds=60.0, prefer_fetch_bytes=0)
@@ -192,9 +196,78 @@ def test_a_drop_waits_for_the_exchange_before_it_and_takes_what_is_older_along()
     assert first is not None
     assert first.kind is ActionKind.REPLACE
     assert queue.covered_entries(first.name) == ["queue-0000000000"]
-    assert queue.dropped_later(first.name) == [drop_range("p", 5)]
+    assert queue.taken_away_later(first.name, PartName.parse("p_3_3_0")) is not None
+    assert queue.taken_away_later(first.name, PartName.parse("q_0_0_0")) is None
     assert queue.next_action(Disk(), ALL) is None
     queue.finish(first.name)
     second = queue.next_action(Disk(), ALL)
     assert second is not None
     assert second.kind is ActionKind.DROP_RANGE
+
+
+def drop_entry(type_: EntryType, gone: str, *, detach: bool = False) -> LogEntry:
+    return LogEntry(type_, PartName.parse(gone), 1.0, "r2", detach=detach)
+
+
+DETACHED = drop_entry(EntryType.DROP_RANGE, "q_0_4_999999999", detach=True)
+DROPPED = drop_entry(EntryType.DROP_PART, "q_3_3_0")
+FIRST, LAST = exchange("p_3_3_0", "q_3_3_0"), exchange("p_6_6_0", gone="p_0_5_999999999")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        # The last waits for the drop, the drop for the first, and the first is one step with the last.
+        [FIRST, DETACHED, exchange("q_6_6_0", gone="q_0_5_999999999")],
+        [FIRST, DROPPED, exchange("q_6_6_0", gone="q_0_5_999999999")],
+        # The drop also waits for an entry that has nothing to do with the others.
+        [FIRST, exchange("q_2_2_0", "s_2_2_0"), DETACHED, exchange("q_6_6_0", gone="q_0_5_999999999")],
+        # The last waits for two drops, one behind the other.
+        [FIRST, DROPPED, DETACHED, exchange("q_6_6_0", gone="q_0_5_999999999")],
+        # Two steps, of which each has a drop that waits for the other one.
+        [
+            exchange("p_1_1_0", "q_1_1_0"),
+            exchange("s_1_1_0", "t_1_1_0"),
+            drop_entry(EntryType.DROP_RANGE, "t_0_2_999999999", detach=True),
+            drop_entry(EntryType.DROP_RANGE, "q_0_2_999999999", detach=True),
+            replace(exchange("p_9_9_0"), drop_ranges=tuple(drop_range(name, 9) for name in "pt")),
+            replace(exchange("s_9_9_0"), drop_ranges=tuple(drop_range(name, 9) for name in "sq")),
+        ],
+    ],
+)  # fmt: skip
+def test_a_drop_between_the_halves_of_a_step_is_part_of_it(entries: list[LogEntry]) -> None:
+    queue = queue_of(entries)
+    first = queue.next_action(Disk(), ALL)
+    assert first is not None
+    assert first.kind is ActionKind.REPLACE
+    more = queue.take_along([first.name], first.entry.made)
+    assert more is not None
+    names = {first.name, *(action.name for action in more)}
+    assert names == queue.names()
+    for action in more:
+        is_drop = action.entry.type is not EntryType.REPLACE_RANGE
+        assert action.kind is (ActionKind.DROP_RANGE if is_drop else ActionKind.REPLACE)
+        assert queue.get(action.name).is_executing  # type: ignore[union-attr]
+        queue.postpone(action.name, "begun together", pause_seconds=0.0)
+    queue.finish(first.name)
+    drain(queue, Disk())
+    assert not queue.entries()
+
+
+def test_a_drop_that_no_half_of_a_step_waits_for_stays_by_itself() -> None:
+    plain = drop_entry(EntryType.DROP_RANGE, "q_0_4_999999999")
+    queue = queue_of([FIRST, plain, DETACHED, LAST])
+    first = queue.next_action(Disk(), ALL)
+    assert first is not None
+    more = queue.take_along([first.name], first.entry.made)
+    assert more is not None
+    assert [action.entry for action in more] == [LAST]
+
+
+def test_a_step_waits_for_what_a_drop_of_it_waits_for() -> None:
+    queue = queue_of([FIRST, DETACHED, exchange("q_6_6_0", gone="q_0_5_999999999")])
+    first = queue.next_action(Disk(), ALL)
+    assert first is not None
+    with queue.inserting(PartName.parse("q_4_4_0")):
+        assert queue.take_along([first.name], first.entry.made) is None
+    assert queue.take_along([first.name], first.entry.made) is not None

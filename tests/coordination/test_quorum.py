@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import pytest
 
 from coordination import queue_io
@@ -18,7 +21,7 @@ from coordination.queue_rules import ActionKind, Limits
 from coordination.quorum import QuorumPlan, parse_last_parts, plan_quorum, required_replicas
 from coordination.quorum_failure import fail_unreachable_part, forget_failed_parts, take_back_failed_parts
 from coordination.quorum_wait import Verdict, judge, wait_for_quorum
-from coordination.sequential_reads import sequential_hidden_parts
+from coordination.sequential_reads import read_confirmed
 from parts.errors import UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from tests.coordination.members import RECORD, TABLE, Member, fault_once
@@ -139,9 +142,14 @@ def test_quorum_wait_over_an_expired_session_is_unknown_even_if_the_marker_is_go
 @pytest.mark.parametrize("node_exists", [True, False])
 @pytest.mark.parametrize("marked_failed", [True, False])
 @pytest.mark.parametrize("is_still_active", [True, False])
-def test_judge_says_met_in_one_case_only(node_exists: bool, marked_failed: bool, is_still_active: bool) -> None:
-    verdict = judge(node_exists=node_exists, marked_failed=marked_failed, is_still_active=is_still_active)
-    assert (verdict is Verdict.MET) == (not node_exists and not marked_failed and is_still_active)
+@pytest.mark.parametrize("is_lowered", [True, False])
+def test_judge_says_met_in_one_case_only(
+    node_exists: bool, marked_failed: bool, is_still_active: bool, is_lowered: bool
+) -> None:
+    verdict = judge(
+        node_exists=node_exists, marked_failed=marked_failed, is_still_active=is_still_active, is_lowered=is_lowered
+    )
+    assert (verdict is Verdict.MET) == (not node_exists and not marked_failed and is_still_active and not is_lowered)
 
 
 def test_failed_part_is_taken_back_by_its_owner_and_its_block_can_be_inserted_again(members: list[Member]) -> None:
@@ -207,17 +215,85 @@ def test_drop_of_the_pending_part_does_not_wedge_quorum(members: list[Member]) -
     members[1].insert("next", plan(members[1], is_parallel=False))
 
 
+@dataclass(frozen=True)
+class Held:
+    name: PartName
+
+
+class HeldParts:
+    """A snapshot of a member's active parts."""
+
+    def __init__(self, member: Member) -> None:
+        self.parts = [Held(name) for name in member.active]
+
+    def release(self) -> None: ...
+
+
+def hidden_parts(member: Member) -> frozenset[PartName]:
+    return read_confirmed(member.keeper, member.activation, lambda: HeldParts(member))[1]
+
+
 def test_sequential_read_hides_pending_parts_and_refuses_when_a_confirmed_one_is_missing(members: list[Member]) -> None:
     part = members[0].insert("id", plan(members[0]))
-    assert sequential_hidden_parts(members[0].keeper, members[0].paths, members[0].active.__contains__) == {part}
+    assert hidden_parts(members[0]) == {part}
     members[1].pull()
     members[1].drain()
-    assert sequential_hidden_parts(members[0].keeper, members[0].paths, members[0].active.__contains__) == frozenset()
+    assert hidden_parts(members[0]) == frozenset()
     for pull_first in (False, True):
         if pull_first:
             members[2].pull()
         with pytest.raises(UnavailableError) as caught:
-            sequential_hidden_parts(members[2].keeper, members[2].paths, members[2].active.__contains__)
+            hidden_parts(members[2])
         assert caught.value.code == 289
     members[2].drain()
-    assert sequential_hidden_parts(members[2].keeper, members[2].paths, members[2].active.__contains__) == frozenset()
+    assert hidden_parts(members[2]) == frozenset()
+
+
+def test_sequential_read_sees_what_others_wrote_before_it(members: list[Member]) -> None:
+    """Though its server lags behind."""
+    members[2].keeper.lag()
+    members[0].insert("id", plan(members[0]))
+    members[1].pull()
+    members[1].drain()
+    with pytest.raises(UnavailableError) as caught:
+        hidden_parts(members[2])
+    assert caught.value.code == 289
+
+
+def take_over(member: Member) -> None:
+    """Another server of the same data directory."""
+    member.keeper.delete(member.paths.is_active)
+    member.keeper.set(member.paths.host, b"")
+    member.keeper.create(member.paths.is_active, ephemeral=True)
+
+
+def write_over(member: Member) -> None:
+    """It is the same session's node, but nothing can be committed any more by who knows its former version."""
+    member.keeper.set(member.paths.is_active, b"another")
+
+
+OVER = pytest.mark.parametrize("end", [Member.restart, take_over, write_over])
+
+
+@OVER
+def test_sequential_read_after_the_activation_is_refused(members: list[Member], end: Callable[[Member], None]) -> None:
+    """Who took the replica over moves its pointer and its queue on, and has the parts elsewhere."""
+    former = members[0].activation
+    end(members[0])
+    members[0].activation = former
+    with pytest.raises(UnavailableError) as caught:
+        hidden_parts(members[0])
+    assert caught.value.code == 242
+
+
+@OVER
+def test_quorum_is_not_told_after_the_activation(members: list[Member], end: Callable[[Member], None]) -> None:
+    part = members[0].insert("id", plan(members[0]))
+    former = members[0].activation
+    end(members[0])
+    members[0].activation = former
+    members[1].pull()
+    members[1].drain()
+    assert members[0].keeper.exists(TABLE.quorum_parallel_part(str(part))) is None
+    with pytest.raises(UnknownOutcomeError, match="lost its ZooKeeper session"):
+        wait(members[0], part)

@@ -9,31 +9,17 @@ import pytest
 
 from coordination import queue_io
 from coordination.keeper import MultiFailed
-from coordination.log_entry import LogEntry
+from coordination.log_entry import EntryType, LogEntry
 from coordination.memory_keeper import MemoryEnsemble
 from coordination.part_commit import ProducedStatus
-from coordination.queue_rules import Limits
-from coordination.quorum import QuorumPlan
+from coordination.queue_rules import ActionKind, Limits
+from coordination.quorum import QuorumPlan, fetch_entries, missing_since
 from coordination.quorum_failure import fail_unreachable_part
 from parts.part_name import PartName
-from tests.coordination.members import RECORD, TABLE, Member
+from tests.coordination.members import RECORD, TABLE, Member, at_request
 from tests.coordination.real_time import commit_produced_part
 
 QUORUM = QuorumPlan(3, is_parallel=True)
-
-
-def at_request(ensemble: MemoryEnsemble, member: Member, number: int, action: Callable[[], object]) -> list[int]:
-    """Runs ``action`` once, before the member's request of this number. The list tells how many requests are left."""
-    left = [number]
-
-    def faults(session: int, kind: str, path: str) -> None:
-        if session == member.keeper.session_id:
-            left[0] -= 1
-            if left[0] == 0:
-                action()
-
-    ensemble.faults = faults
-    return left
 
 
 def take_fetch(member: Member, part: PartName) -> Callable[[], ProducedStatus]:
@@ -99,3 +85,28 @@ def test_former_holder_commits_its_new_copy_while_a_peer_gives_the_part_up(
     if left[0] > 0:
         statuses.append(commit())
     check_one_outcome(members, part, has_failed, statuses[0])
+
+
+def test_a_part_whose_quorum_failed_is_not_fetched_by_a_clone(members: list[Member]) -> None:
+    """Its owner, which was away, lists it still."""
+    one, two, three = members
+    part = one.insert("id", QuorumPlan(2, is_parallel=True))
+    two.pull()
+    one.expire()
+    assert fail_unreachable_part(two.keeper, two.paths, two.queue.entries()[0].entry)
+    assert one.ensemble.connect().exists(one.paths.part(str(part))) is not None
+    assert fetch_entries(three.keeper, TABLE, {part: "", PartName("all", 7, 7, 0): ""}, "r1") == [
+        LogEntry(
+            EntryType.GET_PART, PartName("all", 7, 7, 0), missing_since(three.keeper, TABLE), "r1", is_restored=True
+        )
+    ]
+
+
+def test_a_part_that_came_under_another_entry_counts_for_its_quorum(members: list[Member]) -> None:
+    one, two, _ = members
+    part = one.insert("id", QuorumPlan(2, is_parallel=True))
+    two.pull()
+    two.keeper.create(two.paths.part(str(part)), RECORD.to_bytes())
+    two.active.add(part)
+    assert two.drain() == [ActionKind.SKIP]
+    assert one.keeper.children(TABLE.quorum_parallel) == []

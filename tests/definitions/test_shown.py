@@ -62,3 +62,25 @@ def test_second_names_are_read(both: Both) -> None:
         SELECT table FROM system.tables WHERE database = currentDatabase() AND table != 'x'
         """
     )
+
+
+def test_columns_of_a_primary_key_that_is_shorter_than_the_sorting_key(both: Both) -> None:
+    shown = """
+        SELECT name, is_in_partition_key, is_in_sorting_key, is_in_primary_key, is_in_sampling_key FROM system.columns
+        WHERE database = currentDatabase() AND table = '{}' ORDER BY position
+    """
+    both.compare(
+        f"""
+        CREATE TABLE p1 (a Int32, b Int32, c Int32, d Int32) ENGINE = MergeTree PRIMARY KEY (a, b) ORDER BY (a, b, c);
+        {shown.format("p1")};
+        CREATE TABLE p2 (a Int32, b Int32, c Int32, d Int32) ENGINE = MergeTree PARTITION BY d % 2
+        PRIMARY KEY (a, intHash32(b)) ORDER BY (a, intHash32(b), c + 1) SAMPLE BY intHash32(b);
+        {shown.format("p2")};
+        CREATE TABLE p3 (k Int32, v Int8, s Int8) ENGINE = VersionedCollapsingMergeTree(s, v) ORDER BY k;
+        {shown.format("p3")};
+        CREATE TABLE p4 (k Int32, v Int8) ENGINE = MergeTree ORDER BY tuple();
+        {shown.format("p4")};
+        CREATE TABLE p5 (k Int32, v Int8) ENGINE = MergeTree PRIMARY KEY k;
+        {shown.format("p5")}
+        """
+    )

@@ -10,7 +10,7 @@ from engine.session import Session
 from parts.errors import PandoError
 from tests.definitions.conftest import Both
 from tests.engine.conftest import Local
-from tests.workers.server import WorkerServer
+from tests.workers.server import WorkerServer, wait_for
 
 
 def test_as_in_clickhouse(both: Both) -> None:
@@ -102,4 +102,9 @@ def test_sessions_over_http(tmp_path: Path, workers: int) -> None:
         server.execute("CREATE TEMPORARY TABLE t (a UInt8)")  # of this request alone
         with pytest.raises(PandoError, match="does not exist"):
             server.run("SELECT * FROM t")
-        assert not list((tmp_path / "data" / "tmp" / "temporary_tables").iterdir())
+        definitions = tmp_path / "data" / "tmp" / "temporary_tables"
+        assert not list(definitions.iterdir())
+        ending = {"session_id": "ends", "session_timeout": 1}
+        server.execute("CREATE TEMPORARY TABLE t ENGINE = MergeTree ORDER BY a AS SELECT 1 AS a", settings=ending)
+        rows = tmp_path / "data" / "tmp" / "memory" / "_temporary_and_external_tables"
+        wait_for(lambda: not [*definitions.iterdir(), *rows.iterdir()], "the end of a session, with no other request")

@@ -93,6 +93,24 @@ def test_a_part_is_not_read_further(engine: Engine) -> None:
 LONG = "SELECT " + ", ".join(f"number + {n}" for n in range(400_000)) + " FROM numbers(1)"
 
 
+def test_the_time_of_a_long_text_counts(engine: Engine) -> None:
+    """A statement does not get its time once more when it is read."""
+    session = Session(settings={"max_execution_time": 0.5})
+    text = f"SELECT 1 /* {'a' * 200_000} */"
+    before = time.monotonic()
+    parsed = engine.parse(text, session)
+    time.sleep(0.01)
+    read = time.monotonic()
+    began: list[float] = []
+    engine.execute_parsed(parsed, text, session, on_start=lambda process: began.append(process.status.began)).close()
+    assert before <= began[0] < read - 0.01
+    engine.execute_parsed(parsed, text, session, on_start=lambda process: began.append(process.status.began)).close()
+    assert began[1] >= read
+    with pytest.raises(PandoError):
+        engine.parse(text[:-2], session)
+    assert session.began == 0
+
+
 def test_time_is_over_while_a_long_text_is_read(engine: Engine) -> None:
     started = time.monotonic()
     with pytest.raises(PandoError) as caught:

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from parts.memory import release_memory
+from engine.catalog import Catalog
+from engine.config import Config
+from engine.engine import Engine
+from parts.memory import release_memory, without_collections
 
 
 class _Link:
@@ -62,3 +65,35 @@ def test_a_server_freezes_what_it_starts_with(tmp_path: Path) -> None:
     except subprocess.TimeoutExpired:
         pytest.fail("nothing was frozen")
     assert "left: True" in done.stdout, done.stderr
+
+
+def test_nothing_is_collected_within_and_everything_as_before_afterwards() -> None:
+    with without_collections(), without_collections():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="it"), without_collections():
+        raise ValueError("it")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_tables_are_read_from_disk_without_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collects: list[bool] = []
+    load = Catalog.load
+
+    def look(catalog: Catalog) -> None:
+        collects.append(gc.isenabled())
+        load(catalog)
+
+    monkeypatch.setattr(Catalog, "load", look)
+    engine = Engine(Config.local(tmp_path))
+    engine.start()
+    engine.stop()
+    assert collects == [False]
+    assert gc.isenabled()

@@ -148,6 +148,7 @@ def test_a_running_merge_is_cancelled(local: Local) -> None:
         ("SYSTEM SYNC REPLICA nope", 60),
         ("SYSTEM SYNC REPLICA nope IF EXISTS", 0),
         ("SYSTEM RESTART REPLICA t", 36),
+        ("SYSTEM RESTORE REPLICA t", 36),
         ("SYSTEM STOP VIEWS t", 48),
         ("SYSTEM STOP MERGES ON VOLUME v", 48),
     ],

@@ -12,12 +12,12 @@ from engine.tables.services import MergeOrder
 from parts.errors import PandoError, UnavailableError
 from parts.merge import MergeProgress
 from parts.reader import Part, RowRange
-from sql.run import found_rows
+from sql.run import found_rows, steps_together
 from tests.engine.conftest import Local
 
 _OWN = {
     "merges": {"total_rows"},
-    "parts": {"_state"},
+    "parts": {"_state", "last_check_time", "last_check_error"},
 }
 """Columns that ClickHouse has not."""
 _OTHER_TYPES = {("parts", "uuid"), ("parts_columns", "uuid")}
@@ -118,8 +118,12 @@ def test_a_merge_that_fails_and_one_under_way(local: Local) -> None:
     assert local.run("SELECT * FROM system.merges") == []
 
 
-def test_a_mutation_under_way(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_rows, "_WINDOW_ROWS", 250)
+@pytest.mark.parametrize(("held_rows", "eighths"), [(250, range(8)), (1000, range(4, 8))], ids=["alone", "together"])
+def test_a_mutation_under_way(
+    local: Local, monkeypatch: pytest.MonkeyPatch, held_rows: int, eighths: Sequence[int]
+) -> None:
+    monkeypatch.setattr(found_rows, "WINDOW_ROWS", 250)
+    monkeypatch.setattr(steps_together, "WINDOW_ROWS", held_rows)
     local.run("CREATE TABLE t (a Int32, b Int32) ENGINE = MergeTree ORDER BY a")
     local.run("INSERT INTO t SELECT number, number FROM numbers(1000)")
     seen: list[tuple[object, ...]] = []
@@ -133,7 +137,7 @@ def test_a_mutation_under_way(local: Local, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(found_rows, "_windows", windows_seen)
     local.run("ALTER TABLE t UPDATE b = 0 WHERE a % 2, DELETE WHERE a > 990 SETTINGS mutations_sync = 1")
     name = "all_1_1_0_2"
-    shares = [number / 8 for number in range(8)]
+    shares = [number / 8 for number in eighths]
     assert seen == [(name, 1, share, int(share * 2000 / 2)) for share in shares]
     assert events(local, "rows", "merged_from")[-1] == ("MutatePart", name, 991, ["all_1_1_0"])
     assert local.run("SELECT event, value FROM system.events") == [("PartMutation", 1), ("MutatedRows", 1000)]

@@ -171,7 +171,7 @@ def test_rename_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step:
 def test_create_that_failed_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     local = Local(tmp_path / "data")
     with monkeypatch.context() as patch:
-        patch.setattr("engine.catalog.write_durably", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr("engine.durable_texts.write_durably", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             local.run(CREATE.format("t"))
     local.run(CREATE.format("t"))

@@ -91,7 +91,7 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> ScanRecords:
     if request.param == "files":
         return LocalScanRecords(tmp_path / "scans", uuid.uuid4)
     keeper = MemoryEnsemble(time.time).connect()
-    keeper.create_parents("/t")
+    keeper.create_parents("/t/replicas")
     return KeeperScanRecords(keeper, TablePaths("/t"))
 
 
@@ -106,12 +106,15 @@ def test_the_first_record_stays(records: ScanRecords) -> None:
 
 def test_records_go_when_they_are_not_used(tmp_path: Path) -> None:
     files = LocalScanRecords(tmp_path / "scans", uuid.uuid4)
-    now = time.time()
-    files.clean_up(now)
+    files.clean_up(1.0)
     files.record("a", b"1")
-    files.clean_up(now + 80_000)
+    files.clean_up(100_000.0)  # seen for the first time: that it was written before says a wall clock
+    files.clean_up(180_000.0)
+    files.touch("a")
+    files.clean_up(190_000.0)
+    files.clean_up(270_000.0)
     assert files.find("a") == b"1"
-    files.clean_up(now + 90_000)
+    files.clean_up(280_000.0)
     assert files.find("a") is None
 
 
@@ -119,7 +122,7 @@ def test_records_of_replicas_go_by_the_one_that_was_used_last() -> None:
     now = [1e6]
     keeper = MemoryEnsemble(lambda: now[0]).connect()
     table = TablePaths("/t")
-    keeper.create_parents("/t")
+    keeper.create_parents("/t/replicas")
     kept = KeeperScanRecords(keeper, table)
     assert clean_scan_records(keeper, table) == 0
     for name in ("old", "used"):

@@ -183,9 +183,10 @@ def test_many_broken_bytes_are_refused_at_the_start(local: Local) -> None:
     local.run("INSERT INTO t VALUES (1)")
     (part,) = (local.path / "data" / "default" / "t").glob("all_*")
     (part / "meta.bin").write_bytes(b"not a part")
-    with pytest.raises(PandoError) as raised:
-        local.restart()
-    assert raised.value.code == 231
+    local.restart()
+    with pytest.raises(PandoError, match=r"is not loaded: .*max_suspicious_broken_parts") as raised:
+        local.run("SELECT * FROM t")
+    assert raised.value.code == 695
 
 
 def test_check_table_reads_every_byte(local: Local) -> None:

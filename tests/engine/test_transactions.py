@@ -13,7 +13,7 @@ import pytest
 
 from engine.session import Session
 from parts.disk import syncing_by
-from parts.errors import PandoError
+from parts.errors import PandoError, UnavailableError
 from parts.exchange_on_disk import ExchangeOnDisk
 from parts.exchange_record import ExchangeRecord
 from parts.reader import Part
@@ -270,7 +270,7 @@ def test_a_commit_whose_disk_fails_at_any_fsync(table: Local, ends: str, is_repa
         ):
             try:
                 table.run(commit)
-            except OSError:
+            except UnavailableError:
                 assert rows(table) == [(1, 1), (2, 2)]
             else:
                 assert rows(table) == [(1, 7), (2, 8)]
@@ -321,7 +321,7 @@ def test_a_commit_that_can_neither_be_made_nor_taken_back_for_a_while(
     with monkeypatch.context() as patch:
         patch.setattr(Part, "move", fail_after_the_first)
         for sql in ("COMMIT TRANSACTION 'x' ON t", "ROLLBACK TRANSACTION 'x' ON t", "INSERT INTO t VALUES (4, 1)"):
-            with pytest.raises(OSError, match="as asked"):
+            with pytest.raises(UnavailableError, match="as asked"):
                 table.run(sql)
             assert rows(table) == []
     if ends == "repeat":
@@ -330,3 +330,42 @@ def test_a_commit_that_can_neither_be_made_nor_taken_back_for_a_while(
         table.run("ROLLBACK TRANSACTION 'x' ON t")
     table.restart()
     assert rows(table) == ([(1, 7), (2, 8), (3, 9)] if ends == "repeat" else [])
+
+
+def test_a_wall_clock_that_steps_ahead_ends_nothing(table: Local) -> None:
+    """Ages count from when this server first saw a thing as it is, in monotonic time."""
+    merge_tree, services, now = table.engine.catalog.table("default", "t"), table.engine.services, [1000.0]
+    services.monotonic = lambda: now[0]
+    insert(table, "(1, 1)")
+    insert(table, "(1, 2)", "y")
+    table.run("COMMIT TRANSACTION 'y' ON t")
+    wall = services.clock
+    services.clock = lambda: wall() + 30 * 86_400
+    for _ in range(2):
+        merge_tree.clean_up_step()
+        now[0] += 3_600
+    insert(table, "(1, 3)")
+    now[0] += 86_000
+    merge_tree.clean_up_step()
+    now[0] += 86_000
+    merge_tree.clean_up_step()  # it was seen since the second INSERT, and not for a day
+    assert table.run("COMMIT TRANSACTION 'y' ON t") == [("committed before", 1, 0)]
+    assert table.run("COMMIT TRANSACTION 'x' ON t") == [("committed", 2, 2)]
+
+
+def test_what_is_left_open_ends_after_a_day_though_the_clock_went_back(table: Local) -> None:
+    merge_tree, services, now = table.engine.catalog.table("default", "t"), table.engine.services, [1000.0]
+    services.monotonic = lambda: now[0]
+    insert(table, "(1, 1)")
+    insert(table, "(1, 2)", "y")
+    table.run("COMMIT TRANSACTION 'y' ON t")
+    services.clock = lambda: 0.0
+    merge_tree.clean_up_step()
+    now[0] += 86_500
+    merge_tree.clean_up_step()
+    assert "nothing was inserted" in refused(table, "COMMIT TRANSACTION 'x' ON t").message
+    now[0] += 7 * 86_400
+    merge_tree.clean_up_step()
+    now[0] += 7 * 86_401
+    merge_tree.clean_up_step()
+    assert table.run("SELECT count() FROM system.transactions WHERE table = 't'") == [(0,)]

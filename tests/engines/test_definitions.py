@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from parts.errors import PandoError
@@ -13,13 +11,6 @@ from tests.engine.conftest import Local, local
 __all__ = ["local"]
 
 COLUMNS = "(k UInt8, v UInt8, s Int8, f String, d UInt16)"
-
-
-@pytest.fixture(scope="module")
-def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pando]:
-    running = Pando(tmp_path_factory.mktemp("definitions"))
-    yield running
-    running.stop()
 
 
 def code_of(pando: Pando, statement: str) -> int:
@@ -42,7 +33,8 @@ def code_of(pando: Pando, statement: str) -> int:
         ("CollapsingMergeTree(v)", 169),
         ("VersionedCollapsingMergeTree(s)", 42),
         ("VersionedCollapsingMergeTree(s, f)", 169),
-        ("GraphiteMergeTree('g')", 48),
+        ("GraphiteMergeTree('g')", 139),
+        ("CoalescingMergeTree", 48),
     ],
 )
 def test_wrong_engines(pando: Pando, engine: str, code: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.alter.following import Pando
@@ -12,20 +10,6 @@ from tests.sql_statements.oracle import Oracle
 
 HISTORIES = 72
 STEPS = 8
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    asked = Oracle()
-    yield asked
-    asked.close()
-
-
-@pytest.fixture(scope="module")
-def pando(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pando]:
-    running = Pando(tmp_path_factory.mktemp("histories"))
-    yield running
-    running.stop()
 
 
 @pytest.mark.parametrize("block", range(6))

@@ -63,9 +63,41 @@ def test_clickhouse_spelling_of_zookeeper_nodes(tmp_path: Path) -> None:
     assert config.zookeeper.hosts == "zk:2181"
 
 
+def test_clusters_in_both_forms(tmp_path: Path) -> None:
+    """ClickHouse's has the shards below a key, and its default of ``internal_replication``."""
+    config = _load(
+        tmp_path,
+        """
+path: x
+remote_servers:
+  own: [{replicas: [{host: a}, {host: b}]}]
+  nested: {shard: [{weight: 2, replica: {host: c, priority: 2}}, {internal_replication: true, replica: [{host: d}]}]}
+  single: {shard: {replica: [{host: e, port: 9}]}}
+""",
+    )
+    found = {
+        name: [
+            (shard.weight, shard.internal_replication, [(r.host, r.port, r.priority) for r in shard.replicas])
+            for shard in shards
+        ]
+        for name, shards in config.remote_servers.items()
+    }
+    assert found == {
+        "own": [(1, True, [("a", 8123, 1), ("b", 8123, 1)])],
+        "nested": [(2, False, [("c", 8123, 2)]), (1, True, [("d", 8123, 1)])],
+        "single": [(1, False, [("e", 9, 1)])],
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("path: x\nremote_servers: {c: {secret: s}}\n", "a cluster has the key shard"),
+        (
+            "path: x\nremote_servers: {c: {shard: [], sharrd: []}}\n",
+            "a cluster has the key shard, and may have secret, not sharrd",
+        ),
+        ("path: x\nremote_servers: {c: {shard: []}}\n", "Bad value of 'remote_servers.c' in the configuration"),
         ("path: x\nhttp_prt: 1\n", "Unknown key 'http_prt' in the configuration. Maybe you meant http_port"),
         ("path: x\nlogger: {levle: debug}\n", "Unknown key 'logger.levle'"),
         ("http_port: 1\n", "The key 'path' is missing"),

@@ -106,6 +106,43 @@ def test_readonly_is_not_lifted(http: httpx.Client, table: str) -> None:
     assert code_of(http.post("/", content=f"INSERT INTO {table} SETTINGS readonly=1 VALUES (1, 'a')")) == 164
 
 
+READER = {"user": "reader"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [("max_execution_time", 5), ("max_memory_usage", 0), ("max_memory_usage", 5), ("max_ast_depth", 0)],
+)
+def test_a_read_only_user_lifts_no_limit(http: httpx.Client, limit: str, value: int) -> None:
+    """The server's own limit of memory is no setting of the session, but is one to the user."""
+    assert code_of(http.post("/", params={**READER, limit: value}, content="SELECT 1")) == 164
+    assert code_of(http.post("/", params=READER, content=f"SELECT 1 SETTINGS {limit} = {value}")) == 164
+    session = {**READER, "session_id": f"lift-{limit}-{value}"}
+    assert code_of(http.post("/", params=session, content=f"SET {limit} = {value}")) == 164
+    told = http.post("/", params=session, content=f"SELECT value FROM system.settings WHERE name = '{limit}'").text
+    assert told != f"{value}\n"
+    assert http.post("/", params=session, content=f"SET {limit} = DEFAULT").status_code == 200
+
+
+def test_a_read_only_user_may_use_what_is_no_setting_in_clickhouse(http: httpx.Client) -> None:
+    asks = {**READER, "wait_end_of_query": "1", "buffer_size": "1000000", "default_format": "JSONEachRow",
+            "database": "system", "query_id": "reader's", "quota_key": "k", "stacktrace": "1"}  # fmt: skip
+    response = http.post("/", params=asks, content="SELECT count() AS n FROM one")
+    assert response.text == '{"n":1}\n'
+    assert response.headers["x-clickhouse-query-id"] == "reader's"
+    assert (
+        http.post("/", params={**asks, "session_id": "s", "session_timeout": "5"}, content="SELECT 1").status_code
+        == 200
+    )
+    assert http.post("/", params={**READER, "compress": "1"}, content="SELECT 1").content[16:17] in (b"\x82", b"\x90")
+    fails = "SELECT number, throwIf(number = 3000000) FROM numbers(4000000)"
+    with http.stream("POST", "/", params={**READER, "buffer_size": "1"}, content=fails) as begun:
+        assert begun.status_code == 200
+    assert code_of(http.post("/", params={**READER, "wait_end_of_query": "1"}, content=fails)) == 395
+    for setting in ("http_response_buffer_size", "max_block_size"):
+        assert code_of(http.post("/", params={**READER, setting: "5"}, content="SELECT 1")) == 164
+
+
 @pytest.mark.parametrize(
     "statement",
     ["INSERT INTO {t} SELECT 1, ''", "CREATE DATABASE x", "CREATE TABLE x AS {t}", "DROP TABLE {t}",

@@ -22,7 +22,8 @@ class Clock:
 
 def _engine(clock: Clock) -> Any:
     status = SimpleNamespace(table="db.t", delay_seconds=3, problem=None)
-    return SimpleNamespace(services=SimpleNamespace(monotonic=clock), replicas_status=lambda: [status])
+    checks = SimpleNamespace(parts=0, read_bytes=0, broken_parts=0)
+    return SimpleNamespace(services=SimpleNamespace(monotonic=clock, checks=checks), replicas_status=lambda: [status])
 
 
 def _samples(metrics: Metrics) -> dict[tuple[str, ...], float]:

@@ -34,7 +34,10 @@ def test_columns_have_clickhouses_names_and_types(client: HttpClient, clickhouse
     ours = {row[0]: row[1] for row in client.rows(f"DESCRIBE TABLE {table}")}
     loose = {"tier", "origin", "type", "is_updatable", "is_insertable_into"}  # an Enum more or less
     loose |= {"constraint_catalog", "constraint_schema"}  # there the upper case ones are Nullable
+    own = {"load_error"} if table == "system.tables" else set()
     for name, type_ in ours.items():
+        if name in own:
+            continue
         assert name in theirs
         assert type_ == theirs[name].replace("\\'", "'") or name.lower() in loose, name
     client.execute(f"SELECT * FROM {table}")

@@ -53,7 +53,6 @@ _REASONS = {
         "serverUUID currentRoles revision currentProfiles connectionId getSetting initialQueryID"
     ),
     "of blocks of rows": "blockSize rowNumberInBlock",
-    "no function of ClickHouse": "hasSubstr_string",
     "always refused": "untuple",
 }
 LEFT_OUT = {name: reason for reason, names in _REASONS.items() for name in names.split()}

@@ -123,5 +123,5 @@ def test_a_clock_that_is_changed() -> None:
         local = np.array([text], "datetime64[us]").astype(np.int64)
         return str((local - zone_table("Europe/Berlin", True).offsets(local)).astype("datetime64[us]")[0])
 
-    assert instant("2020-03-29T02:30:00") == "2020-03-29T01:30:00.000000"  # skipped: with the offset before
-    assert instant("2020-10-25T02:30:00") == "2020-10-25T01:30:00.000000"  # repeated: the later one
+    assert instant("2020-03-29T02:30:00") == "2020-03-29T00:30:00.000000"  # skipped: with the offset behind
+    assert instant("2020-10-25T02:30:00") == "2020-10-25T00:30:00.000000"  # repeated: the earlier one

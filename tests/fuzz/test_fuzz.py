@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fuzz import KINDS
+from tests.fuzz.differences import accepted
 from tests.fuzz.runner import findings
 from tests.fuzz.server import Server, opened_server
 from tests.fuzz.statements import FOUND, Case, run_case
@@ -25,6 +26,10 @@ def server() -> Iterator[Server]:
 def test_what_was_found_is_answered(server: Server, text: str) -> None:
     for format_name in ("JSON", "Native", "Arrow"):
         run_case(server, Case(text, {}, {"x": "1", "n": "1"}, format_name))
+
+
+def test_accepted_differences_have_a_reason() -> None:
+    assert all(reason for reason, _ in accepted())
 
 
 @pytest.mark.slow

@@ -51,6 +51,21 @@ def test_snapshot_keeps_files(tmp_path: pathlib.Path) -> None:
     assert len(store.delete(store.outdated_expired(1e9))) == 1
 
 
+def test_entries_tell_how_many_read_each_part(tmp_path: pathlib.Path) -> None:
+    store = new_store(tmp_path)
+
+    def readers() -> list[int]:
+        return [entry.references for entry in store.entries()]
+
+    add_active(store, "all_1_1_0")
+    with store.snapshot(), store.snapshot():
+        assert readers() == [2]
+        add_active(store, "all_2_2_0")
+        with store.snapshot(), store.hold([PartName.parse("all_1_1_0")]):
+            assert readers() == [4, 1]
+    assert readers() == [0, 0]
+
+
 def test_rollback_and_conflicts(tmp_path: pathlib.Path) -> None:
     store = new_store(tmp_path)
     part = add(store, "all_1_1_0")

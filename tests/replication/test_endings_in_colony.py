@@ -74,7 +74,7 @@ def test_full_disk_under_a_fetched_part_keeps_no_copy_of_it(
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("parts.store.sync_directory", full)
+        patch.setattr("parts.arriving_parts.sync_directory", full)
         two.step_all()
         assert "No space left" in two.table.queue.entries()[0].last_exception
     assert not list(two.path.glob("tmp_*"))

@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from coordination.drop_range import drop_partition
+from coordination.keeper import Create, Delete
 from coordination.memory_keeper import Fault
+from coordination.part_record import PartRecord
+from coordination.table_nodes import drop_dead_replica
 from engine.simulator.colony import Colony, Node
 from engine.tables.options import OptimizeOptions
 from engine.tables.replicated.table import ReplicatedTable
@@ -67,7 +71,7 @@ def test_merges_that_stand_on_a_lost_part_are_given_up_one_after_the_other(make_
 def merge_newest(table: ReplicatedTable) -> None:
     """The last two parts of the partition."""
     with table.state.working() as (keeper, _):
-        predicate = table.merge_steps._predicate(keeper)
+        predicate = table.merge_steps._predicate(keeper, ["1"])
         *_, run = predicate.mergeable_runs("1")
         if len(run) > 1:
             assert table.merge_steps._assign(keeper, predicate, [run[-2:]], OptimizeOptions(), "Regular")
@@ -134,3 +138,67 @@ def test_lost_answer_while_a_part_is_given_up(make_colony: MakeColony, fault: Fa
     assert len(faults) > 2
     assert one.keys() == two.keys() == [0, 1]
     colony.check_equal()
+
+
+def wait_in_vain(colony: Colony) -> tuple[Node, Node]:
+    """Two replicas wait for blocks 0 and 1 and for the merged part. The third had them, and was dropped."""
+    one, two, three = colony
+    one.is_frozen = two.is_frozen = True
+    for key in range(2):
+        three.insert(1, [key])
+    three.optimize()
+    for node in (one, two):
+        node.step(node.task("pull log"))
+    three.crash()
+    colony.end_zombies()
+    drop_dead_replica(one.keeper, one.table.paths, colony.nodes.pop("r3").name)
+    assert [str(item.entry.new_part) for item in two.table.queue.entries()] == ["1_0_0_0", "1_1_1_0", "1_0_1_1"]
+    one.is_frozen = False
+    return one, two
+
+
+def look_while(colony: Colony, one: Node, two: Node, action: Callable[[], object]) -> None:
+    """The first replica fetches in vain until it looks whether a part is lost. The action comes when it reads the queue
+    of the other."""
+    done: list[str] = []
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        if node is one and path == two.table.replica.queue and not done:
+            done.append(path)
+            action()
+
+    colony.on_request = on_request
+    while not done:
+        colony.now += 10.0
+        one.step_all()
+
+
+def test_a_part_is_not_lost_that_another_replica_commits_merged_meanwhile(make_colony: MakeColony) -> None:
+    """It fetched the merged part before the holder was gone, in the place of a source. The rows may not come again."""
+    colony = make_colony(3)
+    one, two = wait_in_vain(colony)
+    paths, (source, *_) = one.table.paths, two.table.queue.entries()
+
+    def commit() -> None:
+        listed = Create(two.table.replica.part("1_0_1_1"), PartRecord("hash", 2, 10).to_bytes())
+        colony.ensemble.connect().multi([Delete(two.table.replica.queue_entry(source.name)), listed])
+
+    look_while(colony, one, two, commit)
+    assert len(one.keeper.children(paths.blocks)) == 2
+    assert one.keeper.get(paths.lost_part_count)[0] in (b"", b"0")
+
+
+def test_a_part_that_is_dropped_while_it_is_looked_for_is_not_lost(make_colony: MakeColony) -> None:
+    """Nobody misses it: the drop takes it out of the queues."""
+    colony = make_colony(3)
+    one, two = wait_in_vain(colony)
+
+    def drop() -> None:
+        drop_partition(colony.ensemble.connect(), one.table.paths, "r2", "1", clock=lambda: colony.now)
+
+    look_while(colony, one, two, drop)
+    two.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+    assert one.keeper.get(one.table.paths.lost_part_count)[0] in (b"", b"0")
+    assert one.insert(1, [0]) == 1

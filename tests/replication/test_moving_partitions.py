@@ -163,7 +163,7 @@ RIVALS = {
 def test_something_comes_between_two_requests(make: Make, rival: str) -> None:
     commit = beside(make, rival, 0)[1]
     assert 20 < commit < 150
-    numbers = range(1 + list(RIVALS).index(rival), commit + 8, 12)
+    numbers = range(1 + list(RIVALS).index(rival), commit + 8, 7)
     assert True in {beside(make, rival, number)[0] for number in numbers}
 
 

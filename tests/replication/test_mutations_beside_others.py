@@ -123,9 +123,9 @@ def drop_logged(node: Node, partition: str, *, detach: bool = False) -> None:
     def drop(table: object) -> None:
         state = node.table.state
         with state.working() as (keeper, _):
-            last_block = node.table.log_pull.last_block(keeper)
+            last_blocks = node.table.log_pull.last_blocks(keeper)
             drop_partition(
-                keeper, state.paths, node.name, partition, detach=detach, clock=lambda: 0.0, last_block=last_block
+                keeper, state.paths, node.name, partition, detach=detach, clock=lambda: 0.0, last_blocks=last_blocks
             )
 
     node.call(drop)
@@ -268,7 +268,7 @@ def test_a_source_that_is_missing_is_not_needed(make_colony: MakeColony) -> None
     colony.end_zombies()
     one.insert(1, [3, 4])
     mutate(one, UPDATE, sync=1)
-    one.table.store.delete(one.table.store.outdated_expired(colony.now + 1e6))
+    one.table.store.delete(one.table.store.outdated_expired(one.clock.monotonic() + 1e6))
     two.start()
     settle(colony, old(1, 3) | new(2, 4))
 

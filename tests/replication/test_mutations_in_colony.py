@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from parts.query_status import QueryStatus
 from tests.replication.mutations import MakeColony, code, kill, mutate, shown, values
 
 
@@ -43,6 +44,18 @@ def test_all_replicas_change_the_same_rows(make_colony: MakeColony) -> None:
     for node in colony:
         assert values(node) == old(1, 3) | new(4)
         assert len(node.parts()) == 2
+
+
+def test_sync_replica_knows_of_every_mutation_made_before(make_colony: MakeColony) -> None:
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1, 2])
+    colony.settle()
+    two.keeper._child_watches.clear()  # what a watch tells comes late
+    mutate(one, UPDATE)
+    assert shown(two) == []
+    two.call(lambda table: table.sync(10.0, QueryStatus()))
+    assert [mutation.is_done for mutation in shown(two)] == [False]
 
 
 def test_waiting(make_colony: MakeColony) -> None:

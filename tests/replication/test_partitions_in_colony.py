@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from coordination.memory_keeper import Fault
+from coordination.transaction_commit import Overwrite
 from engine.simulator.colony import Colony, Node
 from engine.simulator.steps import Crash
 from engine.tables.options import OptimizeOptions
@@ -21,6 +22,7 @@ from parts.errors import PandoError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
 from tests.faults import FAULTS, hit_request
+from tests.replication.staging import commit, stage
 
 MakeColony = Callable[..., Colony]
 GONE, LEFT = [1, 2, 3], [4, 5]
@@ -221,3 +223,49 @@ def test_a_replica_that_does_not_know_it_forbids_the_drop_of_a_part(make_colony:
     assert code(lambda: drop_part(one, "1_0_0_0")) == 48
     drop(one, "1")
     assert one.keys() == []
+
+
+def test_a_detach_behind_a_commit_that_nobody_has_carried_out(make_colony: MakeColony) -> None:
+    """The committed rows go to ``detached/`` with the others."""
+    colony = make_colony(2, queue_wait_seconds=5.0)
+    one, two = colony
+    one.insert(2, [2])
+    colony.settle()
+    stage(one, 1, [10])
+    stage(one, 2, [20])
+    for node in colony:
+        node.table.allow(Stoppable.QUEUES, False)
+    assert code(lambda: commit(one, timeout_seconds=5.0)) == 341
+    assert code(lambda: drop(one, "2", detach=True)) == 341
+    for node in colony:
+        node.table.allow(Stoppable.QUEUES, True)
+    settle(colony)
+    assert one.keys() == [10]
+    assert detached_keys(one) == detached_keys(two) == [2, 20]
+
+
+def test_a_detach_between_two_overwrites_that_nobody_has_carried_out(make_colony: MakeColony) -> None:
+    """The second overwrite waits for it, it waits for the first commit, and both transactions are one step."""
+    colony = make_colony(2, queue_wait_seconds=5.0)
+    one, two = colony
+    one.insert(1, [1])
+    one.insert(2, [2])
+    colony.settle()
+    stage(one, 1, [10])
+    stage(one, 2, [20])
+    stage(one, 2, [21], transaction="y")
+    for node in colony:
+        node.table.allow(Stoppable.QUEUES, False)
+    assert code(lambda: commit(one, timeout_seconds=5.0)) == 341
+    assert code(lambda: drop(one, "2", detach=True)) == 341
+    assert code(lambda: commit(one, "y", timeout_seconds=5.0, overwrite=Overwrite.TABLE)) == 341
+    for node in colony:
+        node.table.allow(Stoppable.QUEUES, True)
+    seen: set[tuple[int, ...]] = set()
+    colony.on_request = lambda node, kind, path: seen.update(tuple(node.keys()) for node in (one, two))
+    colony.settle()
+    colony.on_request = lambda node, kind, path: None
+    colony.check_equal()
+    assert seen == {(1, 2), (21,)}
+    assert detached_keys(one) == [2, 20]
+    assert detached_keys(two) == [2], "the replica that staged the rows has them alone: it was the first"

@@ -12,6 +12,7 @@ from engine.tables.options import OptimizeOptions
 from parts.disk import sync
 from parts.part_name import PartName
 from tests.power_cut import power_cut
+from tests.replication.staging import commit, stage
 
 MakeColony = Callable[..., Colony]
 DURABLE = {"fsync_after_insert": True, "fsync_part_directory": True}
@@ -153,3 +154,21 @@ def test_part_that_a_check_replaced(make_colony: MakeColony, cut: Cut) -> None:
     cut(colony, "r2", break_and_check)
     assert two.keys() == [1, 2]
     assert two.table.store.detached()
+
+
+def test_staged_rows_of_a_transaction(make_colony: MakeColony, cut: Cut) -> None:
+    """The first of the table: the directories above the part are new too."""
+    colony = make_colony(1, **DURABLE)
+    (one,) = colony
+    cut(colony, "r1", lambda: stage(one, 1, [1, 2]))
+    assert commit(one).rows == 2
+    assert one.keys() == [1, 2]
+
+
+def test_detached_partition(make_colony: MakeColony, cut: Cut) -> None:
+    colony = make_colony(1, **DURABLE)
+    (one,) = colony
+    one.insert(1, [1, 2])
+    cut(colony, "r1", lambda: one.call(lambda table: table.partitions.drop("1", detach=True)))
+    assert one.keys() == []
+    assert one.table.store.detached() == ["1_0_0_0"]

@@ -13,8 +13,10 @@ import pytest
 import engine.system_tables.replication as replication_tables
 from coordination.memory_keeper import Fault
 from coordination.merge_assignment import assign_merges, merge_entry
+from engine.simulator import part_transfer
 from engine.simulator.colony import Colony, Node
 from engine.tables.options import InsertOptions, OptimizeOptions
+from parts.disk import read_file
 from parts.errors import PandoError, UnavailableError, UnknownOutcomeError
 from parts.part_name import PartName
 from parts.reader import Part
@@ -359,10 +361,9 @@ def test_lost_zookeeper_shows(make_colony: MakeColony) -> None:
             services=one.table.services,
             catalog=SimpleNamespace(tables=lambda: [one.table]),
         )
-        names = [column.name for column in replication_tables.TABLES[0].schema.columns]
-        (row,) = replication_tables._replicas(engine)  # type: ignore[arg-type]
-        values = dict(zip(names, row, strict=True))
-        return values["is_readonly"], values["is_session_expired"], values["last_queue_update_exception"]
+        names = ("is_readonly", "is_session_expired", "last_queue_update_exception")
+        (row,) = replication_tables.TABLES[0].rows(SimpleNamespace(server=engine), names)  # type: ignore[arg-type]
+        return row
 
     assert shown() == (0, 0, "")
     for lose in (one.keeper.disconnect, one.keeper.expire):
@@ -390,17 +391,16 @@ def test_part_that_a_fetch_reads_is_not_deleted(make_colony: MakeColony, monkeyp
     assert "1_0_0_0" in one.outdated()
     chosen = [part for part, _ in one.table.store.all_parts() if str(part.name) == "1_0_0_0"]
     copied: list[str] = []
-    copy = shutil.copyfile
 
-    def copy_slowly(source: Path, target: Path) -> None:
+    def read_slowly(source: Path, part: str) -> bytes:
         if source.parent == wanted:
             colony.now += 100
             one.step(one.task("clean up"))
             one.call(lambda table: table.delete_outdated(chosen))  # by a clean-up that chose it before
             copied.append(source.name)
-        copy(source, target)
+        return read_file(source, part)
 
-    monkeypatch.setattr(shutil, "copyfile", copy_slowly)
+    monkeypatch.setattr(part_transfer, "read_file", read_slowly)
     two.step(two.task("execute queue 0"))
     assert len(copied) == 2
     assert two.keys() == [0]

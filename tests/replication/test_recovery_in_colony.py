@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import engine.system_tables.replication as replication_tables
+from coordination.block_numbers import BlockLock, allocate_block, release
 from coordination.table_nodes import drop_dead_replica
 from engine.engine import Engine
 from engine.http.pages import replicas_status
@@ -122,6 +123,33 @@ def test_great_loss_is_refused_until_forced(make_colony: MakeColony, way: str) -
     assert not flags.is_raised(one.keeper, two.table.replica)
 
 
+def test_forced_restore_that_a_crash_interrupts_goes_on(make_colony: MakeColony) -> None:
+    """The flag stays until all is done: the operator has said it once."""
+    colony = filled(make_colony)
+    one, two = colony
+    two.crash()
+    delete_parts(two, 6)
+    two.start()
+    flags.raise_flag(one.keeper, two.table.replica)
+    begun: list[str] = []
+
+    def on_request(node: Node, kind: str, path: str) -> None:
+        if node is two and kind == "multi" and path.startswith(two.table.replica.queue_prefix) and not begun:
+            begun.append(path)
+            node.die()
+
+    colony.on_request = on_request
+    two.step(two.task("ZooKeeper session"))
+    assert begun
+    colony.end_zombies()
+    two.start()
+    assert two.table.state.readonly_reason == ""
+    colony.settle()
+    colony.check_equal()
+    assert two.keys() == one.keys()
+    assert not flags.is_raised(one.keeper, two.table.replica)
+
+
 def test_small_loss_is_mended(make_colony: MakeColony) -> None:
     colony = filled(make_colony)
     one, two = colony
@@ -137,12 +165,15 @@ def test_small_loss_is_mended(make_colony: MakeColony) -> None:
 def test_unexpected_part_is_detached(make_colony: MakeColony) -> None:
     colony = filled(make_colony)
     one, two = colony
+    lock = allocate_block(one.keeper, one.table.paths, "1")
+    assert isinstance(lock, BlockLock)
+    assert release(one.keeper, lock)  # a number that no part uses
     two.crash()
-    shutil.copytree(two.path / "1_0_0_0", two.path / "1_900_900_0")
+    shutil.copytree(two.path / "1_0_0_0", two.path / f"1_{lock.number}_{lock.number}_0")
     two.start()
     colony.settle()
     colony.check_equal()
-    assert two.table.store.detached() == ["ignored_1_900_900_0"]
+    assert two.table.store.detached() == ["ignored_1_10_10_0"]
     assert two.keys() == one.keys()
 
 
@@ -249,9 +280,9 @@ def shown_of(node: Node) -> tuple[str, str]:
         catalog=SimpleNamespace(tables=lambda: [node.table]),
         config=SimpleNamespace(max_replica_delay_for_distributed_queries=0),
     )
-    server.replicas_status = lambda: Engine.replicas_status(server)  # type: ignore[arg-type]
+    server.replicas_status = lambda: list(Engine._loaded_replicas(server))  # type: ignore[arg-type]
     names = [column.name for column in replication_tables.TABLES[0].schema.columns]
-    (row,) = replication_tables._replicas(server)  # type: ignore[arg-type]
+    (row,) = replication_tables.TABLES[0].rows(SimpleNamespace(server=server), names)  # type: ignore[arg-type]
     page = replicas_status(server, verbose=True)  # type: ignore[arg-type]
     return str(row[names.index("warning")]), page.body.decode()
 
@@ -445,6 +476,33 @@ def test_metadata_gone_from_zookeeper(make_colony: MakeColony) -> None:
     assert len(one.keys()) == 20
     with pytest.raises(PandoError):
         one.insert(1, [1])
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5])
+def test_a_path_deleted_under_running_servers_stays_deleted(make_colony: MakeColony, turns: int) -> None:
+    """So that the table can be made anew there."""
+    colony = filled(make_colony)
+    one, two = colony
+    one.keeper.delete_tree("/tables/t")
+    for _ in range(turns):
+        colony.now += 10
+        colony.step_others()
+    for statement in (
+        lambda: one.insert(1, [100]),
+        lambda: one.insert(1, [100], transaction="x", transaction_attempt="", deduplication_token="t"),
+        lambda: one.call(lambda table: table.transactions.rollback("y")),
+        lambda: one.call(lambda table: table.scan_records(is_alone=False).record("scan", b"parts")),
+        one.truncate,
+    ):
+        with pytest.raises(PandoError):
+            statement()
+        colony.now += 10
+        colony.step_others()
+    assert "/tables/t" not in colony.ensemble.tree
+    assert len(one.keys()) == len(two.keys()) == 20
+    assert "225" in one.table.state.readonly_reason
+    colony.add_node("r3")
+    assert "/tables/t" in colony.ensemble.tree
 
 
 def test_intersecting_log_stops_the_replica(make_colony: MakeColony) -> None:

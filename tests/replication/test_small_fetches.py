@@ -118,3 +118,18 @@ def test_with_a_replica_that_does_not_answer_each_is_tried_alone(behind: Behind)
     assert len(behind.exchanges[0]) == _INSERTS
     assert not list(behind.two.path.glob("tmp_*"))
     behind.check_well()
+
+
+def test_a_part_with_other_content_than_was_committed_is_not_taken(behind: Behind) -> None:
+    """The other replica's disk has something else under the name."""
+    lend = behind.one.table.lend_part
+
+    def lend_another(name: PartName) -> object:
+        return lend(PartName.parse("1_0_0_0") if name.min_block == 2 else name)
+
+    behind.one.table.lend_part = lend_another  # type: ignore[method-assign, assignment]
+    behind.execute()
+    assert sorted(part.min_block for part in map(PartName.parse, behind.two.parts())) == [0, 1, 3, 4]
+    assert not list(behind.two.path.glob("tmp_*"))
+    behind.one.table.lend_part = lend  # type: ignore[method-assign]
+    behind.check_well()

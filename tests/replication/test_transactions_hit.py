@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NoReturn
@@ -62,7 +63,7 @@ def requests_of_a_commit(make_colony: MakeColony) -> int:
     commit(one, overwrite=Overwrite.TABLE, attempts=("",), rows=4)
     colony.on_request = lambda node, kind, path: None
     finish(colony)
-    colony.end()
+    remove(colony)
     return count
 
 
@@ -75,9 +76,14 @@ def test_a_commit_that_is_hit_at_any_request(make_colony: MakeColony, fault: Fau
         hit(make_colony, number, fault)
 
 
-def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> None:
-    import shutil
+def remove(colony: Colony) -> None:
+    """The next colony in the same place has another ZooKeeper, and must not find these disks."""
+    colony.end()
+    for node in colony:
+        shutil.rmtree(node.path)
 
+
+def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> None:
     colony = make_colony(2)
     one, _ = scenario(colony)
     look = watch_what_is_seen(colony)
@@ -92,9 +98,7 @@ def hit(make_colony: MakeColony, number: int, fault: Fault | str) -> None:
     look()
     colony.on_request = lambda node, kind, path: None
     finish(colony)
-    colony.end()
-    for node in colony:
-        shutil.rmtree(node.path)
+    remove(colony)
 
 
 @pytest.mark.parametrize("victim", ["r1", "r2"])
@@ -210,7 +214,7 @@ def test_an_insert_whose_answer_was_lost_takes_nothing_away(
         late = CommitOptions(timeout_seconds=0.0)
         with pytest.raises(PandoError, match="repeat the COMMIT"):
             two.call(lambda table: table.transactions.commit(CommitRequest("x"), late))
-        clean_transactions(two.keeper, two.table.paths, colony.now)
+        clean_transactions(two.keeper, two.table.paths)
         raise KeeperConnectionLoss
 
     monkeypatch.setattr(MemoryKeeper, "multi", lose_answer)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
 
 from coordination.transaction_commit import CommitOutcome, Overwrite, Verdict
-from coordination.transactions import State, clean_transactions, name_of
+from coordination.transactions import State, clean_transactions, name_of, read
 from engine.simulator.colony import Colony, Node
 from parts.errors import PandoError
+from parts.part_name import PartName
+from parts.store import Snapshot
 from tests.replication.staging import NEW, OLD, MakeColony, commit, keys, scenario, stage
 
 
@@ -72,7 +75,7 @@ def test_an_overwrite_that_comes_while_the_one_before_is_brought(tmp_path: Path)
         def watch(node: Node, kind: str, path: str, colony: Colony = colony, number: int = number) -> None:
             nonlocal requests
             one, two = colony
-            if node is two and two.task("execute queue 0") in two._running:
+            if node is two and two.task("execute queue 0") in two.pool.running:
                 requests += 1
                 if requests == number:
                     commit(one, "y", overwrite=Overwrite.TABLE)
@@ -351,9 +354,87 @@ def test_the_last_decided_transactions_are_remembered(make_colony: MakeColony, m
     assert sorted(known.id for known in two.table.transactions.known()) == ["3", "4", "5", "open"]
     requests: list[str] = []
     colony.on_request = lambda node, kind, path: requests.append(path)
-    one.call(lambda table: clean_transactions(one.keeper, table.paths, colony.now))
+    one.call(lambda table: clean_transactions(one.keeper, table.paths))
     colony.on_request = lambda node, kind, path: None
     known = [two.table.paths.transaction(name_of(f"{number}")) for number in range(3, 6)]
     assert [requests.count(path) for path in known] == [1, 1, 1]
     assert commit(two, "open").rows == 1
     assert commit(one, "5").verdict is Verdict.REPEATED
+
+
+def test_a_staged_part_with_other_content_than_was_committed_is_not_taken(make_colony: MakeColony) -> None:
+    """What the replica that staged it sends first is another part."""
+    colony = make_colony(2)
+    one, two = colony
+    one.insert(1, [1])
+    colony.settle()
+    stage(one, 1, [10])
+    stage(one, 2, [11])
+    lend, sent = one.table.lend_staged, list[str]()
+
+    def lend_another(transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
+        sent.append(place)
+        return one.table.lend_part(PartName("1", 0, 0, 0)) if len(sent) == 1 else lend(transaction, place, name)
+
+    one.table.lend_staged = lend_another  # type: ignore[method-assign]
+    commit(one)
+    colony.settle()
+    assert sent.count(sent[0]) == 2, "it was asked for again"
+    colony.check_equal()
+    assert keys(one) == keys(two) == [1, 10, 11]
+
+
+def test_an_overwrite_of_the_table_takes_along_a_partition_that_comes_meanwhile(tmp_path: Path) -> None:
+    """Each time the commit looks at the partitions. Only what comes behind the commit stays."""
+    for number in itertools.count(1):
+        colony = Colony(tmp_path / str(number), 2, 0)
+        one, two = colony
+        one.insert(1, [1])
+        colony.settle()
+        stage(one, 1, [10])
+        looks: list[str] = []
+        was_committed: list[bool] = []
+
+        def insert(
+            node: Node,
+            kind: str,
+            path: str,
+            colony: Colony = colony,
+            number: int = number,
+            looks: list[str] = looks,
+            was_committed: list[bool] = was_committed,
+        ) -> None:
+            one, two = colony
+            if node is one and path == one.table.paths.block_numbers:
+                looks.append(path)
+                if len(looks) == number:
+                    found = read(colony.ensemble.connect(), one.table.paths, name_of("x"))
+                    was_committed.append(found is not None and found.state is State.COMMITTED)
+                    two.insert(2, [20])
+
+        colony.on_request = insert
+        commit(one, overwrite=Overwrite.TABLE)
+        colony.on_request = lambda node, kind, path: None
+        colony.settle()
+        assert keys(two) == keys(one) == ([10, 20] if was_committed == [True] else [10])
+        colony.end()
+        if not was_committed:
+            break
+    assert number > 3
+
+
+def test_a_staged_part_that_is_another_than_was_committed_is_fetched(make_colony: MakeColony) -> None:
+    """The disk of the replica that staged it has changed it, and the other replica has the right one."""
+    colony = make_colony(2)
+    one, two = colony
+    for key in (10, 11):
+        stage(one, 1, [key])
+    one.is_frozen = True
+    commit(two)
+    first, second = sorted((one.path / "staged" / name_of("x")).iterdir())
+    shutil.rmtree(first)
+    shutil.copytree(second, first)
+    one.is_frozen = False
+    colony.settle()
+    colony.check_equal()
+    assert keys(one) == keys(two) == [10, 11]

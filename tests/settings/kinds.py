@@ -164,11 +164,11 @@ dynamic_serialization_version enable_adaptive_codec_.* enable_index_granularity_
 enable_mixed_granularity_parts enable_the_endpoint_id_.* enable_vertical_merge_algorithm escape_.*
 exclude_materialize_.* fault_probability_.* index_granularity_bytes initialization_retry_period lightweight_.*
 load_existing_rows_.* lock_acquire_timeout_.* map_.* marks_.* materialize_.* max_avg_part_size_for_too_many_parts
-max_buckets_in_map max_cleanup_delay_period max_concurrent_queries max_delay_to_insert max_file_name_length
+max_buckets_in_map max_concurrent_queries max_delay_to_insert max_file_name_length
 max_files_to_.*
-max_merge_delayed_.* max_merge_selecting_sleep_ms max_postpone_time_.* max_projections
+max_merge_delayed_.* max_postpone_time_.* max_projections
 max_replicated_(fetches|sends)_network_bandwidth max_replicated_merges_with_ttl_in_queue
-max_uncompressed_bytes_in_patches merge_max_.* merge_selecting_sleep_slowdown_factor merge_selector_.*
+max_uncompressed_bytes_in_patches merge_max_.* merge_selector_.*
 merge_tree_clear_.* merge_use_batch_.* merge_workload min_(level|bytes|rows)_for_full_part_storage min_.*_to_fsync_.*
 min_bytes_to_rebalance_.* min_columns_to_activate_.* min_delay_to_insert_ms min_index_granularity_bytes
 min_level_for_wide_part min_merge_bytes_to_use_direct_io min_parts_to_merge_at_once

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chdb.session import Session as Oracle
 
-from engine.config import ShardConfig
+from engine.remote_servers import ShardConfig
 from parts.errors import PandoError
 from sql.formats.registry import write_blocks
 from tests.engine.conftest import Local

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import ShardConfig
+from engine.remote_servers import ShardConfig
 from parts.errors import PandoError
 from tests.engine.conftest import Local
 from tests.shards.conftest import SHARDS

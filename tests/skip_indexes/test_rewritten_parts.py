@@ -10,7 +10,8 @@ from engine.tables.mutating import HeldTables
 from parts.reader import Part, open_part
 from sql.grammar.mutations import mutation_text, parse_mutations
 from sql.run.executor import QueryEngine
-from sql.run.mutated_rows import MutationRun, Step
+from sql.run.mutated_rows import MutationRun
+from sql.run.mutation_queries import Step
 from tests.skip_indexes.conftest import Local
 
 CREATE = """

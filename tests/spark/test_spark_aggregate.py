@@ -14,7 +14,7 @@ from pyspark.sql.functions import expr
 from pyspark.sql.types import LongType, StructField, StructType
 
 from parts.errors import PandoError, UserError
-from spark_connector import aggregate
+from spark_connector import aggregate, create_table, narrowed, prepare
 from spark_connector.reader import PandoReader
 from spark_connector.transport import Transport
 from tests.spark.conftest import Pando, load, save
@@ -141,6 +141,22 @@ def test_columns_may_have_any_name(pando: Pando, spark: SparkSession) -> None:
     options, aggregates = pando.options(table), {"a.b": "sum(a.b)", "most`": "max(_0)"}
     rows = aggregate(spark, options, ["c`d"], aggregates=aggregates).collect()
     assert sorted(map(tuple, rows)) == [("x", 2, 3), ("y", 7, 5)]
+
+
+def test_columns_with_commas_blanks_and_backquotes(pando: Pando, spark: SparkSession) -> None:
+    schema = StructType([StructField(name, LongType()) for name in ("a,b", " g ", "c`d", "sum(x)")])
+    frame = spark.createDataFrame([(1, 1, 10, 5), (2, 1, 20, 6), (3, 2, 30, 7)], schema)
+    table = f"odd_names_{id(pando)}"
+    create_table(frame, pando.urls["r1"], table, order_by=[" g ", "a,b"], partition_by="` g ` % 2", engine="MergeTree")
+    options = pando.options(table, url=pando.urls["r1"])
+    save(prepare(frame, options["url"], table), options)
+    aggregates = {"x,y": "sum(`a,b`)", "z": "max(`c``d`)", "w": "min(sum(x))"}
+    assert sorted(map(tuple, aggregate(spark, options, [" g "], aggregates=aggregates).collect())) == [
+        (1, 3, 20, 5), (2, 3, 30, 7)]  # fmt: skip
+    narrow = narrowed(load(spark, options).select("`a,b`", "` g `"))
+    assert sorted(map(tuple, narrow.collect())) == [(1, 1), (2, 1), (3, 2)]
+    only = load(spark, {**options, "columns": "`a,b`, `c``d`"})
+    assert sorted(map(tuple, only.collect())) == [(1, 10), (2, 20), (3, 30)]
 
 
 def test_tasks_compute_over_one_state(pando: Pando, spark: SparkSession) -> None:

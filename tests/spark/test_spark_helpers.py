@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from engine.cli import cli
 from parts.errors import UserError
-from spark_connector import prepare, register, shell
+from spark_connector import prepare, register, shell, use_session
 from tests.spark.conftest import Pando, save
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.xdist_group("spark")]
@@ -103,3 +105,45 @@ def test_the_command(pando: Pando, spark: SparkSession, monkeypatch: pytest.Monk
     assert "1 tables of command: of_command" in answer.stderr
     answer = CliRunner().invoke(cli, ["spark-sql", "-o", "wrong"])
     assert answer.exit_code == 2
+
+
+def test_a_block_of_many_partitions_is_cut_where_rows_are_in_order(pando: Pando, spark: SparkSession) -> None:
+    table = pando.new_table("k UInt32, p UInt16", "k PARTITION BY p")
+    frame = spark.range(0, 6000, 1, 4).selectExpr("id AS k", "CAST(id % 300 AS INT) AS p")
+    options = pando.options(table)
+    save(prepare(frame, options["url"], table, partitions=1), options)
+    pando.sync(table)
+    assert pando.value(f"SELECT (count(), uniqExact(k)) = (6000, 6000) FROM {table}") == 1
+    with pytest.raises(
+        Exception, match=r"Too many partitions for a single INSERT block(.|\n)*prepare\(df, url, table\)"
+    ):
+        save(frame.repartition(1), options)
+    assert pando.value(f"SELECT count() FROM {table}") == 6000
+
+
+def test_a_server_that_is_down_is_told_soon(spark: SparkSession) -> None:
+    began = time.monotonic()
+    with pytest.raises(Exception, match=r"Cannot connect to http://127\.0\.0\.1:1"):
+        register(spark, "http://127.0.0.1:1")
+    assert time.monotonic() - began < 5
+
+
+def test_inner_tables_of_views_are_left_out(pando: Pando, spark: SparkSession) -> None:
+    client = pando["r1"]
+    client.execute("CREATE DATABASE IF NOT EXISTS with_views")
+    client.execute("CREATE TABLE with_views.t (a UInt32) ENGINE = MergeTree ORDER BY a")
+    client.execute("CREATE MATERIALIZED VIEW with_views.v ENGINE = MergeTree ORDER BY a AS SELECT a FROM with_views.t")
+    assert register(spark, pando.urls["r1"], "with_views", prefix="of_views_") == ["of_views_t"]
+
+
+def test_a_thread_of_its_own_writes(pando: Pando, spark: SparkSession) -> None:
+    table = pando.new_table("k UInt32, s String", "k")
+    frame = spark.range(10).selectExpr("id AS k", "'x' AS s")
+
+    def write() -> None:
+        use_session(spark)
+        save(frame, pando.options(table))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+    assert pando.value(f"SELECT count() FROM {table}") == 10

@@ -106,7 +106,8 @@ def test_values_of_every_type(pando: Pando, spark: SparkSession) -> None:
         ("1 k, 2 s", "Column 's' is int in the data frame and String in the table"),
         ("1 k, 's' s, TIMESTAMP_NTZ'2020-01-01 00:00:00' t", "has no time zone"),
         ("1 k, CAST(NULL AS STRING) s", "Column 's' of type String cannot hold NULL"),
-        ("-1 k, 's' s", "Column 'k' of type UInt32: Integer value -1 not in range"),
+        ("-1 k, 's' s", "Column 'k' of type UInt32 cannot hold a value: Integer value -1 not in range"),
+        ("1 k, 's' s, TIMESTAMP'2024-01-01 00:00:00.5' t", "Column 't' of type Nullable.DateTime. cannot hold .*finer"),
         ("1 k, 's' s, 'z' e", r"Code: \d+\. DB::Exception: .*e Enum8"),
     ],
 )

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from parts.blocks import sort_block, split_by_partition
-from parts.errors import CorruptionError
 from parts.part_name import PartName
 from parts.reader import Part, open_part
 from parts.schema import PartSettings, TableDescription
@@ -29,20 +28,16 @@ class Snapshot:
 
 @dataclass
 class PartTable:
-    """Implements ``PartsRelation``; ``reported`` are the corruptions it was told of."""
+    """Implements ``PartsRelation``."""
 
     description: TableDescription
     parts: list[Part] = field(default_factory=list)
-    reported: list[CorruptionError] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot:
         snapshot = Snapshot(list(self.parts))
         self.snapshots.append(snapshot)
         return snapshot
-
-    def report_corruption(self, error: CorruptionError) -> None:
-        self.reported.append(error)
 
     def insert(self, directory: Path, block: pa.Table) -> None:
         for split in split_by_partition(block, self.description):

@@ -11,6 +11,7 @@ import pytest
 
 from parts.errors import CancelledError, UserError
 from parts.query_status import QueryStatus
+from parts.types import parse_type
 from sql.grammar.literal_lists import LEAST_LITERALS
 from sql.grammar.parser import parse_statements
 from sql.run.executor import QueryEngine
@@ -153,6 +154,46 @@ def test_limits_are_settings() -> None:
     assert code(query, max_ast_elements=10) == 168
     assert code(nested("(", "number", ")", 20), max_parser_depth=50) == 306
     assert code(doubling("number", 5), max_expanded_ast_elements=20) == 36
+
+
+def lambdas(levels: int) -> str:
+    text = f"x{levels - 1} + 1"
+    for level in reversed(range(levels)):
+        text = f"arrayMap(x{level} -> {text}, [{f'x{level - 1}' if level else '1, 2'}])"
+    return f"SELECT length({text})"
+
+
+def test_lambdas_in_lambdas_count_as_often_as_they_are_planned() -> None:
+    """Each level doubles what is planned: 18 took half a minute and gigabytes before the first look at a limit."""
+    assert rows(lambdas(8)) == [(2,)]
+    assert code(lambdas(18)) == code(lambdas(40)) == 36
+    assert code(lambdas(40), max_expanded_ast_elements=0) == 168
+    alias = "WITH arrayMap(x -> x + 1, [1]) AS a0"
+    names = "".join(f", arrayMap(x -> a{n}, [1]) AS a{n + 1}" for n in range(18))
+    assert code(f"{alias}{names} SELECT a18") == 36
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("generate_series(0, 18446744073709551615)", 36),
+        ("generate_series(0, 10, 0)", 36),
+        ("numbers(0, 10, 0)", 36),
+        ("numbers(18446744073709551616)", 43),
+        ("generate_series(0, 18446744073709551616)", 43),
+    ],
+)
+def test_more_numbers_than_there_are(engines: Engines, source: str, expected: int) -> None:
+    with pytest.raises(Exception, match=f"Code: {expected}"):
+        engines.clickhouse(f"SELECT * FROM {source} LIMIT 1")
+    assert code(f"SELECT * FROM {source} LIMIT 1") == expected
+
+
+@pytest.mark.parametrize(("open_", "levels"), [("Array(", 59), ("Tuple(", 59), ("Map(Int8, ", 29)])
+def test_types_as_deep_as_values_can_be(open_: str, levels: int) -> None:
+    """Deeper ones could be created, but no value of theirs be read."""
+    assert str(parse_type(f"{open_ * levels}Int8{')' * levels}")).count("(") == levels
+    assert code(f"SELECT CAST([], '{open_ * 140}Int8{')' * 140}')") == 306
 
 
 @pytest.mark.parametrize("count", [LEAST_LITERALS - 1, LEAST_LITERALS])

@@ -281,14 +281,14 @@ def test_a_table_replaced_between_the_runs_is_refused(tmp_path: Path) -> None:
     assert [snapshot.released for snapshot in table.snapshots] == [1]
 
 
-def test_corruption_in_the_first_rows_is_reported(tmp_path: Path) -> None:
+def test_corruption_in_the_first_rows_is_told(tmp_path: Path) -> None:
     table = _table(tmp_path, parts=1)
     (file,) = [path for path in tmp_path.rglob("*.bin") if path.name in ("k.bin", "data.bin")]
     data = bytearray(file.read_bytes())
     for position in range(len(data) // 4, len(data)):
         data[position] ^= 0x5A
     file.write_bytes(data)
-    with pytest.raises(CorruptionError):
+    with pytest.raises(CorruptionError) as caught:
         _run(_Engine(), table).read_all()
-    assert len(table.reported) == 1
+    assert caught.value.directory == table.parts[0].path
     assert [snapshot.released for snapshot in table.snapshots] == [1]

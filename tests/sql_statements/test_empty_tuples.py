@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 
@@ -19,13 +17,6 @@ QUERIES = (
     "SELECT [(), ()] AS a, ((), 1) AS t, map(1, ()) AS m FROM numbers(2)",
 )
 _ELSEWHERE = ("Parquet", "Arrow", "ArrowStream", "RawBLOB")
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
 
 
 def written(query: str, format_name: str) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.sql_statements.oracle import Oracle, columns_of, read, write
@@ -68,13 +66,6 @@ CASES: list[tuple[dict[str, str], str, str]] = [
     ({"a": "UInt8", "b": "String"}, "TSVWithNames", "b\tzz\ta\nx\ty\t5\n"),
     ({"a": "UInt8", "b": "String"}, "CSVWithNamesAndTypes", '"b","a"\n"String","UInt8"\n"x",5\n'),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    asked = Oracle()
-    yield asked
-    asked.close()
 
 
 @pytest.mark.parametrize(("types", "format", "data"), CASES, ids=range(len(CASES)))

@@ -79,6 +79,7 @@ STATEMENTS: list[tuple[str, s.Statement]] = [
     ("SYSTEM SYNC REPLICA t IF EXISTS PULL", s.SystemCommand("SYNC REPLICA", T, "PULL", True)),
     ("SYSTEM FLUSH LOGS part_log, query_log", s.SystemCommand("FLUSH LOGS", None, "part_log,query_log")),
     ("SYSTEM RESTART REPLICAS", s.SystemCommand("RESTART REPLICAS")),
+    ("SYSTEM RESTORE REPLICA d.t", s.SystemCommand("RESTORE REPLICA", TableRef("d", "t"))),
     ("CHECK TABLE d.t", s.CheckTable(TableRef("d", "t"))),
     ("CHECK TABLE t PARTITION 202001", s.CheckTable(T, partition="202001")),
     ("CHECK TABLE t PARTITION ID 'all'", s.CheckTable(T, partition_id="all")),
@@ -187,8 +188,6 @@ def test_several_statements() -> None:
     [
         ("CREATE TABLE t (a UInt8) ENGINE = MergeTree ORDER BY a TTL d TO DISK 'default'", "TO DISK"),
         ("CREATE TABLE t (a UInt8, PROJECTION p (SELECT a)) ENGINE = MergeTree", "PROJECTION"),
-        ("CREATE TABLE t ON CLUSTER c (a UInt8) ENGINE = MergeTree", "ON CLUSTER"),
-        ("DROP TABLE t ON CLUSTER c", "ON CLUSTER"),
         ("CREATE TABLE t (a UInt8 EPHEMERAL) ENGINE = MergeTree", "EPHEMERAL"),
         ("CREATE OR REPLACE DICTIONARY t (a UInt8)", "OR REPLACE"),
         ("CREATE LIVE VIEW v AS SELECT 1", "LIVE"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 from sql.formats.zones import instants, wall_clock
+from tests.sql_statements.oracle import Oracle, columns_of, read
 
 ZONES = ["Europe/Berlin", "America/New_York", "Australia/Sydney", "Asia/Tokyo", "America/Santiago", "Asia/Kolkata"]
 # Every 37 days and some hours from 1980 to 2299, with a null
@@ -29,7 +31,35 @@ def test_there_and_back(zone: str, unit: str) -> None:
     assert wall_clock(instants(local, zone), zone).equals(local)  # a repeated hour may be the other one
 
 
-def test_a_repeated_hour_is_the_earlier_one_and_a_skipped_one_moves_forward() -> None:
+def test_a_repeated_hour_is_the_earlier_one_and_a_skipped_one_has_the_offset_behind() -> None:
     local = pa.array(["2060-03-28 02:30:00", "2060-10-31 02:30:00"]).cast(pa.timestamp("s"))
     found = instants(local, "Europe/Berlin")
-    assert [str(moment) for moment in found.to_pylist()] == ["2060-03-28 01:30:00", "2060-10-31 00:30:00"]
+    assert [str(moment) for moment in found.to_pylist()] == ["2060-03-28 00:30:00", "2060-10-31 00:30:00"]
+
+
+CHANGES = ["2023-10-29 02:30:00", "2023-10-29 02:00:00", "2023-03-26 02:30:00", "2023-03-26 02:00:00"]
+
+
+@pytest.mark.parametrize("type_", ["DateTime('Europe/Berlin')", "DateTime64(3, 'Europe/Berlin')"])
+@pytest.mark.parametrize("format", ["CSV", "TSV", "JSONEachRow", "Values"])
+def test_inserted_texts_are_the_instants_of_clickhouse(oracle: Oracle, format: str, type_: str) -> None:
+    body = {
+        "CSV": "\n".join(f'"{text}"' for text in CHANGES),
+        "TSV": "\n".join(CHANGES),
+        "JSONEachRow": "\n".join(f'{{"t": "{text}"}}' for text in CHANGES),
+        "Values": ", ".join(f"('{text}')" for text in CHANGES),
+    }[format]
+    literal = body.replace("'", "''")
+    type_literal = type_.replace("'", "''")
+    asked = f"SELECT toUnixTimestamp(t) FROM format({format}, 't {type_literal}', '{literal}')"
+    expected = [int(line) for line in oracle.query(asked).split()]
+    table = read(body.encode(), columns_of({"t": type_}), format)
+    seconds = table.column("t").cast(pa.int64()).to_pylist()
+    assert [second // (1000 if "64" in type_ else 1) for second in seconds] == expected
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    asked = Oracle()
+    yield asked
+    asked.close()

@@ -100,7 +100,7 @@ def test_merges_by_ttl_rest(local: Local) -> None:
                 until(lambda: 2 not in keys(local, name))  # noqa: B023
     assert keys(local, "short").count(4) == 2
     table = local.engine.catalog.table("default", "long")
-    resting = table._expiring._resting("TTLDelete", int(time.time()))  # type: ignore[attr-defined]
+    resting = table._expiring._resting("TTLDelete")  # type: ignore[attr-defined]
     assert resting == {"0"}
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.commands.stop_signals import StopSignals
 from engine.config import Config
 from engine.engine import Engine
 from engine.http.application import pages_application
@@ -51,14 +52,14 @@ class ReplicaPages:
 
 def run_worker(config: Config, number: int, door_socket: socket.socket, states: ConnectionStates) -> None:
     """Until the replica process is gone, or SIGTERM drains it."""
-    end = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: end.set())
+    stop = StopSignals()
+    is_replica_gone = threading.Event()
     own = {"path": config.path / str(number), "display_name": f"worker {number}"}
     engine = Engine(config.model_copy(update=own))
     engine.start()
-    http = worker_server(config, door_socket, states, end.set)
+    http = worker_server(config, door_socket, states, is_replica_gone.set)
     http.start(engine)
-    while not end.wait(0.05):
+    while not stop.wait(0.05) and not is_replica_gone.is_set():
         pass
     http.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 import socket
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.workers.channel import Caller, Channel, serve_calls
-from parts.errors import UserError
+from parts.errors import PandoError, UserError
 
 _SECONDS = 30.0
 
@@ -80,3 +81,18 @@ def test_an_error_of_a_call_keeps_the_channel(caller: Caller, other: Other) -> N
     assert not caller.is_busy
     assert caller.call("add", 3, 4) == 7
     assert len(other.threads) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(errno.ENOSPC, 243), (errno.EMFILE, 76), (errno.EIO, 75), (errno.ESRCH, 1001)]
+)
+def test_what_the_system_does_not_give_has_its_own_code(
+    caller: Caller, other: Other, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    def fail(name: str, arguments: tuple[Any, ...], channel: Channel) -> object:
+        raise OSError(number, "no", "file")
+
+    monkeypatch.setattr(other, "handle", fail)
+    with pytest.raises(PandoError) as raised:
+        caller.call("create_table")
+    assert raised.value.code == code

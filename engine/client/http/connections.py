@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
-from engine.client.http.errors import answer_error, cannot_connect, lost, split_trailer
+from engine.client.http.errors import answer_error, cannot_connect, lost, silent, split_trailer
 from parts.errors import PandoError
 
 _HELD_BYTES = 64 << 10
 """The end of a streamed answer is held back until it is sure that it is not an error's trailer."""
+_MOST_ERROR_BYTES = 1 << 20
+_MOST_PAGE_BYTES = 16 << 20
 _NO_PARAMETERS: Mapping[str, str] = {}
 
 
@@ -59,23 +62,32 @@ class Connections:
         parameters: Mapping[str, str] = _NO_PARAMETERS,
         *,
         read_seconds: float | None = None,
+        authorization: str = "",
     ) -> Iterator[Answer]:
         """The answer as it arrives. Leaving early closes the connection, which cancels a query. A server that sends
-        nothing for ``read_seconds`` is lost."""
+        nothing for ``read_seconds`` is lost. ``authorization`` is a header."""
         source = url if self._names_servers else ""
         timeout = self._timeout
         if read_seconds is not None:
             timeout = httpx.Timeout(**{**timeout.as_dict(), "read": read_seconds})
         try:
             with self._client.stream(
-                "POST", url + path, params=dict(parameters), content=body, timeout=timeout
+                "POST",
+                url + path,
+                params=dict(parameters),
+                content=body,
+                timeout=timeout,
+                headers={"Authorization": authorization} if authorization else {},
             ) as response:
+                answer = Answer(response, url, source)
                 if response.status_code != 200:
-                    response.read()
-                    raise answer_error(response.text, response.status_code, url, source)
-                yield Answer(response, url, source)
+                    text = answer.beginning(_MOST_ERROR_BYTES).decode(errors="replace")
+                    raise answer_error(text, response.status_code, url, source)
+                yield answer
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise cannot_connect(source or url.removeprefix("http://"), error) from None
+        except httpx.ReadTimeout:
+            raise silent(url, timeout.read) from None
         except httpx.TransportError as error:
             raise lost(url, error) from None
 
@@ -84,10 +96,22 @@ class Connections:
         return self._client.get(url)
 
     def is_alive(self, url: str, timeout_seconds: float) -> bool:
+        page = self.try_get(f"{url}/ping", timeout_seconds)
+        return page is not None and page.status_code == 200
+
+    def try_get(self, url: str, timeout_seconds: float) -> httpx.Response | None:
+        """A page, whatever its status; ``None`` when no answer comes in time."""
+        until = time.monotonic() + timeout_seconds
         try:
-            return self._client.get(f"{url}/ping", timeout=timeout_seconds).status_code == 200
+            with self._client.stream("GET", url, timeout=timeout_seconds) as page:
+                content = b""
+                for chunk in page.iter_bytes():
+                    content += chunk
+                    if len(content) > _MOST_PAGE_BYTES or time.monotonic() > until:
+                        return None
+                return httpx.Response(page.status_code, headers=page.headers, content=content)
         except httpx.TransportError:
-            return False
+            return None
 
 
 class Answer:
@@ -114,18 +138,35 @@ class Answer:
         except httpx.TransportError as error:
             data, problem = split_trailer(held, tag, self._source) if tag else (held, None)
             yield data
-            raise problem or lost(self.url, error) from None
+            raise problem or self._failure(error) from None
         yield held
 
     def read(self) -> bytes:
         return b"".join(self)
 
+    def beginning(self, most_bytes: int) -> bytes:
+        """The answer, or its first bytes: whoever sends more than anybody asked for is not heard out."""
+        pieces, size = [], 0
+        for chunk in self:
+            pieces.append(chunk)
+            size += len(chunk)
+            if size >= most_bytes:
+                break
+        return b"".join(pieces)[:most_bytes]
+
+    def _failure(self, error: httpx.TransportError) -> PandoError:
+        if isinstance(error, httpx.ReadTimeout):
+            return silent(self.url, self._response.request.extensions.get("timeout", {}).get("read"))
+        return lost(self.url, error)
+
 
 class AnswerFile(io.RawIOBase):
     """An answer for readers of files."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, check: Callable[[], None] = lambda: None) -> None:
+        """``check`` raises when nobody wants the rest."""
         self._chunks = iter(answer)
+        self._check = check
         self._url = answer.url
         self._chunk = memoryview(b"")
 
@@ -146,6 +187,7 @@ class AnswerFile(io.RawIOBase):
         return filled
 
     def _next_chunk(self) -> bool:
+        self._check()
         self._chunk = memoryview(next((chunk for chunk in self._chunks if chunk), b""))
         return bool(self._chunk)
 

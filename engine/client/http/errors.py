@@ -55,8 +55,13 @@ def split_trailer(tail: bytes, tag: str, source: str = "") -> tuple[bytes, Pando
 
 
 def cannot_connect(server: str, problem: Exception) -> RefusedError:
-    hint = " (is a server running there?)" if "refused" in str(problem) else ""
+    hint = " (is a server running there?)" if "refused" in str(problem) else " (check host and port)"
     return RefusedError("NETWORK_ERROR", f"Cannot connect to {server}: {problem}{hint}")
+
+
+def silent(url: str, seconds: float | None) -> UnknownOutcomeError:
+    told = "" if seconds is None else f" for {seconds:g} s"
+    return UnknownOutcomeError("SOCKET_TIMEOUT", f"{url} sent nothing{told}: the answer is not complete")
 
 
 def lost(url: str, problem: Exception) -> UnknownOutcomeError:

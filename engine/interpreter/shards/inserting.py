@@ -1,10 +1,12 @@
 """INSERT into a Distributed table: every block is divided by the sharding key, and each shard has its rows before the
 next block is looked at.
 
-One replica of a shard takes the rows; the others get them from it. A shard knows the rows by a token, made of that of
-the INSERT or of the content of the whole block: so whoever repeats an INSERT that failed half-way doubles nothing in
-replicated tables, a replica that was lost while it answered is followed by another, and a block of which a shard gets
-what it got of another one is no repetition.
+One replica of a shard takes the rows; the others get them from it. Where ``internal_replication`` is false each replica
+is sent them, and the INSERT fails when one does not take them: repeated, it brings them where they are missing.
+
+A shard knows the rows by a token, made of that of the INSERT or of the content of the whole block: so whoever repeats
+an INSERT that failed half-way doubles nothing in replicated tables, a replica that was lost while it answered is
+followed by another, and a block of which a shard gets what it got of another one is no repetition.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ from parts.errors import PandoError, UserError
 from sql.definitions.proxies import DistributedArguments, ShardingKey, shard_of_slot
 from sql.formats.registry import write_blocks
 from sql.grammar.tokens import quote_identifier
+
+_MOST_ANSWER_BYTES = 1 << 20
+"""An INSERT has no answer but the error that it ends with."""
 
 WriteHere = Callable[[Table, Iterable[pa.Table], Context], None]
 """Writes blocks to a table of this server."""
@@ -61,7 +66,13 @@ class ShardsInsert:
         content, given = block_hash(block), self._context.settings.insert_deduplication_token
         token = f"{given}_{self._blocks}" if given else content
         pieces = self._divided(block, int(content, 16))
-        all_done([partial(self._send, shard, rows, f"{token}_{shard.number}") for shard, rows in pieces])
+        all_done(
+            [
+                partial(self._send, target, rows, f"{token}_{shard.number}")
+                for shard, rows in pieces
+                for target in shard.receivers
+            ]
+        )
         self._outcome.written_rows += block.num_rows
         self._outcome.written_bytes += block.nbytes
 
@@ -119,5 +130,13 @@ class ShardsInsert:
         data = write_blocks("ArrowStream", pairs, rows.to_batches(), settings=settings, status=context.status)
         seconds = settings.connect_timeout_with_failover_ms / 1000
         text = f"INSERT INTO {name} ({names}) FORMAT ArrowStream"
-        with remote.post(address, text, insert_settings(context, token), data, connect_seconds=seconds) as answer:
-            answer.read()
+        with remote.post(
+            address,
+            text,
+            insert_settings(context, token),
+            data,
+            user=context.session.user,
+            connect_seconds=seconds,
+            read_seconds=settings.receive_timeout or None,
+        ) as answer:
+            answer.beginning(_MOST_ANSWER_BYTES)

@@ -6,6 +6,7 @@ Arrow's stream format, read as it comes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,11 +17,12 @@ from engine.context import Context
 from engine.interpreter.shards.settings import passed_settings, shard_context
 from engine.interpreter.shards.unused import needed_shards
 from engine.remote.clusters import Address, ServerCluster, Shard
-from engine.remote.connections import answer_file
+from engine.remote.connections import answer_file, no_answer_of_ours
 from engine.remote.parallel import in_parallel
+from engine.remote.replica_delays import Freshness
 from engine.session import QueryResult
 from engine.system_names import TEMPORARY
-from parts.errors import UnavailableError
+from parts.errors import CancelledError, UnavailableError, UserError
 from parts.schema import Column, TableSchema
 from parts.types import DataType, IntegerType
 from sql.compile.sharded import SHARD_NUMBER, ShardedRelation
@@ -112,33 +114,48 @@ class ShardedTable:
         yield from self.answers(select, [known[name] for name in columns])
 
     def answers(self, select: Select, columns: Sequence[Column]) -> Iterator[pa.Table]:
-        """Of all shards that are needed, block by block."""
+        """The answers of all shards that are needed, block by block."""
         where = self.where[0] if len(self.where) == 1 else Function("and", self.where) if self.where else None
         asked = replace(select, source=self.remote_table, where=where)
         shards = needed_shards(self.cluster, self.sharding_key, self.where, self.schema, self.context.settings)
         running: dict[str, Address] = {}
+        is_left = threading.Event()
         streams = [
-            self._answer(shard, query_text(_of_shard(asked, shard, values)), columns, running)
+            self._answer(shard, query_text(_of_shard(asked, shard, values)), columns, running, is_left)
             for shard, values in shards
         ]
         try:
             yield from in_parallel(streams, self.context.status.check)
         finally:
+            is_left.set()
             for query_id, address in list(running.items()):
-                self.context.server.remote.kill(address, query_id)
+                self.context.server.remote.kill(address, query_id, self.context.session.user)
 
     def _answer(
-        self, shard: Shard, text: str, columns: Sequence[Column], running: dict[str, Address]
+        self,
+        shard: Shard,
+        text: str,
+        columns: Sequence[Column],
+        running: dict[str, Address],
+        is_left: threading.Event,
     ) -> Iterator[pa.Table]:
-        """The answer of the first replica that gives one. ``running`` has its query until it is whole."""
+        """The answer of the first replica that gives one. ``running`` has its query until it is whole. Once ``is_left``
+        nobody wants the rest."""
         query_id = str(self.context.server.services.new_uuid())
         settings = self.context.settings
+
+        def check() -> None:
+            self.context.status.check()
+            if is_left.is_set():
+                raise CancelledError
+
         with ExitStack() as stack:
             try:
                 blocks = self.context.server.remote.of_any_replica(
                     shard,
-                    lambda address: self._begun(address, text, columns, stack, query_id, running),
+                    lambda address: self._begun(address, text, columns, stack, query_id, running, check),
                     connect_seconds=settings.connect_timeout_with_failover_ms / 1000,
+                    freshness=self._freshness(),
                 )
             except UnavailableError as error:
                 if settings.skip_unavailable_shards and error.name == "ALL_CONNECTION_TRIES_FAILED":
@@ -146,6 +163,20 @@ class ShardedTable:
                 raise
             yield from blocks
             running.pop(query_id, None)
+
+    def _freshness(self) -> Freshness | None:
+        """``None`` where any replica will do."""
+        table, settings = self.remote_table, self.context.settings
+        limit = settings.max_replica_delay_for_distributed_queries
+        if not limit or not isinstance(table, NamedTable):
+            return None
+        return Freshness(
+            table.database or "",
+            table.table,
+            limit,
+            settings.fallback_to_stale_replicas_for_distributed_queries,
+            self.context.server.replicas_status,
+        )
 
     def _begun(
         self,
@@ -155,6 +186,7 @@ class ShardedTable:
         stack: ExitStack,
         query_id: str,
         running: dict[str, Address],
+        check: Callable[[], None],
     ) -> Iterator[pa.Table]:
         context = shard_context(self.context, address)
         if self.context.settings.prefer_localhost_replica and self.context.server.remote.is_local(address):
@@ -165,9 +197,16 @@ class ShardedTable:
         passed = {**passed_settings(context), "query_id": query_id}
         running[query_id] = address
         seconds = context.settings.connect_timeout_with_failover_ms / 1000
-        post = context.server.remote.post(address, f"{text} FORMAT ArrowStream", passed, connect_seconds=seconds)
-        file = answer_file(stack.enter_context(post))
-        return read_blocks(
+        post = context.server.remote.post(
+            address,
+            f"{text} FORMAT ArrowStream",
+            passed,
+            user=context.session.user,
+            connect_seconds=seconds,
+            read_seconds=context.settings.receive_timeout or None,
+        )
+        file = answer_file(stack.enter_context(post), check)
+        blocks = read_blocks(
             "ArrowStream",
             file,
             columns,
@@ -176,6 +215,17 @@ class ShardedTable:
             max_block_bytes=_BLOCK_BYTES,
             status=context.status,
         )
+        return _of_server(blocks, address)
+
+
+def _of_server(blocks: Iterator[pa.Table], address: Address) -> Iterator[pa.Table]:
+    """What is no stream of blocks came from that server."""
+    try:
+        yield from blocks
+    except UserError as error:
+        if error.name not in ("INCORRECT_DATA", "THERE_IS_NO_COLUMN"):
+            raise
+        raise no_answer_of_ours(address, error) from None
 
 
 @dataclass(frozen=True)

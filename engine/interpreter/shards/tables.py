@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -10,8 +11,11 @@ from engine.context import Context
 from engine.interpreter.shards.relation import LocalQueries, ShardedTable
 from engine.interpreter.shards.settings import passed_settings, shard_context
 from engine.remote.clusters import Address, ServerCluster, cluster_of_addresses, configured_cluster
+from engine.remote.connections import no_answer_of_ours
+from engine.remote.parallel import in_parallel
 from engine.tables.definition import TableDefinition
 from parts.errors import UnavailableError, UserError
+from parts.query_status import QueryStatus
 from parts.schema import Column, TableSchema
 from parts.types import parse_type
 from sql.compile.shard_functions import ShardFunction
@@ -19,6 +23,8 @@ from sql.definitions.proxies import DistributedArguments, ShardingKey
 from sql.grammar.syntax_tree import NamedTable, Node, Select, Star, SubqueryTable, TableFunction
 from sql.grammar.table_names import replace_tables
 from sql.grammar.written import query_text
+
+_MOST_DESCRIPTION_BYTES = 16 << 20
 
 
 def distributed_table(definition: TableDefinition, context: Context, here: LocalQueries) -> ShardedTable:
@@ -92,16 +98,47 @@ def _described(address: Address, table: Node, context: Context, here: LocalQueri
         text = f"DESCRIBE TABLE {text}"
     else:
         text = f"DESCRIBE ({text})"
-    seconds = settings.connect_timeout_with_failover_ms / 1000
-    passed = passed_settings(deeper)
-    with remote.post(address, f"{text} FORMAT JSONCompact", passed, connect_seconds=seconds) as answer:
-        rows = json.loads(answer.read())["data"]
-    return TableSchema(
-        tuple(
-            Column(name, parse_type(type_), default_kind=kind, default_expression=expression)
-            for name, type_, kind, expression, *_ in rows
-        )
-    )
+    # In a thread of its own: whoever waits for another server hears of nothing.
+    return next(in_parallel([_told_schema(address, text, deeper)], context.status.check))
+
+
+def _told_schema(address: Address, text: str, context: Context) -> Iterator[TableSchema]:
+    settings = context.settings
+    with context.server.remote.post(
+        address,
+        f"{text} FORMAT JSONCompact",
+        passed_settings(context),
+        user=context.session.user,
+        connect_seconds=settings.connect_timeout_with_failover_ms / 1000,
+        read_seconds=settings.receive_timeout or None,
+    ) as answer:
+        data = _read_bounded(address, answer, context.status)
+    try:
+        columns = [_column(*row[:4]) for row in json.loads(data)["data"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise no_answer_of_ours(address, data.decode(errors="replace")) from None
+    yield TableSchema(tuple(columns))
+
+
+def _read_bounded(address: Address, answer: Iterable[bytes], status: QueryStatus) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    for piece in answer:
+        status.check()
+        size += len(piece)
+        status.memory.check_room(size, f"the answer of {address}")
+        if size > _MOST_DESCRIPTION_BYTES:
+            raise no_answer_of_ours(address, f"a description of columns of more than {_MOST_DESCRIPTION_BYTES} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _column(name: object, type_: object, kind: object, expression: object) -> Column:
+    """Raises ``TypeError`` for what no server tells."""
+    for each in (name, type_, kind, expression):
+        if not isinstance(each, str):
+            raise TypeError(each)
+    return Column(str(name), parse_type(str(type_)), default_kind=str(kind), default_expression=str(expression))
 
 
 def _own_schema(table: NamedTable, context: Context) -> TableSchema:

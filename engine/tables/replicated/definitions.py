@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from coordination.keeper import (
     BadVersion,
     Check,
+    Create,
     Keeper,
     KeeperConnectionLoss,
     KeeperError,
     MultiFailed,
     Op,
     SetData,
+    Watch,
 )
 from coordination.mutations import read_pointer
 from coordination.replica_activity import ALTER, CONSTRAINTS, INDEXES, KEYS, TEXT_INDEXES, TTL, require_feature
@@ -40,11 +42,13 @@ from sql.grammar.statements import CreateTable
 
 logger = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 600.0
 """A watch wakes the step."""
 _RETRY_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 _ATTEMPTS = 20
+_RESOLVE_SECONDS = 10.0
+_RESOLVE_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Definitions:
         self._on_change = on_change
         self._sync = sync
         self.task = state.make_task("take over the definition", self.step)
+        self._writing = threading.Lock()
         self._may_have_changed = threading.Event()
         self._may_have_changed.set()
 
@@ -83,13 +88,12 @@ class Definitions:
 
     def step(self) -> float:
         state = self._state
-        if state.activation is None or not self._may_have_changed.is_set():
+        if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
                 self._may_have_changed.clear()
-                keeper.exists(state.paths.columns, self._on_news)
-                self.follow(keeper)
+                self.follow(keeper, self._on_news)
         except (PandoError, OSError) as error:
             logger.info("the definition of %s is looked at later: %s", state.definition.full_name, error)
             self._may_have_changed.set()
@@ -100,18 +104,21 @@ class Definitions:
         self._may_have_changed.set()
         self.task.wake()
 
-    def follow(self, keeper: Keeper) -> None:
-        """Takes over what is in ZooKeeper, and says so there. The replica is active."""
-        self.take_over(keeper)
+    def follow(self, keeper: Keeper, watch: Watch | None = None) -> None:
+        """Takes over what is in ZooKeeper, and says so there. The replica is active. ``watch`` tells of the next."""
+        self._take_over(keeper.get(self._state.paths.columns, watch)[0])
         state, version = self._state, str(self._version).encode()
         if keeper.get(state.replica.metadata_version)[0] != version:
             keeper.set(state.replica.metadata_version, version)
 
     def take_over(self, keeper: Keeper, *, is_new: bool = False) -> None:
         """``is_new``: the table is being created here, and has to have been written with the columns of now."""
-        state = self._state
-        (answer,) = keeper.get_many([state.paths.columns])
-        found = parse_columns(answer[0].decode()) if answer is not None else None
+        (answer,) = keeper.get_many([self._state.paths.columns])
+        if answer is not None:
+            self._take_over(answer[0], is_new=is_new)
+
+    def _take_over(self, columns: bytes, *, is_new: bool = False) -> None:
+        state, found = self._state, parse_columns(columns.decode())
         if found is None:
             return
         version = found.history.version
@@ -128,12 +135,28 @@ class Definitions:
         logger.info("table %s has version %s of its definition", state.definition.full_name, version)
         self._on_change()
 
+    def bring(self, keeper: Keeper) -> None:
+        """To a restored table: the replica that was restored first may have missed an ALTER that this one has carried
+        out. Raises 999 when others write the definition."""
+        paths, shared = self._state.paths, shared_definition(self._state.description)
+        (answer,) = keeper.get_many([paths.columns])
+        if answer is None:
+            return
+        found = parse_columns(answer[0].decode())
+        if self._version > (found.history.version if found is not None else 0):
+            keeper.multi(
+                [
+                    SetData(paths.columns, shared.columns.encode(), answer[1].version),
+                    SetData(paths.metadata, shared.metadata.encode()),
+                ]
+            )
+
     @property
     def _version(self) -> int:
         return self._state.description.metadata_version
 
     def columns_version(self, keeper: Keeper) -> int | None:
-        """Of the node that has the columns, when they are those that this replica works with; else ``None``."""
+        """The version of the node that has the columns, when this replica works with them; else ``None``."""
         self.take_over(keeper)
         text, stat = keeper.get(self._state.paths.columns)
         return stat.version if text.decode() == shared_definition(self._state.description).columns else None
@@ -214,21 +237,36 @@ class Definitions:
                 part.under(new.description.schema).check_conversions()
 
     def _write(self, keeper: Keeper, prepared: _Prepared) -> bool:
-        """Whether the change is made."""
-        columns = self._state.paths.columns
-        try:
-            keeper.multi([SetData(columns, prepared.columns, prepared.version), *prepared.conditions])
-        except MultiFailed as error:
-            if isinstance(error.cause, BadVersion):
-                return False
-            raise error.cause from error
-        except KeeperConnectionLoss as lost:
+        """Whether the change is made. A lost answer is found by the id that the change leaves in this replica's nodes:
+        the columns may have been changed again since, by another replica."""
+        columns, last = self._state.paths.columns, self._state.replica.last_alter
+        with self._writing:  # the id stays until it is known what became of the change
+            alter_id = self._state.services.new_uuid().hex.encode()
+            is_there = keeper.exists(last) is not None
+            mark = SetData(last, alter_id) if is_there else Create(last, alter_id)
             try:
-                keeper.sync(columns)
-                return keeper.get(columns)[0] == prepared.columns  # whoever made this same change
-            except KeeperError:
-                raise lost from None
+                keeper.multi([SetData(columns, prepared.columns, prepared.version), *prepared.conditions, mark])
+            except MultiFailed as error:
+                if isinstance(error.cause, BadVersion):
+                    return False
+                raise error.cause from error
+            except KeeperConnectionLoss as lost:
+                return self._was_written(keeper, alter_id, lost)
         return True
+
+    def _was_written(self, keeper: Keeper, alter_id: bytes, lost: KeeperConnectionLoss) -> bool:
+        """Raises ``lost`` while ZooKeeper is away: the change may be made."""
+        state = self._state
+        deadline = state.services.monotonic() + _RESOLVE_SECONDS
+        while True:
+            try:
+                keeper.sync(state.paths.columns)
+                (answer,) = keeper.get_many([state.replica.last_alter])
+                return answer is not None and answer[0] == alter_id
+            except KeeperError:
+                if state.services.monotonic() >= deadline or state.is_cancelled():
+                    raise lost from None
+            state.sleep(_RESOLVE_POLL_SECONDS)
 
     def _follow_own(self, options: AlterOptions) -> None:
         """Waits while other statements change the tables of this server."""

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from coordination.block_numbers import BlockLock, allocate_block, committing_blocks, release
 from coordination.departure import plan_departure, why_not_whole
-from coordination.drop_range import LastBlock
+from coordination.drop_range import LastBlocks
 from coordination.keeper import Keeper, KeeperConnectionLoss, Op
 from coordination.partition_nodes import find_partition
 from coordination.quorum import unconfirmed_parts
@@ -38,8 +38,8 @@ class LogBefore(Protocol):
     def pull(self, keeper: Keeper) -> None:
         """Everything that is in the log now enters the queue."""
 
-    def last_block(self, keeper: Keeper) -> LastBlock:
-        """For who drops the blocks of a partition below a number."""
+    def last_blocks(self, keeper: Keeper) -> LastBlocks:
+        """For who drops ranges of blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ class Departures:
         if reason is not None:
             return (), reason, held
         held.release()
-        clock, last_block = self._state.services.clock, self._log.last_block(keeper)
-        ops = plan_departure(keeper, self._state.paths, lock, activation, clock=clock, last_block=last_block)
+        clock, last_blocks = self._state.services.clock, self._log.last_blocks(keeper)
+        ops = plan_departure(keeper, self._state.paths, lock, activation, clock=clock, last_blocks=last_blocks)
         return (ops, *self._why_not_yet(keeper, lock))
 
     def _why_not_yet(self, keeper: Keeper, lock: BlockLock) -> tuple[str | None, Snapshot]:
@@ -143,7 +143,7 @@ class Departures:
         mutations = state.mutations.load(keeper)
         held = state.store.snapshot()
         active = [part.name for part in held.parts if _is_below(part.name, lock)]
-        virtual = [part for part in state.queue.virtual_parts().parts(lock.partition_id) if _is_below(part, lock)]
+        virtual = [part for part in state.queue.virtual_parts_of(lock.partition_id) if _is_below(part, lock)]
         entries = [item.entry for item in state.queue.entries()]
         if pending := [number for number in committing if number < lock.number]:
             return f"block {pending[0]} is still being inserted", held

@@ -9,16 +9,19 @@ Invariants
 - The log's entry is the decision: what it brings may be active here before it is listed, and its content hash is the
   entry's.
 - Nothing else touches these blocks until the entry has left the queue (``coordination.queue_rules``).
-- What a drop behind the entry covers is not brought.
+- What a drop behind the entry covers is not brought. What a DETACH covers is brought where it can be, and the replica
+  that staged it can: so it is in some ``detached/`` afterwards.
 - Entries of which some parts are only left in one merged part, or of which one drops some parts of another, are one
-  step too: no reader sees some of a transaction.
+  step too: no reader sees some of a transaction. So is a drop for which one of them has to wait
+  (``coordination.queue_rules.Rules.beside``).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from coordination.drop_range import clear_leftovers
 from coordination.keeper import Create, Keeper, KeeperConnectionLoss, MultiFailed, NodeExists
@@ -65,6 +68,7 @@ class Exchanges:
         """``group`` gets the entries that are one step with this one. They are listed and removed on their own."""
         state, entry = self._state, action.entry
         losses: dict[str, Loss] = {}
+        state.store.settle()  # an exchange that failed may have to give its parts their places in staged/ again
         try:
             arrivals = self._bring_all(keeper, group)
         except CancelledError:
@@ -86,6 +90,7 @@ class Exchanges:
             return
         state.services.failpoint("exchange.before")
         gone = [dropped for each in group for dropped in each.entry.gone]
+        self._keep_detached(group, arrivals)
         # Parts may have been brought before an entry came along that drops them: it is behind theirs in the log, since
         # whoever commits below the number of a drop has to take another one.
         arrivals = {name: place for name, place in arrivals.items() if not any(drop.covers(name) for drop in gone)}
@@ -103,6 +108,15 @@ class Exchanges:
         state.store.staged.remove(entry.transaction)
         for part in losses[action.name].parts if action.name in losses else ():
             state.queue.remove_virtual(part)
+
+    def _keep_detached(self, group: list[Action], arrivals: Mapping[PartName, Path]) -> None:
+        """What a DETACH of the group takes goes to ``detached/``, what comes in this very step too. What an entry
+        before it in the log drops is left out."""
+        dropped: list[PartName] = []
+        for each in sorted(group, key=lambda action: action.name):
+            if each.entry.detach:
+                keep_detached(self._state, each.entry.gone, arrivals, dropped)
+            dropped += each.entry.gone
 
     def _note(self, name: PartName, group: list[Action]) -> None:
         part, services = self._state.store.get_active(name), self._state.services
@@ -166,13 +180,20 @@ class Exchanges:
     ) -> None:
         """A part that covers one that nobody has any more comes instead of it."""
         state = self._state
-        dropped = state.queue.dropped_later(action.name)
         for staged in action.entry.replace_parts:
-            if staged.part in lost or any(d.covers(staged.part) for d in dropped):
+            taker = state.queue.taken_away_later(action.name, staged.part)
+            if staged.part in lost or (taker is not None and not taker.detach):
                 continue
             if state.store.covering_active(staged.part) is not None or brought.covering(staged.part) is not None:
                 continue
-            name, directory = self._bring_part(keeper, action, staged)
+            try:
+                name, directory = self._bring_part(keeper, action, staged)
+            except CancelledError:
+                raise
+            except PandoError:
+                if taker is None:
+                    raise
+                continue  # whoever has it moves it to ``detached/``, or has done so
             for covered in brought.remove_covered(name):
                 del arrivals[covered]
             brought.add(name)
@@ -290,6 +311,27 @@ class Exchanges:
             except (MultiFailed, KeeperConnectionLoss):
                 continue
         raise ConflictError("KEEPER_EXCEPTION", f"Could not list part {name}: others keep changing its nodes; retry")
+
+
+def keep_detached(
+    state: ReplicaState,
+    ranges: Collection[PartName],
+    arrivals: Mapping[PartName, Path] = MappingProxyType({}),
+    dropped: Collection[PartName] = (),
+) -> None:
+    """Copies the parts of the ranges to ``detached/``: active ones, and those of ``arrivals``, whose directories are
+    given. Those that ``dropped`` covers are left out. Repeatable."""
+
+    def is_taken(name: PartName) -> bool:
+        return any(each.covers(name) for each in ranges) and not any(each.covers(name) for each in dropped)
+
+    schema = state.description.schema
+    with state.store.hold([part.name for part in state.store.active() if is_taken(part.name)]) as held:
+        state.store.keep_detached(held.parts)
+    state.store.keep_detached(
+        open_part(place, name=name, table_schema=schema) for name, place in arrivals.items() if is_taken(name)
+    )
+    state.services.failpoint("drop.after_copy")
 
 
 def _create_missing(keeper: Keeper, creates: list[Create]) -> None:

@@ -17,7 +17,7 @@ from parts.part_name import PartName
 
 logger = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 600.0
 """A watch wakes the step."""
 _RETRY_SECONDS = 1.0
 
@@ -38,12 +38,11 @@ class FailedQuorums:
 
     def step(self) -> float:
         state = self._state
-        if state.activation is None or not self._may_have_changed.is_set():
+        if state.activation is None or state.is_session_expired or not self._may_have_changed.is_set():
             return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
                 self._may_have_changed.clear()
-                keeper.children(state.paths.quorum_failed_parts, self._on_change)
                 self._take_back_while_active(keeper)
         except PandoError as error:
             logger.info("failed quorums of %s are looked at later: %s", state.definition.full_name, error)
@@ -58,7 +57,7 @@ class FailedQuorums:
     def _take_back_while_active(self, keeper: Keeper) -> None:
         """A part that a drop covers is left to the drop: dropped rows do not belong in ``detached``."""
         state = self._state
-        names = take_back_failed_parts(keeper, state.replica)
+        names = take_back_failed_parts(keeper, state.replica, self._on_change)
         # Those that are not on disk were detached before, and ZooKeeper went away then.
         forget_failed_parts(keeper, state.replica, [n for n in names if state.store.get(PartName.parse(n)) is None])
         failed = [name for name in names if self._is_active(name)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,15 +91,23 @@ class Fetcher:
     def transferring(
         self, name: PartName, directory: Path, endpoint: str, url: str, is_cancelled: Callable[[], bool]
     ) -> Iterator[Transfer]:
-        """Shown in ``system.replicated_fetches`` meanwhile, and as fast as the table and the server may."""
+        """Shown in ``system.replicated_fetches`` meanwhile, and as fast as the table and the server may. What comes has
+        room on the disk before it comes."""
         services, definition = self._state.services, self._state.definition
-        transfer = Transfer(is_cancelled, (self._throttle, services.fetch_throttle))
+        room = ExitStack()
+
+        def reserve(size: int) -> None:
+            room.close()  # of an answer that broke off
+            room.enter_context(services.disk.reserving(definition.data_path, size, f"fetching {name}"))
+
+        transfer = Transfer(is_cancelled, (self._throttle, services.fetch_throttle), reserve)
         running = RunningFetch(
             definition.database, definition.name, name, directory, endpoint, url, services.clock(), transfer
         )
         services.running_fetches.append(running)
         try:
-            yield transfer
+            with room:
+                yield transfer
         finally:
             services.running_fetches.remove(running)
 

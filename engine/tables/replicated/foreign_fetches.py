@@ -18,7 +18,7 @@ from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.state import ReplicaState
 from parts.detached import wanted_detached
 from parts.errors import UnavailableError, UserError
-from parts.part_name import PartName
+from parts.part_name import PartName, not_covered
 from parts.query_status import QueryStatus
 
 _ATTEMPTS = 5
@@ -113,4 +113,4 @@ def _parts_of(keeper: Keeper, table: TablePaths, partition_id: str) -> list[Part
     names = [name for name in listed if name.partition_id == partition_id]
     if not names:
         raise UserError("PARTITION_DOESNT_EXIST", f"Partition {partition_id} of {table.root} does not exist")
-    return sorted(name for name in names if not any(other != name and other.covers(name) for other in names))
+    return not_covered(names)

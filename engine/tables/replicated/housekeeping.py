@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from coordination.cleanup import CleanupSettings, LogHolder, clean_once
 from coordination.deduplication_window import DeduplicationWindow
-from coordination.keeper import Keeper
+from coordination.keeper import Children, Get, Keeper, Read
 from coordination.mutations import clean_mutations
 from coordination.queue_io import remove_parts
+from coordination.read_ahead import ReadAhead
 from engine.tables.replicated.state import ReplicaState
 from engine.tables.stopped import Stoppable
 from parts.errors import PandoError
@@ -22,11 +23,13 @@ _SPREAD_SECONDS = 0.5
 
 
 class Housekeeping:
-    def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], None]) -> None:
+    def __init__(self, state: ReplicaState, clean_transactions: Callable[[Keeper], bool]) -> None:
         self._state = state
         self._clean_transactions = clean_transactions
         self.task = state.make_task("clean up log", self.step)
         self._window = DeduplicationWindow()
+        self._replicas = [state.replica.name]
+        """Of the table, as of the last cleaning."""
         self._logged = 0
         """Log entries since the last cleaning."""
         self.warning = ""
@@ -36,20 +39,43 @@ class Housekeeping:
         """So many entries are new in the log. Under many INSERTs a fixed period would let ids and log grow without
         bound: a quarter of the deduplication window is time to clean, too."""
         self._logged += entries
+        self.note_work()
         window = self._state.definition.settings.replicated_deduplication_window
         if self._logged >= max(_LEAST_LOGGED, window // 4):
             self.task.wake(self._state.services.random.random() * _SPREAD_SECONDS)
 
+    def note_work(self) -> None:
+        """There will be something to clean: the longest pause ends."""
+        self.task.wake(self._spread(self._state.definition.settings.cleanup_delay_period))
+
+    def _spread(self, seconds: float) -> float:
+        """Any replica may clean; a little randomness keeps them, and the tables of a server, from doing it at once."""
+        return seconds * (1 + self._state.services.random.random() / 3)
+
+    def first_pause(self) -> float:
+        """After a start: what many tables have to clean is spread."""
+        least, most = self._state.definition.settings.cleanup_delay_period, self._most_seconds
+        if self._state.store.staged.transactions():
+            return least
+        return least + (most - least) * self._state.services.random.random()
+
+    @property
+    def _most_seconds(self) -> float:
+        settings = self._state.definition.settings
+        return max(settings.cleanup_delay_period, settings.max_cleanup_delay_period)
+
     def step(self) -> float:
-        """Any replica may clean; a little randomness keeps them from doing it all at once."""
+        """Looks again soon if there was something to clean; else new log entries make it look (:meth:`note_logged`),
+        or the longest pause."""
         state = self._state
         settings = state.definition.settings
-        pause = settings.cleanup_delay_period * (1 + state.services.random.random() / 3)
+        pause = self._spread(settings.cleanup_delay_period)
         if state.activation is None or Stoppable.CLEANUP in state.stopped:
             return pause
         self._logged = 0
         try:
             with state.working() as (keeper, _):
+                keeper = self._read_ahead(keeper)
                 report = clean_once(
                     keeper,
                     state.paths,
@@ -61,12 +87,39 @@ class Housekeeping:
                     ),
                     self._window,
                 )
-                self._clean_transactions(keeper)
-                clean_mutations(keeper, state.paths, settings.finished_mutations_to_keep)
+                is_more = self._clean_transactions(keeper)
+                is_more |= bool(clean_mutations(keeper, state.paths, settings.finished_mutations_to_keep))
             self._warn(report.log_holders)
+            return pause if report.is_work_left or is_more else self._spread(self._most_seconds)
         except PandoError as error:
             logger.info("cleaning up the log of %s is put off: %s", state.definition.full_name, error)
         return pause
+
+    def _read_ahead(self, keeper: Keeper) -> ReadAhead:
+        """By one request what is asked for, in this order, where there is nothing to clean."""
+        replica, ahead = self._state.replica, ReadAhead(keeper)
+        table, replicas = replica.table, [replica.table.replica(name) for name in self._replicas]
+        positions = [
+            *(each.host for each in replicas),
+            *(each.is_active for each in replicas),
+            *(each.is_lost for each in replicas),
+            *(each.log_pointer for each in replicas),
+        ]
+        lists = [table.quorum_failed_parts, table.scans, table.applications, table.lost_blocks, table.blocks]
+        quorums: list[Read] = [Children(table.quorum_parallel), Get(table.quorum_status)]
+        ahead.fetch(
+            [
+                *map(Children, [table.replicas, table.log, table.replicas]),
+                *map(Get, [*positions, table.replicas]),
+                *quorums,
+                *map(Children, lists),
+                *quorums,
+                *map(Children, [table.transactions, table.mutations]),
+            ]
+        )
+        (names,) = ahead.children_many([table.replicas])
+        self._replicas = names or []
+        return ahead
 
     def _warn(self, holders: Sequence[LogHolder]) -> None:
         known, self.warning = self.warning, "; ".join(holder.warning for holder in holders)

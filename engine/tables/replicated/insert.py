@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from coordination.block_numbers import BlockLock, DuplicateBlock, release
+from coordination.block_views import NOTHING_MISSING, MissingViews
 from coordination.insert_commit import (
     InsertRequest,
     InsertResult,
@@ -41,10 +42,11 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True)
 class _Committed:
-    """Where the rows are: a part of this INSERT, or the part an earlier one made of them."""
+    """Where the rows are: a part of this INSERT, or the part an earlier one made of them, and what its views miss."""
 
     part: str
     is_duplicate: bool
+    missing: MissingViews = NOTHING_MISSING
 
 
 class ReplicatedInsert(InsertSink):
@@ -97,7 +99,7 @@ class ReplicatedInsert(InsertSink):
             plan = self._plan()
             committed = self._commit(keeper, activation, part, plan)
         if committed.is_duplicate:
-            outcome.deduplicated_blocks += 1
+            outcome.add_known(part.block_id, committed.missing)
             self._wait_for_original(keeper, activation, committed.part, plan)
             return
         outcome.written_rows += part.rows
@@ -105,7 +107,7 @@ class ReplicatedInsert(InsertSink):
         outcome.part_names.append(committed.part)
         self._note(committed.part)
         if plan is not None:
-            self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel)
+            self._wait_for_quorum(keeper, activation, committed.part, plan.is_parallel, plan)
 
     def _note(self, name: str) -> None:
         services, stored = self._state.services, self._state.store.get(PartName.parse(name))
@@ -139,13 +141,16 @@ class ReplicatedInsert(InsertSink):
         keeper = self._state.require_writable()
         return plan_quorum(keeper, self._state.paths, self.options.quorum, is_parallel=self.options.quorum_parallel)
 
-    def _wait_for_quorum(self, keeper: Keeper, activation: Activation, part: str, is_parallel: bool) -> None:
+    def _wait_for_quorum(
+        self, keeper: Keeper, activation: Activation, part: str, is_parallel: bool, plan: QuorumPlan | None = None
+    ) -> None:
         wait_for_quorum(
             keeper,
             self._state.paths,
             part,
             activation,
             is_parallel=is_parallel,
+            plan=plan,
             timeout_seconds=self.options.quorum_timeout_seconds,
             clock=self._state.services.monotonic,
             wait=self._state.services.wait,
@@ -165,10 +170,13 @@ class ReplicatedInsert(InsertSink):
         deadline = self._state.services.monotonic() + self.options.quorum_timeout_seconds
         while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
             self.options.status.check()
-            if self._state.services.monotonic() >= deadline or self._state.is_stopping.is_set():
+            replicas = len(keeper.children(paths.replicas))
+            is_over = self._state.services.monotonic() >= deadline or self._state.is_stopping.is_set()
+            if is_over or replicas < plan.required:
                 raise UnknownOutcomeError(
                     "UNKNOWN_STATUS_OF_INSERT",
-                    f"The rows are stored already, as part {part}, but on fewer than {plan.required} replicas",
+                    f"The rows are stored already, as part {part}, but on fewer than {plan.required} replicas "
+                    f"(the table has {replicas})",
                 )
             self._state.sleep(_COPIES_POLL_SECONDS)
 
@@ -189,7 +197,7 @@ class ReplicatedInsert(InsertSink):
         for _ in range(_ATTEMPTS):
             taken = self._take_number(keeper, activation, part, plan)
             if isinstance(taken, DuplicateBlock):
-                return _Committed(taken.part, is_duplicate=True)
+                return _Committed(taken.part, is_duplicate=True, missing=taken.missing)
             name = PartName(part.partition_id, taken.number, taken.number, 0)
             stored = self._name(keeper, part, name, taken)
             request = InsertRequest(
@@ -200,6 +208,7 @@ class ReplicatedInsert(InsertSink):
                 create_time=self._state.services.clock(),
                 activation=activation,
                 block_id=part.block_id,
+                missing=part.missing,
                 quorum=plan,
             )
             with self._state.queue.inserting(name):
@@ -210,7 +219,7 @@ class ReplicatedInsert(InsertSink):
                 return _Committed(str(name), is_duplicate=False)
             if result.status is InsertStatus.DUPLICATE:
                 self._state.store.rollback(stored)
-                return _Committed(result.duplicate_of, is_duplicate=True)
+                return _Committed(result.duplicate_of, is_duplicate=True, missing=result.missing)
             logger.info("block %s of %s takes a new number: %s", name, self._state.definition.full_name, result.reason)
             part.directory = self._state.store.take_back(stored)
         raise ConflictError("KEEPER_EXCEPTION", f"The block could not be committed in {_ATTEMPTS} attempts; try again")

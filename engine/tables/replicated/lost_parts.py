@@ -118,9 +118,21 @@ class LostParts:
             logger.info("part %s is not given up: %s", part, conflict)
             return False
         logger.error("part %s of %s is lost: no replica has it", part, state.definition.full_name)
+        self._tell_of_mutations(keeper, part, remnants)
         # What the entry would have replaced is a virtual part again: only loading the queue anew tells.
         state.restart()
         return True
+
+    def _tell_of_mutations(self, keeper: Keeper, part: PartName, remnants: PartSet) -> None:
+        """What is left is mutated again (``mutations``), unless nobody knows any more what is to be done."""
+        known = self._state.mutations.load(keeper)
+        for remnant in remnants:
+            if known.is_forgotten_between(remnant, part):
+                logger.error(
+                    "part %s of %s takes the place of the lost part %s, and mutations that changed it are no longer in "
+                    "ZooKeeper: rows that they deleted or changed are as before; repeat the mutations",
+                    remnant, self._state.definition.full_name, part,
+                )  # fmt: skip
 
     def _remove_entry(self, keeper: Keeper, name: str, part: PartName, conditions: list[Op]) -> None:
         state = self._state

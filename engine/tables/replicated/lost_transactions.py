@@ -57,11 +57,14 @@ class LostTransactions:
         keeper.sync(state.paths.root)
         self._pull(keeper)
         listed = self._listed(keeper, entry)
-        dropped = state.queue.dropped_later(action.name)
         missing = [
             staged
             for staged in entry.replace_parts
-            if not (is_here(staged) or listed.covering(staged.part) or any(d.covers(staged.part) for d in dropped))
+            if not (
+                is_here(staged)
+                or listed.covering(staged.part)
+                or state.queue.taken_away_later(action.name, staged.part)
+            )
         ]
         others = active_replicas(keeper, state.paths)
         others.pop(state.replica.name, None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coordination.keeper import Keeper, Op
 from coordination.log_entry import LogEntry
-from coordination.mutation_set import MutationEntry
+from coordination.mutation_set import MutationEntry, MutationSet
 from coordination.mutations import still_there
 from engine.tables.mutating import FindTable, mutate_to_temporary
 from engine.tables.mutations import MutationFailure
@@ -53,8 +53,15 @@ class MutatedParts:
         state = self._state
         assert entry.new_part is not None
 
+        known: MutationSet | None = None
+        was_killed = False
+
         def is_cancelled() -> bool:
-            was_killed = any(state.mutations.current.get(mutation.mutation_id) is None for mutation in mutations)
+            nonlocal known, was_killed
+            current = state.mutations.current
+            if current is not known:  # asked once a step
+                known = current
+                was_killed = any(current.get(mutation.mutation_id) is None for mutation in mutations)
             is_stopped = state.is_cancelled() or Stoppable.MERGES in state.stopped
             return was_killed or is_stopped or state.queue.is_cancelled(name)
 

@@ -8,14 +8,17 @@ disk, and looks whether all is done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from coordination.keeper import Keeper
-from coordination.log_entry import EntryType
+from coordination.log_entry import EntryType, LogEntry
 from coordination.merge_assignment import assign_merges, mutation_entry
-from coordination.merge_predicate import MergePredicate, build_predicate
-from coordination.mutation_set import MutationEntry
+from coordination.merge_predicate import build_predicate
+from coordination.mutation_set import MutationEntry, MutationSet
 from coordination.mutations import advance_pointer, create_mutation, kill_mutation, pointers, read_pointer
 from engine.tables.afterwards import afterwards
 from engine.tables.mutations import MutationFailure, MutationOptions, ShownMutation, unfinished_text
@@ -27,12 +30,14 @@ from sql.definitions.mutations import Mutation
 
 logger = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 60.0
-"""A watch wakes the step."""
+_IDLE_SECONDS, _NONE_SECONDS = 60.0, 600.0
+"""With mutations, which a lost part may undo, and without any. A watch wakes the step."""
 _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
 """While something is to be done that nobody tells of: a block that is being committed elsewhere."""
 _POLL_SECONDS = 0.02
+_MOST_POLL_SECONDS = 0.5
+"""Of other replicas, whom every look costs ZooKeeper requests."""
 _ATTEMPTS = 20
 _MOST_IN_QUEUE = 8
 _MOST_IN_ONE_ENTRY = 10_000
@@ -47,7 +52,7 @@ class Log(Protocol):
 
 class Definition(Protocol):
     def columns_version(self, keeper: Keeper) -> int | None:
-        """Of the node that has the columns, when they are those that this replica works with; else ``None``."""
+        """The version of the node that has the columns, when this replica works with them; else ``None``."""
 
 
 class Failures(Protocol):
@@ -71,8 +76,14 @@ class ReplicatedMutations:
         self._failures = failures
         self._wake_execution = wake_execution
         self.task = state.make_task("mutations", self.step)
+        self._has_news = threading.Event()
+        """A mutation may have come or gone, or another session may have begun."""
         self._finished = ""
         """The last that is done here, and all before it are."""
+        self._to_do: deque[PartName] = deque()
+        """Parts on this disk that had something before them when all were last looked at. Only the step uses it."""
+        self._compared_at = -math.inf
+        """When the mutations that are done were last compared with all parts."""
 
     # -- statements -----------------------------------------------------------------------------------------------
 
@@ -87,7 +98,7 @@ class ReplicatedMutations:
                 break
         else:
             raise ConflictError("CANNOT_ASSIGN_ALTER", "Others keep changing the table; repeat the mutation")
-        self._on_news("")
+        self.note_news()
         if options.sync:
             with afterwards(f"Mutation {entry.mutation_id} is kept"):
                 self._wait(entry.mutation_id, options)
@@ -115,7 +126,7 @@ class ReplicatedMutations:
             )
 
     def _first_number(self, partition_id: str) -> int:
-        return max((part.max_block + 1 for part in self._state.queue.virtual_parts().parts(partition_id)), default=0)
+        return max((part.max_block + 1 for part in self._state.queue.virtual_parts_of(partition_id)), default=0)
 
     def kill(self, id: str) -> bool:
         state = self._state
@@ -129,7 +140,7 @@ class ReplicatedMutations:
         return True
 
     def shown(self) -> list[ShownMutation]:
-        state, parts = self._state, self._parts()
+        state, parts = self._state, sorted({*self._parts()})
         running = [item.entry for item in state.queue.entries() if item.is_executing]
         found = []
         for entry in state.mutations.current.mutations:
@@ -153,6 +164,7 @@ class ReplicatedMutations:
     def _wait(self, id_: str, options: MutationOptions) -> None:
         state = self._state
         deadline = state.services.monotonic() + options.timeout_seconds
+        pause = _POLL_SECONDS
         while behind := self._behind(id_, everywhere=options.sync > 1):
             options.status.check()
             failure = self._failures.failure(id_)
@@ -163,7 +175,9 @@ class ReplicatedMutations:
                     "UNFINISHED",
                     f"Mutation {id_} is kept, but replicas {', '.join(behind)} have not carried it out yet; they will",
                 )
-            state.sleep(_POLL_SECONDS)
+            state.sleep(pause)
+            if id_ <= self._finished:
+                pause = min(1.5 * pause, _MOST_POLL_SECONDS)
 
     def _behind(self, id_: str, *, everywhere: bool) -> list[str]:
         """Active replicas that are not done with it. Raises 341 when it was killed."""
@@ -183,29 +197,54 @@ class ReplicatedMutations:
 
     def step(self) -> float:
         state = self._state
-        if state.activation is None:
+        if state.activation is None or state.is_session_expired:
             return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
                 return self._step(keeper)
         except PandoError as error:
+            self._has_news.set()
             logger.info("the mutations of %s are looked at later: %s", state.definition.full_name, error)
             return _RETRY_SECONDS
 
     def _step(self, keeper: Keeper) -> float:
         state = self._state
-        known = state.mutations.load(keeper, self._on_news)
-        self._finished = read_pointer(keeper, state.replica)
-        if not known.unfinished(self._finished):
-            return _IDLE_SECONDS
-        if Stoppable.MERGES not in state.stopped and self._may_assign():
-            self._assign(keeper)
-        self._finished = advance_pointer(
-            keeper, state.replica, state.mutations, self._finished, lambda: self._pulled_parts(keeper)
-        )
+        if self._has_news.is_set():
+            self._has_news.clear()
+            state.mutations.load(keeper, lambda _: self.note_news())
+            self._finished = read_pointer(keeper, state.replica)
+        known = state.mutations.current
+        is_stopped, now = Stoppable.MERGES in state.stopped, state.services.monotonic()
+        if now - self._compared_at >= _LOOK_SECONDS or not self._to_do:
+            self._compared_at = now
+            self._step_back(keeper, known)
+        if is_stopped or not self._to_do:
+            if not known.unfinished(self._finished):
+                return _IDLE_SECONDS if known.mutations else _NONE_SECONDS
+            self._to_do = deque(part for part in state.queue.virtual_parts() if self._next_of(part))
+        if self._to_do:
+            if not is_stopped and self._has_room:
+                self._assign(keeper)
+        elif known.finished_up_to(self._finished, {}, self._parts()) > self._finished:
+            self._finished = advance_pointer(
+                keeper, state.replica, state.mutations, self._finished, lambda: self._pulled_parts(keeper)
+            )
         return _LOOK_SECONDS if state.mutations.current.unfinished(self._finished) else _IDLE_SECONDS
 
-    def _on_news(self, _: str) -> None:
+    def _step_back(self, keeper: Keeper, known: MutationSet) -> None:
+        """A mutated part was lost, and an older version of it is there again: its mutations are not done any more."""
+        state = self._state
+        finished = known.finished_before_loss(self._finished, self._parts())
+        if finished < self._finished:
+            logger.warning(
+                "parts of %s lack mutations behind %r again, which are carried out anew",
+                state.definition.full_name, finished,
+            )  # fmt: skip
+            keeper.set(state.replica.mutation_pointer, finished.encode())
+            self._finished = finished
+
+    def note_news(self) -> None:
+        self._has_news.set()
         self.task.wake()
 
     def _pulled_parts(self, keeper: Keeper) -> list[PartName]:
@@ -216,14 +255,21 @@ class ReplicatedMutations:
         """What is active here or is to come. An entry leaves the queue when its part is active, so the queue comes
         first."""
         state = self._state
-        return sorted({*state.queue.parts_to_come(), *(part.name for part in state.store.active())})
+        return [*state.queue.parts_to_come(), *(part.name for part in state.store.active())]
 
+    @property
     def _room(self) -> int:
         return _MOST_IN_QUEUE - self._state.queue.count(EntryType.MUTATE_PART)
 
-    def _may_assign(self) -> bool:
-        """Spares ZooKeeper the predicate's questions."""
-        return self._room() > 0 and any(map(self._next_of, self._state.queue.virtual_parts()))
+    @property
+    def _has_room(self) -> bool:
+        """For several entries: what one assignment asks of ZooKeeper is shared by them."""
+        return self._room >= _MOST_IN_QUEUE // 2
+
+    def note_made(self) -> None:
+        """The part of an entry is here: perhaps there is room for more, or all is done."""
+        if self._has_room:
+            self.task.wake()
 
     def _next_of(self, part: PartName) -> list[MutationEntry]:
         """Of a part on this disk."""
@@ -234,33 +280,32 @@ class ReplicatedMutations:
         return state.mutations.current.next_of(part, version, _MOST_IN_ONE_ENTRY)
 
     def _assign(self, keeper: Keeper) -> None:
+        """Of the parts that are to be mutated as many as have room in the queue. What cannot be assigned now is found
+        again when the others are."""
         state = self._state
         predicate = build_predicate(
-            keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load
+            keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
         )
-        entries = [
-            mutation_entry(
-                part,
-                mutations,
-                state.replica.name,
-                state.services.clock(),
-                metadata_version=state.description.metadata_version,
-                rows=source.rows,
-                size_bytes=source.bytes_on_disk,
+        room = self._room
+        entries: list[LogEntry] = []
+        while self._to_do and len(entries) < room:
+            part = self._to_do.popleft()
+            mutations, source = self._next_of(part), state.store.get_active(part)
+            if source is None or not mutations or predicate.why_not_single(part) is not None:
+                continue
+            entries.append(
+                mutation_entry(
+                    part,
+                    mutations,
+                    state.replica.name,
+                    state.services.clock(),
+                    metadata_version=state.description.metadata_version,
+                    rows=source.rows,
+                    size_bytes=source.bytes_on_disk,
+                )
             )
-            for part, mutations in self._free(predicate)
-            if (source := state.store.get_active(part)) is not None
-        ]
-        if entries and assign_merges(keeper, state.paths, predicate.log_version, entries[: self._room()]):
+        if entries and assign_merges(keeper, state.paths, predicate.log_version, entries):
             self._log.pull(keeper)
-
-    def _free(self, predicate: MergePredicate) -> Collection[tuple[PartName, Sequence[MutationEntry]]]:
-        """Parts that have something before them, and may be replaced now."""
-        return [
-            (part, mutations)
-            for part in predicate.snapshot
-            if (mutations := self._next_of(part)) and predicate.why_not_single(part) is None
-        ]
 
 
 def _not_deterministic(what: str) -> UserError:

@@ -22,7 +22,7 @@ from parts.reader import Part, open_part
 
 logger = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 600.0
 _RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 300.0
 """A part that nobody can replace is read as a whole by every check."""
@@ -39,7 +39,7 @@ class PartChecks:
         self.task = state.make_task("check parts", self.step)
         self._lock = threading.Lock()
         self._due: dict[PartName, float] = {}
-        """Suspects, and when to look at each next."""
+        """Suspects, and when to look at each next, by the monotonic clock."""
         self._failures: Counter[PartName] = Counter()
         """Checks of a suspect that came to nothing, one after the other."""
 
@@ -66,7 +66,7 @@ class PartChecks:
             name = min(self._due, key=lambda part: (self._due[part], part), default=None)
         if name is None:
             return _IDLE_SECONDS
-        now = self._state.services.clock()
+        now = self._state.services.monotonic()
         if self._due[name] > now:
             return min(self._due[name] - now, _IDLE_SECONDS)
         if self._state.activation is None:
@@ -74,7 +74,7 @@ class PartChecks:
         try:
             with self._state.working() as (keeper, _):
                 self._check(keeper, name)
-        except PandoError as error:
+        except (PandoError, OSError) as error:
             logger.info("the check of part %s is put off: %s", name, error)
             with self._lock:
                 pause = min(_RETRY_SECONDS * 2.0 ** min(self._failures[name], 20), _MAX_RETRY_SECONDS)
@@ -96,13 +96,14 @@ class PartChecks:
             return
         try:
             part.verify(self._require_working)
+            self._state.store.note_check(name)
         except CorruptionError as error:
             moved = self._replace(keeper, part)
             logger.error(
                 "part %s of %s was broken, a copy took its place, moved to %s: %s",
                 name,
                 self._state.definition.full_name,
-                moved,
+                moved or "nowhere: nothing was left of it",
                 error,
             )
 

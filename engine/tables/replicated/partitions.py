@@ -19,6 +19,7 @@ from engine.tables.transactions import TableTransactions
 from parts.errors import ConflictError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
+from sql.definitions.engine import split_zookeeper
 
 _ATTEMPTS = 20
 _SOON_SECONDS = 0.1
@@ -45,12 +46,12 @@ class ReplicatedPartitions:
         state, status = self._state, status or QueryStatus()
         with state.working() as (keeper, _), state.releasing_numbers():
             keeper.sync(state.paths.root)  # a server that lags would not show the newest partitions
-            last_block = self._log.last_block(keeper)
+            last_blocks = self._log.last_blocks(keeper)
             where = (keeper, state.paths, state.replica.name)
             if partition_id is None:
-                drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_block=last_block)
+                drop_all_partitions(*where, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
             else:
-                drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_block=last_block)
+                drop_partition(*where, partition_id, detach=detach, clock=state.services.clock, last_blocks=last_blocks)
         self._wait(status)
 
     def drop_part(self, name: PartName, *, detach: bool = False, status: QueryStatus | None = None) -> None:
@@ -60,8 +61,9 @@ class ReplicatedPartitions:
         self._wait(status)
 
     def fetch(self, path: str, wanted: PartName | str, status: QueryStatus) -> None:
-        with self._state.working() as (keeper, _):
-            self._foreign.fetch(keeper, path, wanted, status)
+        zookeeper, path = split_zookeeper(path)
+        with self._state.working():
+            self._foreign.fetch(self._state.replication.at(zookeeper).require_keeper(), path, wanted, status)
 
     def move(self, partition_id: str, attach: Attach, status: QueryStatus) -> None:
         if self._departures.move(partition_id, attach, status):
@@ -74,7 +76,7 @@ class ReplicatedPartitions:
             with state.working() as (keeper, _), state.releasing_numbers():
                 keeper.sync(state.paths.root)
                 self._log.pull(keeper)
-                if state.queue.virtual_parts().parts(partition_id):
+                if state.queue.virtual_parts_of(partition_id):
                     raise UserError("CANNOT_FORGET_PARTITION", f"Partition {partition_id} is not empty.")
                 reason = forget_partition(
                     keeper,
@@ -101,7 +103,7 @@ class ReplicatedPartitions:
             status.check()
             keeper.sync(state.paths.root)
             predicate = build_predicate(
-                keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load
+                keeper, state.paths, state.queue, lambda: self._log.pull(keeper), state.mutations.load, ()
             )
             self._require_free(predicate, name)
             clock = state.services.clock

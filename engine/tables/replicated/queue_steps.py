@@ -26,21 +26,22 @@ from engine.background import wake_one
 from engine.tables.expiring import TTL_MERGES
 from engine.tables.merging import merge_to_temporary
 from engine.tables.part_log import PartEventType
-from engine.tables.replicated.exchange import Exchanges
+from engine.tables.replicated.exchange import Exchanges, keep_detached
 from engine.tables.replicated.fetcher import Fetcher, Source
 from engine.tables.replicated.mutated_parts import MutatedParts
+from engine.tables.replicated.own_copies import OwnCopies
 from engine.tables.replicated.room import Room
 from engine.tables.replicated.small_fetches import MOST, SmallFetches
 from engine.tables.replicated.state import ReplicaState, part_record
 from engine.tables.stopped import Stoppable
-from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError
+from parts.errors import CancelledError, CorruptionError, PandoError, UnavailableError, resource_error
 from parts.part_name import PartName
 from parts.reader import Part
 
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-_EXECUTE_IDLE_SECONDS = 1.0
+_IDLE_SECONDS = 600.0  # the queue wakes the steps
 _RESOLVE_SECONDS = 10.0
 
 
@@ -51,6 +52,7 @@ class QueueSteps:
         fetcher: Fetcher,
         exchanges: Exchanges,
         mutated_parts: MutatedParts,
+        own_copies: OwnCopies,
         give_up: Callable[[Keeper, str, LogEntry], bool],
         report_corruption: Callable[[CorruptionError], None],
     ) -> None:
@@ -59,6 +61,7 @@ class QueueSteps:
         self._fetcher = fetcher
         self._exchanges = exchanges
         self._mutated_parts = mutated_parts
+        self._own_copies = own_copies
         self._small_fetches = SmallFetches(
             state,
             fetcher,
@@ -81,12 +84,13 @@ class QueueSteps:
         """Carries out one entry, if one may run."""
         state = self._state
         if state.activation is None or Stoppable.QUEUES in state.stopped:
-            return _EXECUTE_IDLE_SECONDS
+            return _IDLE_SECONDS
         try:
             with state.working() as (keeper, _):
                 action = state.queue.next_action(self._room, self._room.limits())
                 if action is None:
-                    return _EXECUTE_IDLE_SECONDS
+                    # A server's slots and its disk are looked at again and again, where something waits for them.
+                    return min(max(state.queue.seconds_until_due(), _RETRY_SECONDS), _IDLE_SECONDS)
                 more = state.queue.take_along_inserts(action, self._room, self._room.limits(), MOST - 1)
                 self.wake()
                 self._run_together(keeper, [action, *more]) if more else self._run(keeper, action)
@@ -121,16 +125,17 @@ class QueueSteps:
                 queue.fetch_instead(action.name)
             else:
                 queue.fail(action.name, str(error))
-        except PandoError as error:
-            queue.fail(action.name, str(error))
-            logger.info("entry %s of %s failed: %s", action.name, self._state.definition.full_name, error)
+        except (PandoError, OSError, MemoryError) as raised:
+            failure = raised if isinstance(raised, PandoError) else resource_error(raised)
+            queue.fail(action.name, str(failure))
+            logger.info("entry %s of %s failed: %s", action.name, self._state.definition.full_name, failure)
             if action.kind is ActionKind.FETCH and action.entry.new_part is not None:
                 self._state.services.part_log.note_failure(
                     PartEventType.DOWNLOAD,
                     self._state.definition,
                     action.entry.new_part,
                     self._state.services.clock(),
-                    error,
+                    failure,
                 )
         except Exception as error:
             queue.fail(action.name, repr(error))
@@ -155,7 +160,7 @@ class QueueSteps:
 
     def _make_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
         state = self._state
-        maker = self._single_maker(keeper, action.entry)
+        maker = self._single_maker(keeper, action)
         if maker is not None and self._can_fetch(keeper, action.entry):
             self._fetch_if_free(keeper, action, name)
         elif maker is not None:
@@ -169,15 +174,15 @@ class QueueSteps:
                 else:
                     state.queue.postpone(action.name, "All merges of this server are taken", pause_seconds=0.1)
 
-    def _single_maker(self, keeper: Keeper, entry: LogEntry) -> str | None:
+    def _single_maker(self, keeper: Keeper, action: Action) -> str | None:
         """The replica that carries it out for all (``execute_merges_on_single_replica_time_threshold``), if it is
         another one: all agree on it while the same replicas are active."""
         state = self._state
         seconds = state.definition.settings.execute_merges_on_single_replica_time_threshold
-        if not seconds or state.services.clock() >= entry.create_time + seconds:
+        if not seconds or state.queue.seconds_queued(action.name) >= seconds:
             return None
         active = sorted(name for name, is_active in active_replicas(keeper, state.paths).items() if is_active)
-        chosen = active[xxhash.xxh3_64_intdigest(str(entry.new_part).encode()) % len(active)] if active else None
+        chosen = active[xxhash.xxh3_64_intdigest(str(action.entry.new_part).encode()) % len(active)] if active else None
         return chosen if chosen != state.replica.name else None
 
     def _fetch_if_free(self, keeper: Keeper, action: Action, name: PartName) -> None:
@@ -192,9 +197,8 @@ class QueueSteps:
         if action.entry.merge_type in TTL_MERGES and Stoppable.TTL_MERGES in state.stopped:
             state.queue.postpone(action.name, "Merges with TTL are cancelled now", pause_seconds=1.0)
             return
-        with state.store.snapshot() as snapshot:
-            by_name = {part.name: part for part in snapshot.parts}
-            sources = [by_name[name] for name in action.entry.source_parts if name in by_name]
+        with state.store.hold_active(action.entry.source_parts) as held:
+            sources = held.parts
             if len(sources) != len(action.entry.source_parts):
                 state.queue.postpone(action.name, "A source part has just gone", pause_seconds=0.1)
                 return
@@ -221,11 +225,11 @@ class QueueSteps:
         if len(mutations) < len(entry.mutations) and self._can_fetch(keeper, entry):
             state.queue.fetch_instead(action.name)
             return
-        with state.store.snapshot() as snapshot:
-            source = next((part for part in snapshot.parts if part.name == entry.source_parts[0]), None)
-            if source is None:
+        with state.store.hold_active(entry.source_parts) as held:
+            if not held.parts:
                 state.queue.postpone(action.name, "The source part has just gone", pause_seconds=0.1)
                 return
+            (source,) = held.parts
             directory = self._mutated_parts.make(entry, action.name, source, mutations)
             self._commit(keeper, action, result, directory, conditions=self._mutated_parts.conditions(mutations))
 
@@ -237,6 +241,11 @@ class QueueSteps:
 
     def _fetch(self, keeper: Keeper, action: Action, name: PartName) -> None:
         """The part itself or, if nobody has it any more, a part to come that covers it and that somebody has."""
+        if (copy := self._own_copies.link(action.entry)) is not None:
+            self._commit(keeper, action, name, copy)
+            if self._state.store.get_active(name) is not None:
+                self._own_copies.drop(action.entry)
+            return
         failure: PandoError | None = None
         for wanted, sources in self._sources(keeper, action.entry, name):
             try:
@@ -378,13 +387,11 @@ class QueueSteps:
         state = self._state
         if action.entry.has_leftovers:
             clear_leftovers(keeper, state.paths, dropped)
-        gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
         if action.entry.detach:
-            with state.store.hold(gone) as held:
-                state.store.keep_detached(held.parts)
-            state.services.failpoint("drop.after_copy")
+            keep_detached(state, (dropped,))
+        gone = [part.name for part in state.store.active() if dropped.covers(part.name)]
         # Covered parts too, which wait for their deletion: a listed part that is not on disk would be fetched again.
-        listed = own_parts(keeper, state.replica)
+        listed = own_parts(keeper, state.replica, dropped.partition_id)
         remove_parts(keeper, state.replica, [name for name in listed if dropped.covers(name)])
         state.services.failpoint("drop.after_listing")
         state.store.drop_active(gone)

@@ -1,8 +1,9 @@
 """Getting and keeping the right to write: what a replica does at its start and on every new ZooKeeper session.
 
-read-only → stop work of the old session → take back parts whose quorum failed → activate → fence what former
-sessions may still have under way → settle inserts of unknown outcome → clone if lost, else compare disk with ZooKeeper
-→ load the queue → pull → confirm own quorum parts → writable.
+read-only → stop work of the old session → refuse a ZooKeeper from the past → take back parts whose quorum failed →
+activate → fence what former sessions may still have under way → settle inserts of unknown outcome → go on with SYSTEM
+RESTORE REPLICA → clone if lost, else compare disk with ZooKeeper → load the queue → pull → confirm own quorum parts →
+writable.
 
 Each step can be repeated; any failure leaves the table read-only with the reason visible in ``system.replicas``, and
 the whole sequence is tried again a little later.
@@ -11,42 +12,47 @@ the whole sequence is tried again a little later.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from coordination.active_keeper import ActiveKeeper
 from coordination.block_numbers import release_orphans
 from coordination.clone import clone_replica, finish_clone, is_lost
 from coordination.insert_commit import InsertStatus, resolve_insert
-from coordination.keeper import Keeper, KeeperError, SessionState
+from coordination.keeper import Check, Create, Keeper, KeeperError, MultiFailed, SessionState
+from coordination.part_commit import agreement_ops
 from coordination.queue_io import load_queue, remove_parts, requeue_fetch
 from coordination.quorum import confirm_own_parts
+from coordination.read_ahead import ReadAhead
 from coordination.replica_activity import Activation, activate, deactivate, is_still_active
+from coordination.table_lists import metadata_missing
 from coordination.table_nodes import (
     check_definition,
     create_table_or_replica,
+    drop_own_replica,
     drop_replica,
+    record_identity,
     replica_exists,
 )
+from engine.tables.replicated.session_reads import SessionReads
 from engine.tables.replicated.shared_definition import shared_definition
 from engine.tables.replicated.state import ReplicaState, part_record
-from parts.disk import sync, sync_directory
-from parts.errors import PandoError, UnavailableError, UserError
-from parts.part_name import PartName
+from parts.errors import ConflictError, PandoError, UnavailableError, UserError
 from parts.reader import Part
-from parts.store import PartState
 from recovery import flags
-from recovery.startup_check import PartOnDisk, StartupPlan, plan_startup
-from recovery.survey import read_part_records, read_survey
+from recovery.startup_check import StartupPlan, plan_startup
+from recovery.survey import read_part_records, read_survey, with_contents_elsewhere
 
 logger = logging.getLogger(__name__)
 
-_CONNECTED_SECONDS = 5.0
+_IDLE_SECONDS = 600.0
+"""Every change of the session wakes the step, and so does whoever asks for a restart."""
 _ACTIVATE_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
+_HURRY_SECONDS = 3600.0
+"""A task that was due so long ago comes before the first steps of all other tables."""
 _REFUSED_SECONDS = 3.0
 _RESOLVE_SECONDS = 5.0
 
@@ -59,11 +65,20 @@ class SharedDefinitions(Protocol):
         """As ``take_over``, and says so in ZooKeeper."""
 
 
+class RestoreSteps(Protocol):
+    def require_present(self, keeper: Keeper) -> None:
+        """Raises 231 when ZooKeeper is from the past."""
+
+    def carry_on(self, keeper: Keeper) -> None:
+        """What SYSTEM RESTORE REPLICA began, if it did."""
+
+
 class ReplicaSession:
     def __init__(
         self,
         state: ReplicaState,
         definitions: SharedDefinitions,
+        restoring: RestoreSteps,
         take_back_failed: Callable[[Keeper], None],
         check_staged: Callable[[Keeper], None],
         begin_pull: Callable[[Keeper], None],
@@ -71,17 +86,21 @@ class ReplicaSession:
     ) -> None:
         self._state = state
         self._definitions = definitions
+        self._restoring = restoring
         self._take_back_failed = take_back_failed
         self._check_staged = check_staged
         self._begin_pull = begin_pull
         self._on_writable = on_writable
         self.task = state.make_task("ZooKeeper session", self.step)
+        state.hurry = lambda: self.task.wake(-_HURRY_SECONDS)
         self.restart_requested = threading.Event()
         self.broken_parts: UserError | None = None
         """More parts were broken at the start than the settings allow: only force makes the table writable."""
         self.force_restore = False
         """The server found ``flags/force_restore_data`` at its start."""
         self._last_refusal = ""
+        self._was_created = False
+        """CREATE has asked ZooKeeper for the replica's nodes, with whatever answer."""
         self._activity_changed = threading.Event()
         """Something happened to ``is_active``, or to the connection over which it is watched."""
         self._last_session = 0
@@ -92,14 +111,23 @@ class ReplicaSession:
     def create(self) -> None:
         """Makes the table or the replica in ZooKeeper. Raises 253, 342, 225, 999."""
         state, keeper = self._state, self._state.replication.require_keeper()
+        state.replication.require_free(state.replica.root)
         self._definitions.take_over(keeper, is_new=True)
+        self._was_created = True
         create_table_or_replica(
             keeper,
             state.paths,
             state.replica.name,
             shared_definition(state.description),
             wait=state.services.wait,
+            identity=state.identity(),
         )
+
+    def undo_create(self) -> None:
+        """Takes away what :meth:`create` made, if it made something: nodes of another data directory stay."""
+        if self._was_created:
+            keeper = self._state.replication.require_keeper()
+            drop_own_replica(keeper, self._state.paths, self._state.replica.name, self._state.identity())
 
     def drop_replica(self) -> None:
         """Raises 999 when ZooKeeper is away: the replica would stay behind for ever otherwise."""
@@ -120,19 +148,25 @@ class ReplicaSession:
     # -- the session --------------------------------------------------------------------------------------------
 
     def step(self) -> float:
+        try:
+            return self._step()
+        finally:
+            self._state.has_begun.set()
+
+    def _step(self) -> float:
         state = self._state
         keeper = state.replication.keeper
         if keeper is None:
             state.become_readonly("ZooKeeper is not configured on this server")
-            return _CONNECTED_SECONDS
+            return _IDLE_SECONDS
         if keeper.state is not SessionState.CONNECTED:
-            return _RETRY_SECONDS
+            return _IDLE_SECONDS
         activation = state.activation
         if activation is None or activation.session_id != keeper.session_id or self.restart_requested.is_set():
             return self._begin(keeper)
         if self._activity_changed.is_set():
             return self._look_at_activity(keeper, activation)
-        return _CONNECTED_SECONDS
+        return _IDLE_SECONDS
 
     def _look_at_activity(self, keeper: Keeper, activation: Activation) -> float:
         """Anybody may remove ``is_active``; without it nothing can be written, so the session begins anew."""
@@ -140,7 +174,7 @@ class ReplicaSession:
         try:
             keeper.exists(activation.replica.is_active, self._on_activity)
             if is_still_active(keeper, activation):
-                return _CONNECTED_SECONDS
+                return _IDLE_SECONDS
         except KeeperError:
             self._activity_changed.set()
             return _RETRY_SECONDS
@@ -148,6 +182,15 @@ class ReplicaSession:
             "%s is gone or another's: %s begins anew", activation.replica.is_active, self._state.definition.full_name
         )
         return self._begin(keeper)
+
+    def _watch_activity(self, keeper: Keeper, activation: Activation) -> None:
+        """Just after the activation; what changed since is looked at by the next step."""
+        expected = (activation.session_id, activation.is_active_version)
+        with suppress(KeeperError):
+            found = keeper.exists(activation.replica.is_active, self._on_activity)
+            if found is not None and (found.ephemeral_owner, found.version) == expected:
+                return
+        self._on_activity("")
 
     def _on_activity(self, _: str) -> None:
         self._activity_changed.set()
@@ -162,6 +205,7 @@ class ReplicaSession:
             self._establish(keeper)
         except UserError as refusal:
             self._refuse(refusal)
+            state.refusal = str(refusal)
             return _REFUSED_SECONDS
         except PandoError as error:
             self._refuse(error)
@@ -170,35 +214,55 @@ class ReplicaSession:
             logger.exception("table %s could not begin its ZooKeeper session", state.definition.full_name)
             self._refuse(error)
             return _REFUSED_SECONDS
-        return _CONNECTED_SECONDS
+        return _IDLE_SECONDS
 
     def _refuse(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, PandoError) else repr(error)
         if self._last_refusal != reason:
-            logger.warning("table %s stays read-only: %s", self._state.definition.full_name, reason)
+            name = self._state.definition.full_name
+            logger.warning("table %s stays read-only, and SELECT reads what is on this disk: %s", name, reason)
         self._last_refusal = reason
         self._state.become_readonly(reason)
 
     def _establish(self, keeper: Keeper) -> None:
         state = self._state
         keeper.sync(state.paths.root)
-        self._definitions.take_over(keeper)
-        if not check_definition(keeper, state.paths, shared_definition(state.description)):
-            raise UserError("NO_ZOOKEEPER", f"The table's metadata is missing in ZooKeeper: {state.paths.root}")
-        if not replica_exists(keeper, state.replica):
-            raise UserError("NO_ZOOKEEPER", f"The replica is missing in ZooKeeper: {state.replica.root}")
-        self._take_back_failed(keeper)  # before anybody can fetch them from here
+        state.forget_zookeeper()
+        ahead = ReadAhead(keeper)
+        reads = SessionReads.before_activation(
+            ahead, state.replica, {name.partition_id for name in state.parts_on_disk()}
+        )
+        if not replica_exists(ahead, state.replica):
+            raise self._missing(keeper)
+        if not (self._is_forced(ahead) or ahead.exists(state.replica.restoring) is not None):
+            self._restoring.require_present(ahead)
+        self._definitions.take_over(ahead)
+        if not check_definition(ahead, state.paths, shared_definition(state.description)):
+            raise self._missing(keeper)
+        self._take_back_failed(ahead)  # before anybody can fetch them from here
         activation = self._activate(keeper)
         try:
-            self._become_current(ActiveKeeper(keeper, activation))
+            reads.after_activation(ahead)
+            self._become_current(ActiveKeeper(ahead, activation), lambda: reads.after_pull(ahead))
         except BaseException:
             deactivate(keeper, activation)
             raise
         self._last_refusal = ""
         state.become_writable(activation)
         self._on_writable()
-        self._on_activity("")  # sets the watch
+        self._watch_activity(keeper, activation)
         logger.info("table %s is writable as replica %s", state.definition.full_name, state.replica.name)
+
+    def _missing(self, keeper: Keeper) -> UserError:
+        state = self._state
+        what = metadata_missing(state.paths).message
+        if keeper.exists(state.paths.replicas) is not None:
+            what = f"The replica is missing in ZooKeeper: {state.replica.root}"
+        advice = f"If ZooKeeper has lost it, run SYSTEM RESTORE REPLICA {state.definition.full_name}"
+        return UserError("NO_ZOOKEEPER", f"{what}. {advice}")
+
+    def _is_forced(self, keeper: Keeper) -> bool:
+        return self.force_restore or flags.is_raised(keeper, self._state.replica)
 
     def _activate(self, keeper: Keeper) -> Activation:
         """A node of another session is a former one of this server, unless this very session had made one: then another
@@ -209,7 +273,7 @@ class ReplicaSession:
             keeper,
             state.replica,
             state.replication.address,
-            self._identity(),
+            state.identity(),
             wait_seconds=_ACTIVATE_SECONDS,
             is_stopping=state.is_stopping.is_set,
             clock=state.services.monotonic,
@@ -219,12 +283,14 @@ class ReplicaSession:
         self._last_session = activation.session_id
         return activation
 
-    def _become_current(self, keeper: Keeper) -> None:
+    def _become_current(self, keeper: Keeper, read_ahead_of_quorums: Callable[[], None]) -> None:
         state = self._state
+        record_identity(keeper, state.replica, state.identity())
         self._definitions.follow(keeper)
         release_orphans(keeper, state.paths, state.replica.name)
         self._settle_unknown_commits(keeper)
         self._take_back_failed(keeper)  # failed between the first look and the activation
+        self._restoring.carry_on(keeper)
         if is_lost(keeper, state.replica):
             self._clone(keeper)
         else:
@@ -233,26 +299,8 @@ class ReplicaSession:
         active = [part.name for part in state.store.active()]
         load_queue(keeper, state.replica, state.queue, active)
         self._begin_pull(keeper)
+        read_ahead_of_quorums()
         confirm_own_parts(keeper, state.replica, [str(name) for name in active])
-
-    def _identity(self) -> str:
-        """A random text kept with the data, and where the data is.
-
-        It tells a former process on this data (which is gone: the data directory is locked) from another server of the
-        same name, even one that was started on a copy of the directory.
-        """
-        path = self._state.definition.data_path
-        file = path / "replica_identity"
-        if not file.exists():
-            path.mkdir(parents=True, exist_ok=True)
-            draft = path / f"tmp_replica_identity_{self._state.services.new_uuid().hex}"
-            with open(draft, "w", encoding="utf-8") as stream:
-                stream.write(str(self._state.services.new_uuid()))
-                stream.flush()
-                sync(stream.fileno())
-            os.replace(draft, file)
-            sync_directory(path)
-        return f"{file.read_text()} {socket.gethostname()}:{path}"
 
     # -- steps --------------------------------------------------------------------------------------------------
 
@@ -282,9 +330,14 @@ class ReplicaSession:
     def _clone(self, keeper: Keeper) -> None:
         """A new or lost replica becomes a copy of another; what only it has stays in ``detached/clone_…``."""
         state = self._state
-        hashes = {name: part.content_hash for name, part in self._on_disk().items()}
+        hashes = {name: part.content_hash for name, part in state.parts_on_disk().items()}
         result = clone_replica(keeper, state.replica, hashes)
+        leaving = set(result.parts_to_detach)
+        covers = {name: state.store.covering_active(name) for name in leaving}
         for name in result.parts_to_detach:
+            cover = covers[name]
+            if cover is not None and cover.name not in leaving:
+                continue  # it was merged into a part that stays: clean-up removes it
             logger.warning("part %s is not on %s: moved to %s", name, result.source, state.store.detach(name, "clone"))
         state.store.revive(hashes.keys())
         listed = read_part_records(keeper, state.replica)
@@ -297,13 +350,15 @@ class ReplicaSession:
     def _compare_with_disk(self, keeper: Keeper) -> None:
         state = self._state
         flagged = flags.is_raised(keeper, state.replica)
-        if self.broken_parts is not None and not (flagged or self.force_restore):
+        forced = flagged or self.force_restore
+        if self.broken_parts is not None and not forced:
             raise self.broken_parts
+        on_disk = state.parts_on_disk()
         plan = plan_startup(
-            self._on_disk(),
-            read_survey(keeper, state.replica),
+            on_disk,
+            with_contents_elsewhere(keeper, state.replica, read_survey(keeper, state.replica), on_disk),
             max_ratio_of_wrong_parts=state.definition.settings.replicated_max_ratio_of_wrong_parts,
-            force=flagged or self.force_restore,
+            force=forced,
         )
         if plan.refusal:
             raise UserError("TOO_MANY_UNEXPECTED_DATA_PARTS", plan.refusal)
@@ -313,6 +368,18 @@ class ReplicaSession:
         self.force_restore = False
         self.broken_parts = None
 
+    def _list_agreed(self, keeper: Keeper, part: Part) -> None:
+        """Raises ``ConflictError`` when the others' lists have changed meanwhile: the next session looks again."""
+        replica, record = self._state.replica, part_record(part)
+        agreement = agreement_ops(keeper, replica, part.name, record)
+        if not any(isinstance(op, Check) for op in agreement or ()):
+            raise ConflictError("KEEPER_EXCEPTION", f"No other replica lists part {part.name} any more; looking again")
+        try:
+            keeper.multi([*(agreement or ()), Create(replica.part(str(part.name)), record.to_bytes())])
+        except MultiFailed as error:
+            message = f"Part {part.name} could not be listed, others change its nodes; looking again"
+            raise ConflictError("KEEPER_EXCEPTION", message) from error
+
     def _carry_out(self, keeper: Keeper, plan: StartupPlan) -> None:
         """Repeatable: what was done drops out of the next plan. Covered parts go when their cover is here."""
         state = self._state
@@ -320,16 +387,11 @@ class ReplicaSession:
             logger.warning("part %s is not in ZooKeeper: moved to %s", name, state.store.detach(name, "ignored"))
         for name in plan.differing:
             logger.warning("part %s differs from ZooKeeper: moved to %s", name, state.store.detach(name, "broken"))
-        state.store.revive(plan.keep)
+        state.store.revive([*plan.keep, *plan.agreed])
+        for part in filter(None, map(state.store.get_active, plan.agreed)):
+            logger.warning("part %s is listed by another replica with this content: it is listed here too", part.name)
+            self._list_agreed(keeper, part)
         for name in plan.fetch:
             logger.warning("part %s is missing on disk: it will be fetched", name)
         remove_parts(keeper, state.replica, plan.forget)
         requeue_fetch(keeper, state.replica, state.queue, plan.fetch)
-
-    def _on_disk(self) -> dict[PartName, PartOnDisk]:
-        """Every part on disk that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
-        return {
-            entry.part.name: PartOnDisk(entry.part.rows, entry.part.content_hash)
-            for entry in self._state.store.entries()
-            if not entry.is_dropped and entry.state in (PartState.ACTIVE, PartState.OUTDATED)
-        }

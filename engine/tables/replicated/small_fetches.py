@@ -71,7 +71,8 @@ class SmallFetches:
             first, directory = next(iter(directories.items()))
             with self._fetcher.transferring(first, directory, endpoint, url, self._is_cancelled) as transfer:
                 came = transport.fetch_parts(url, endpoint, directories, transfer)
-            parts = store.add_preactive_all({name: directories.pop(name) for name in came}) if came else []
+            arrived = {name: directories.pop(name) for name in came}
+            parts = store.add_preactive_all(arrived, is_synced=True) if arrived else []
             return parts, sources
         finally:
             for directory in directories.values():

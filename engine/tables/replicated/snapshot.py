@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from coordination.keeper import Keeper
-from coordination.sequential_reads import sequential_hidden_parts
+from coordination.sequential_reads import read_confirmed
 from engine.tables.replicated.state import ReplicaState
 from parts.errors import UnavailableError
 from parts.part_name import PartName
@@ -35,19 +35,8 @@ class FilteredSnapshot:
 
 def sequential_snapshot(state: ReplicaState) -> FilteredSnapshot:
     """What a quorum has confirmed. Raises 242, 289 (REPLICA_IS_NOT_IN_QUORUM), 999."""
-    keeper = state.require_writable()  # before, disk and ZooKeeper have not been compared
-    snapshot = _settled_snapshot(state, keeper)
-    try:
-        names = [part.name for part in snapshot.parts]
-        hidden = sequential_hidden_parts(
-            keeper,
-            state.replica,
-            lambda wanted: any(name.covers(wanted) for name in names),
-        )
-    except BaseException:
-        snapshot.release()
-        raise
-    return FilteredSnapshot(snapshot, hidden)
+    with state.working() as (keeper, activation):  # no new session begins, which may move parts back to the queue
+        return FilteredSnapshot(*read_confirmed(keeper, activation, lambda: _settled_snapshot(state, keeper)))
 
 
 def _settled_snapshot(state: ReplicaState, keeper: Keeper) -> Snapshot:

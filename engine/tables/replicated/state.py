@@ -10,6 +10,8 @@ Invariants:
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,15 +30,19 @@ from engine.replication import Replication
 from engine.tables.definition import TableDefinition
 from engine.tables.services import TableServices
 from engine.tables.stopped import StoppedActions
+from parts.disk import make_directories, sync, sync_directory
 from parts.errors import UnavailableError, UnknownOutcomeError
+from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
 from parts.schema import TableDescription
-from parts.store import PartStore
+from parts.store import PartState, PartStore
+from recovery.startup_check import PartOnDisk
 from sql.definitions.engine import replica_location
 
 _PAUSE_SECONDS = 30.0
 _POLL_SECONDS = 0.01
+_BEGIN_SECONDS = 10.0
 DETACHED_PREFIX = "detached-"
 """Of the places of staged parts that another replica may have in ``detached/``."""
 TRIES_BEFORE_LOST = 7
@@ -61,7 +67,6 @@ class ReplicaState:
         self.store = store
         self.is_stopping = is_stopping
         self.stopped = stopped
-        self.replication = replication
         self.restart = restart
         location = replica_location(
             definition.create,
@@ -71,14 +76,21 @@ class ReplicaState:
             default_path=replication.default_path,
             default_name=replication.default_name,
         )
+        self.replication = replication.at(location.zookeeper_name)
         self.paths = TablePaths(location.zookeeper_path)
         self.replica: ReplicaPaths = self.paths.replica(location.replica_name)
-        self.queue = ReplicationQueue(self.replica.name, clock=services.clock)
+        self.queue = ReplicationQueue(self.replica.name, services.clock, services.monotonic)
         self.mutations = KnownMutations(self.paths)
         self.partition_nodes: dict[str, PartitionNode] = {}
         """Those that are called otherwise than their partitions, as they were seen last."""
         self.activation: Activation | None = None
         self.readonly_reason = "The table is starting"
+        self.refusal = ""
+        """Why the last start of a session was refused, until one succeeds: an operator has to decide something."""
+        self.has_begun = threading.Event()
+        """It is writable, or it is known why not: set by the first step of the session."""
+        self.hurry: Callable[[], None] = lambda: None
+        """Lets that step come before those of other tables."""
         self.has_started = False
         """It has been writable: what it lacks stands in its queue."""
         self.unknown_inserts: list[InsertRequest] = []
@@ -94,6 +106,38 @@ class ReplicaState:
         """A task that runs once the table has been started; waking it before does nothing."""
         return Task(f"{self.definition.full_name}: {name}", step)
 
+    def parts_on_disk(self) -> dict[PartName, PartOnDisk]:
+        """Every part that was not dropped; whether it is active depends on what ZooKeeper says of its cover."""
+        return {
+            entry.part.name: PartOnDisk(entry.part.rows, entry.part.content_hash)
+            for entry in self.store.entries()
+            if not entry.is_dropped and entry.state in (PartState.ACTIVE, PartState.OUTDATED)
+        }
+
+    def identity(self) -> str:
+        """A random text kept with the data, and where the data is.
+
+        It tells a former process on this data (which is gone: the data directory is locked) from another server of the
+        same name, even one that was started on a copy of the directory.
+        """
+        path = self.definition.data_path
+        file = path / "replica_identity"
+        if not file.exists():
+            make_directories(path)
+            draft = path / f"tmp_replica_identity_{self.services.new_uuid().hex}"
+            with open(draft, "w", encoding="utf-8") as stream:
+                stream.write(str(self.services.new_uuid()))
+                stream.flush()
+                sync(stream.fileno())
+            os.replace(draft, file)
+            sync_directory(path)
+        return f"{file.read_text()} {socket.gethostname()}:{path}"
+
+    def forget_zookeeper(self) -> None:
+        """What was read in a former session: a ZooKeeper that lost its data uses names again."""
+        self.mutations.forget()
+        self.partition_nodes.clear()
+
     # -- the right to write -------------------------------------------------------------------------------------
 
     @contextmanager
@@ -102,6 +146,7 @@ class ReplicaState:
 
         Raises 242 (TABLE_IS_READ_ONLY).
         """
+        self._wait_until_begun()
         with self._gate:
             if self.activation is None or self.is_paused.is_set():
                 raise self._readonly_error()
@@ -126,14 +171,21 @@ class ReplicaState:
 
     def require_writable(self) -> Keeper:
         """The keeper. Raises 242 (TABLE_IS_READ_ONLY), 999 (KEEPER_EXCEPTION)."""
+        self._wait_until_begun()
         if self.activation is None:
             raise self._readonly_error()
         return self.replication.require_keeper()
 
+    def _wait_until_begun(self) -> None:
+        """Whoever writes to a table while the server starts waits for its turn a little."""
+        if not self.has_begun.is_set():
+            self.hurry()
+            self.services.wait(self.has_begun, _BEGIN_SECONDS)
+
     def become_writable(self, activation: Activation) -> None:
         with self._gate:
             self.activation = activation
-            self.readonly_reason = ""
+            self.readonly_reason = self.refusal = ""
             self.has_started = True
             self.is_paused.clear()
 
@@ -155,7 +207,7 @@ class ReplicaState:
         """What keeps the replica from working, for ``/replicas_status``; ``None`` when nothing does."""
         if self.is_session_expired:
             return "there is no connection to ZooKeeper" if self.replication.keeper else self.readonly_reason
-        return self.readonly_reason or None
+        return self.refusal or self.readonly_reason or None
 
     @property
     def is_session_expired(self) -> bool:

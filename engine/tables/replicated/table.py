@@ -8,8 +8,9 @@ and keeping that right), :mod:`insert`, :mod:`log_pull`, :mod:`queue_steps` (exe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from coordination.queue import ReplicationQueue
 from coordination.scan_records import KeeperScanRecords
 from engine.replication import Replication
 from engine.tables.back_pressure import delay_insert
+from engine.tables.block_memory import BlockMemory
 from engine.tables.definition import TableDefinition
 from engine.tables.history import BlockHistory, WantedBlocks
 from engine.tables.insert_sink import InsertSink
@@ -26,6 +28,7 @@ from engine.tables.mutations import TableMutations
 from engine.tables.options import AlterOptions, InsertOptions, OptimizeOptions, SyncMode
 from engine.tables.partitions import TablePartitions
 from engine.tables.replicated.block_history import ReplicaHistory
+from engine.tables.replicated.block_views import ReplicatedBlockViews
 from engine.tables.replicated.definitions import Definitions
 from engine.tables.replicated.exchange import Exchanges
 from engine.tables.replicated.failed_quorums import FailedQuorums
@@ -39,9 +42,11 @@ from engine.tables.replicated.lost_transactions import LostTransactions
 from engine.tables.replicated.merge_steps import MergeSteps
 from engine.tables.replicated.mutated_parts import MutatedParts
 from engine.tables.replicated.mutations import ReplicatedMutations
+from engine.tables.replicated.own_copies import OwnCopies
 from engine.tables.replicated.part_checks import PartChecks
 from engine.tables.replicated.partitions import ReplicatedPartitions
 from engine.tables.replicated.queue_steps import QueueSteps
+from engine.tables.replicated.restoring import Restoring
 from engine.tables.replicated.session import ReplicaSession
 from engine.tables.replicated.snapshot import FilteredSnapshot, sequential_snapshot
 from engine.tables.replicated.state import ReplicaState
@@ -51,7 +56,7 @@ from engine.tables.services import TableServices
 from engine.tables.stopped import Stoppable
 from engine.tables.table import Table
 from engine.tables.transactions import TableTransactions
-from parts.errors import CorruptionError, UserError
+from parts.errors import CorruptionError, PandoError, UnavailableError, UserError
 from parts.part_name import PartName
 from parts.query_status import QueryStatus
 from parts.reader import Part
@@ -59,6 +64,13 @@ from parts.safe_names import is_plain_file_name
 from parts.store import Snapshot
 from sql.definitions.engine import pin_location
 from sql.grammar.statements import CreateTable, TableRef
+
+logger = logging.getLogger(__name__)
+
+_FIRST_LOOK_SECONDS = 1.0
+"""A task that is not yet in the background is not woken: what changed meanwhile is found then."""
+_WOKEN_SECONDS = 60.0
+"""For tasks that are woken when the table is writable."""
 
 
 class ReplicatedTable(Table):
@@ -70,7 +82,8 @@ class ReplicatedTable(Table):
             definition, services, self.store, self.is_stopping, self.stopped, replication, self.restart
         )
         self.state = state
-        self.log_pull = LogPull(state, self.wake_execution, lambda entries: self.housekeeping.note_logged(entries))
+        self._told_refusal = ""
+        self.log_pull = LogPull(state, self.wake_execution, self._note_logged)
         fetcher = Fetcher(state)
         self._send_throttle = services.throttle(lambda: self.definition.settings.max_replicated_sends_network_bandwidth)
         self.block_history = ReplicaHistory(state, self.log_pull.pull, self.wake_execution)
@@ -79,9 +92,11 @@ class ReplicatedTable(Table):
         give_up = LostParts(state, self.log_pull.pull).give_up
         exchanges = Exchanges(state, fetcher, LostTransactions(state, self.log_pull.pull))
         mutated_parts = MutatedParts(
-            state, lambda database, name: self.home.find(database, name), lambda: self._mutations.task.wake()
+            state, lambda database, name: self.home.find(database, name), lambda: self._mutations.note_made()
         )
-        self.queue_steps = QueueSteps(state, fetcher, exchanges, mutated_parts, give_up, self.part_checks.report)
+        self.queue_steps = QueueSteps(
+            state, fetcher, exchanges, mutated_parts, OwnCopies(state), give_up, self.part_checks.report
+        )
         self.definitions = Definitions(
             state,
             lambda create: self.home.define(self.definition.database, create),
@@ -90,24 +105,23 @@ class ReplicatedTable(Table):
             self.log_pull.sync,
         )
         self._transactions = ReplicatedTransactions(
-            state, self.log_pull.pull, self.log_pull.last_block, self.wake_execution
+            state, self.log_pull.pull, self.log_pull.last_blocks, self.wake_execution
         )
         self.housekeeping = Housekeeping(state, self._transactions.clean_up)
         self.merge_steps = MergeSteps(state, self.log_pull, self.queue_steps.slots, self.wake_execution)
+        self.queue.on_ready, self.queue.on_finish = self.wake_execution, self.merge_steps.note_change
         self._mutations = ReplicatedMutations(
             state, self.log_pull, self.definitions, mutated_parts, self.wake_execution
         )
+        self._block_views = ReplicatedBlockViews(state)
         self._partitions = ReplicatedPartitions(
             state, self.log_pull, self._transactions, ForeignFetches(state, fetcher)
         )
+        self._restoring = Restoring(state, self.definitions, self.restart)
         self.session = ReplicaSession(
-            state,
-            self.definitions,
-            self.failed_quorums.take_back,
-            self._transactions.check_disk,
-            self.log_pull.begin,
-            self._wake_all,
-        )
+            state, self.definitions, self._restoring, self.failed_quorums.take_back,
+            self._transactions.check_disk, self.log_pull.begin, self._on_writable,
+        )  # fmt: skip
 
     @property
     def replication(self) -> ReplicatedTable:
@@ -129,6 +143,13 @@ class ReplicatedTable(Table):
     def keeper(self) -> Keeper | None:
         return self.state.replication.keeper
 
+    @property
+    def zookeeper_name(self) -> str:
+        return self.state.replication.zookeeper_name
+
+    def require_keeper(self) -> Keeper:
+        return self.state.replication.require_keeper()
+
     # -- life ---------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
@@ -143,19 +164,21 @@ class ReplicatedTable(Table):
             self.session.broken_parts = refusal
 
     def start(self) -> None:
-        """With ZooKeeper there the table is writable when this returns, or ``readonly_reason`` says why not."""
+        """With ZooKeeper there the table is writable when this returns, or ``readonly_reason`` says why not; at the
+        start of a server it becomes so in the background."""
         shared = self.state.replication
         shared.register(self.replica.root, self)
         self.session.force_restore = shared.force_restore_all
         super().start()
-        housekeeping, workers = self.services.housekeeping, self.services.workers
-        first_pause = self.session.step()
-        self.run_in_background(housekeeping, self.session.task, first_pause)
+        housekeeping = self.services.housekeeping
+        idle = _WOKEN_SECONDS if shared.are_sessions_begun_later else 0.0
+        first_pause = idle or min(self.session.step(), _FIRST_LOOK_SECONDS)
         for satellite in (self.log_pull, self.merge_steps, self.failed_quorums, self.definitions, self._mutations):
-            self.run_in_background(housekeeping, satellite.task)
+            self.run_in_background(housekeeping, satellite.task, idle)
         for task in (self.part_checks.task, *self.queue_steps.tasks):
-            self.run_in_background(workers, task)
-        self.run_in_background(housekeeping, self.housekeeping.task, self.definition.settings.cleanup_delay_period)
+            self.run_in_background(self.services.workers, task, idle)
+        self.run_in_background(housekeeping, self.housekeeping.task, self.housekeeping.first_pause())
+        self.run_in_background(housekeeping, self.session.task, first_pause)
 
     def stop(self) -> None:
         self.is_stopping.set()
@@ -164,12 +187,17 @@ class ReplicatedTable(Table):
         self.session.leave()
 
     def check_can_drop(self) -> None:
-        self.state.replication.require_keeper()
+        self.require_keeper()
 
-    def drop(self) -> None:
-        """Takes the replica, and with the last one the table, out of ZooKeeper; then deletes the data."""
+    def leave_replicas(self) -> None:
+        """Takes the replica, and with the last one the table, out of ZooKeeper."""
         self.session.drop_replica()
-        super().drop()
+
+    def undo_create(self) -> None:
+        """Without ZooKeeper the replica's nodes stay: a CREATE on the same path of this server takes them over."""
+        with suppress(PandoError):
+            self.session.undo_create()
+        super().undo_create()
 
     def renamed(self, new: TableRef) -> CreateTable:
         """It keeps its place in ZooKeeper, also where the old name was part of the path."""
@@ -193,6 +221,7 @@ class ReplicatedTable(Table):
             yield
             self.take_definition(new)
         self.state.definition = new
+        self.merge_steps.note_change()
 
     def alter(self, change: Callable[[TableDefinition], CreateTable], options: AlterOptions) -> None:
         self.definitions.alter(change, options)
@@ -201,17 +230,35 @@ class ReplicatedTable(Table):
         """SYSTEM RESTART REPLICA: as if the ZooKeeper session were new."""
         self.session.request_restart()
 
-    def on_session_change(self) -> None:
+    def restore(self, timeout_seconds: float, status: QueryStatus) -> None:
+        self._restoring.restore(timeout_seconds, status)
+
+    def begin_session(self) -> None:
         self.session.task.wake()
+
+    def on_session_change(self) -> None:
+        """Everything looks again: what it waits for may have come while there was no connection."""
+        self.session.task.wake()
+        self._wake_all()
 
     def is_cancelled(self) -> bool:
         return self.state.is_cancelled()
 
     def _wake_all(self) -> None:
-        """The replica has become writable."""
-        satellites = (self.log_pull, self.part_checks, self.merge_steps, self.failed_quorums, self._mutations)
+        satellites = (self.log_pull, self.part_checks, self.failed_quorums, self.definitions, self._mutations)
         for task in (*(satellite.task for satellite in satellites), *self.queue_steps.tasks):
             task.wake()
+        self.merge_steps.note_change()
+
+    def _note_logged(self, entries: int) -> None:
+        """A pull has brought so many."""
+        self.housekeeping.note_logged(entries)
+        self.merge_steps.note_change()
+
+    def _on_writable(self) -> None:
+        """Also in the session of before: what was known of its mutations is forgotten."""
+        self._mutations.note_news()
+        self._wake_all()
 
     def wake_execution(self) -> None:
         self.queue_steps.wake()
@@ -220,7 +267,13 @@ class ReplicatedTable(Table):
 
     def begin_insert(self, options: InsertOptions) -> InsertSink:
         delay_insert(self, options)
+        if options.transaction:
+            self.housekeeping.note_work()  # of what is staged the log does not tell
         return ReplicatedInsert(self.state, options, self._transactions.stage)
+
+    @property
+    def block_memory(self) -> BlockMemory:
+        return self._block_views
 
     @property
     def transactions(self) -> TableTransactions:
@@ -235,7 +288,16 @@ class ReplicatedTable(Table):
         return self._mutations
 
     def snapshot(self, *, sequential_consistency: bool = False) -> Snapshot | FilteredSnapshot:
+        self._tell_of_refusal()
         return sequential_snapshot(self.state) if sequential_consistency else self.store.snapshot()
+
+    def _tell_of_refusal(self) -> None:
+        """Once, by the first SELECT."""
+        if self.state.refusal != self._told_refusal:
+            self._told_refusal = self.state.refusal
+            if self._told_refusal:
+                name = self.definition.full_name
+                logger.warning("a SELECT reads table %s, which may lack rows: %s", name, self._told_refusal)
 
     def history(self) -> BlockHistory:
         return self.block_history.read()
@@ -247,10 +309,14 @@ class ReplicatedTable(Table):
         """Raises 225 when there is no ZooKeeper to agree in."""
         if is_alone:
             return super().scan_records(is_alone=True)
-        return KeeperScanRecords(self.state.replication.require_keeper(), self.state.paths)
+        return KeeperScanRecords(self.require_keeper(), self.state.paths)
 
     def report_corruption(self, error: CorruptionError) -> None:
         self.part_checks.report(error)
+
+    def part_hashes(self, names: Sequence[PartName]) -> dict[PartName, str]:
+        found = {name: self.store.get_active(name) for name in names}
+        return {name: part.content_hash for name, part in found.items() if part is not None}
 
     def lend_part(self, name: PartName) -> tuple[Snapshot, Path]:
         """Outdated parts too: another replica may still need them."""
@@ -260,6 +326,10 @@ class ReplicatedTable(Table):
 
     def lend_staged(self, transaction: str, place: str, name: PartName) -> tuple[Snapshot, Path]:
         self._check_sends()
+        try:
+            self.store.settle()
+        except OSError as error:  # a part that is on its way back to staged/ is not lost
+            raise UnavailableError("ABORTED", f"An exchange of parts is not settled: {error}") from error
         directory = self.store.staged.path(transaction, place) if is_plain_file_name(place) else None
         if directory is None or not is_plain_file_name(transaction) or not directory.exists():
             return self.lend_part(name)
@@ -283,9 +353,7 @@ class ReplicatedTable(Table):
         self.merge_steps.optimize(options)
 
     def stopped_changed(self) -> None:
-        self.wake_execution()
-        self.merge_steps.task.wake()
-        self.log_pull.task.wake()
+        self._wake_all()
 
     def sync(
         self, timeout_seconds: float, status: QueryStatus | None = None, mode: SyncMode = SyncMode.DEFAULT
@@ -301,12 +369,24 @@ class ReplicatedTable(Table):
         return self.state.problem()
 
     @property
+    def refusal(self) -> str:
+        return self.state.refusal
+
+    @property
     def is_session_expired(self) -> bool:
         return self.state.is_session_expired
 
     @property
     def has_started(self) -> bool:
         return self.state.has_started
+
+    @property
+    def is_starting(self) -> bool:
+        return not self.state.has_begun.is_set()
+
+    def delay_seconds(self) -> float:
+        late = self.queue.absolute_delay(self.state.services.clock())
+        return max(float(late), self.log_pull.seconds_behind())
 
     @property
     def warning(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from coordination.drop_range import LastBlock
+from coordination.drop_range import LastBlocks
 from coordination.keeper import Keeper, RequestTooLarge
 from coordination.quorum import confirm_own_parts, plan_quorum
 from coordination.transaction_commit import CommitOutcome, CommitRequest, Verdict, commit_transaction
@@ -43,13 +43,13 @@ class ReplicatedTransactions:
         self,
         state: ReplicaState,
         pull: Callable[[Keeper], None],
-        last_block: Callable[[Keeper], LastBlock],
+        last_blocks: Callable[[Keeper], LastBlocks],
         wake_execution: Callable[[], None],
     ) -> None:
         """``pull`` takes over what is in the log."""
         self._state = state
         self._pull = pull
-        self._last_block = last_block
+        self._last_blocks = last_blocks
         self._wake_execution = wake_execution
 
     def stage(self, parts: list[TemporaryPart], options: InsertOptions) -> InsertOutcome:
@@ -100,7 +100,7 @@ class ReplicatedTransactions:
                 state.replica,
                 request,
                 first_number=state.store.next_block_number,
-                last_block=self._last_block(keeper),
+                last_blocks=self._last_blocks(keeper),
                 clock=state.services.clock,
                 left_behind=state.restart,
                 quorum=plan.required if plan is not None else 0,
@@ -120,6 +120,13 @@ class ReplicatedTransactions:
         with afterwards(f"Transaction {request.transaction_id!r} is committed"):
             while state.queue.is_queued(name) or (needed > 1 and self._is_waiting(keeper, name, needed)):
                 options.status.check()
+                replicas = len(keeper.children(state.paths.replicas))
+                if replicas < needed:
+                    raise UnknownOutcomeError(
+                        "UNFINISHED",
+                        f"Transaction {request.transaction_id!r} is committed, but a replica was dropped meanwhile: "
+                        f"the table has {replicas}, and insert_quorum asks for {needed}",
+                    )
                 if state.services.monotonic() >= deadline or state.is_stopping.is_set():
                     where = f"{needed} replicas" if needed else "this replica"
                     raise UnknownOutcomeError(
@@ -172,14 +179,13 @@ class ReplicatedTransactions:
     # -- upkeep -----------------------------------------------------------------------------------------------------
 
     def check_disk(self, keeper: Keeper) -> None:
-        """At the start of a session: what was to be attached is attached or not, and a transaction of which this disk
-        has lost rows must not be committed."""
+        """Just after the activation, which no reads fall behind: what was to be attached is attached or not, and a
+        transaction of which this disk has lost rows must not be committed."""
         state = self._state
         for name in state.store.attaching.transactions():
             is_attached = self._settle(keeper, name)
             if is_attached is not None:
                 state.store.attaching.end(name, is_attached=is_attached)
-        keeper.sync(state.paths.transactions)
         for found in read_all(keeper, state.paths):
             if found.state is not State.OPEN:
                 continue
@@ -191,11 +197,12 @@ class ReplicatedTransactions:
                 logger.warning("transaction %r is aborted: %s rows of it are not on this disk", found.id, rows)
                 abort(keeper, state.paths, found.name, f"replica {state.replica.name} lost {rows} rows of it")
 
-    def clean_up(self, keeper: Keeper) -> None:
-        """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers."""
+    def clean_up(self, keeper: Keeper) -> bool:
+        """What is decided needs no staged parts: nor those that were inserted and not chosen, nor leftovers. Whether
+        there may be more to do soon."""
         state = self._state
         confirm_own_parts(keeper, state.replica, [str(part.name) for part in state.store.active()])  # of a clone's, say
-        clean_transactions(keeper, state.paths, state.services.clock())
+        changed = clean_transactions(keeper, state.paths)
         for name in state.store.staged.transactions():
             found = read(keeper, state.paths, name)
             if found is not None and found.state is State.OPEN:
@@ -204,3 +211,4 @@ class ReplicatedTransactions:
                 self._pull(keeper)
             if not state.queue.is_queued(name):
                 state.store.staged.remove(name)
+        return bool(changed or state.store.staged.transactions())

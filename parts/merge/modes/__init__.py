@@ -10,6 +10,7 @@ name), those of the table, and the keys; a wrong one is a ``UserError``.
 ``aggregating``  applies the functions of the columns (AggregatingMergeTree)
 ``collapsing``   cancels rows of opposite signs (CollapsingMergeTree)
 ``versioned_collapsing``  the same within a version, in any order (VersionedCollapsingMergeTree)
+``graphite``     has fewer rows of a metric the older they are (GraphiteMergeTree)
 ``deduplicate``  drops rows that repeat others, over any other mode (OPTIMIZE … DEDUPLICATE)
 """
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from parts.errors import UserError
-from parts.merge.modes import aggregating, collapsing, ordinary, replacing, summing, versioned_collapsing
+from parts.merge.modes import aggregating, collapsing, graphite, ordinary, replacing, summing, versioned_collapsing
 from parts.merge_mode import NO_KEYS, MergeKeys, MergeMode
 from parts.schema import TableSchema
 
@@ -36,6 +37,8 @@ class ModeOfEngine:
     optional: tuple[str, ...] = ()
     takes_list: bool = False
     """Whether the one argument may be a list of columns in parentheses."""
+    takes_section: bool = False
+    """Whether the argument names a section of the server's configuration, as a string."""
 
     @property
     def most(self) -> int:
@@ -62,6 +65,9 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
         "VersionedCollapsingMergeTree": ModeOfEngine(
             versioned_collapsing.of_engine, required=("sign column", "version")
         ),
+        "GraphiteMergeTree": ModeOfEngine(
+            graphite.of_engine, required=("'config_element_for_graphite_schema'",), takes_section=True
+        ),
     }
 )
 """Engine name without ``Replicated`` → its mode."""
@@ -69,7 +75,7 @@ MODES: Mapping[str, ModeOfEngine] = MappingProxyType(
 
 def mode_of_engine(engine: str, columns: Sequence[str], schema: TableSchema, keys: MergeKeys = NO_KEYS) -> MergeMode:
     """The mode of ``engine``, replicated or not. Raises ``UserError`` 56 (UNKNOWN_STORAGE), 16, 36 and 169 for wrong
-    columns."""
+    columns, 139 for a section that the configuration lacks."""
     mode = MODES.get(engine.removeprefix("Replicated"))
     if mode is None:
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {engine}; the engines are: {', '.join(MODES)}")

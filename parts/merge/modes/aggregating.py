@@ -1,14 +1,15 @@
 """Rows of a key become one: columns of a type SimpleAggregateFunction(f, T) hold f of theirs, others the first row's.
 
+Without a sorting key (``ORDER BY tuple()``) no rows are put together: f is applied to each alone.
+
 Source: ClickHouse documentation, "AggregatingMergeTree" and "SimpleAggregateFunction".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from parts.blocks import take_rows
@@ -21,13 +22,14 @@ from parts.schema import TableSchema
 class Aggregating(MergeMode):
     functions: tuple[tuple[str, str], ...]
     """Columns with their functions."""
+    has_key: bool = True
 
     @property
     def name(self) -> str:
         return "Aggregating"
 
     def reduce(self, rows: SortedRows) -> pa.Table:
-        starts = np.flatnonzero(rows.key_starts)
+        starts = rows.group_starts(has_key=self.has_key)
         changes = [function for _, function in self.functions if function in CHANGE_ONE]
         if not len(starts) or (len(starts) == rows.block.num_rows and not changes):
             return rows.block
@@ -39,7 +41,12 @@ class Aggregating(MergeMode):
                 found = found.set_column(position, found.schema.field(position).with_type(values.type), values)
         return found
 
+    def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        if self.has_key:
+            return super().reduce_one_key(blocks)
+        return (self.reduce(SortedRows(block, lambda _: ())) for block in blocks)
+
 
 def of_engine(_arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) -> Aggregating:
     columns = (column for column in schema.stored.columns if column.aggregate and column.name not in keys.sorting)
-    return Aggregating(tuple((column.name, column.aggregate) for column in columns))
+    return Aggregating(tuple((column.name, column.aggregate) for column in columns), bool(keys.sorting))

@@ -40,6 +40,13 @@ class Deduplicated(MergeMode):
     def columns(self) -> tuple[str, ...]:
         return (*self.mode.columns, *self.by)
 
+    @property
+    def of_slices(self) -> MergeMode:
+        return Deduplicated(self.mode.of_slices, self.by)
+
+    def across(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return self.mode.across(blocks)
+
     def reduce(self, rows: SortedRows) -> pa.Table:
         block = self.mode.reduce(rows)
         return drop_duplicates(block, self._compared(block))

@@ -4,9 +4,12 @@ Source: ClickHouse documentation, "SummingMergeTree".
 
 Summed are the columns that the engine names, or all numbers outside of the keys; columns of a type
 SimpleAggregateFunction hold what their function makes of theirs, others what the first row has. A Nested structure
-whose name ends with Map, and whose columns but the first are numbers, is a map: values of equal keys are summed.
+whose name ends with Map, and whose columns but the first are numbers, is a map: values of equal keys are summed,
+whether the engine names it or not.
 
 With FINAL only the columns count that the query reads: a row goes whose sums are zero in those.
+
+Without a sorting key (``ORDER BY tuple()``) no rows are put together: each is summed alone.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import pyarrow as pa
 
 from parts.blocks import take_rows
 from parts.errors import UserError
-from parts.merge.aggregates import aggregated, is_zero, map_columns
+from parts.merge.aggregates import CHANGE_ONE, aggregated, is_zero, map_columns
 from parts.merge_mode import MergeKeys, MergeMode, SortedRows
 from parts.repeated_texts import joined
 from parts.schema import TableSchema
@@ -45,6 +48,7 @@ class Summing(MergeMode):
     functions: tuple[tuple[str, str], ...]
     """Columns with other functions."""
     maps: tuple[tuple[str, ...], ...]
+    has_key: bool = True
 
     @property
     def name(self) -> str:
@@ -62,6 +66,9 @@ class Summing(MergeMode):
         return self._without_zeros(self._summed(rows))
 
     def reduce_one_key(self, blocks: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        if not self.has_key:
+            yield from (self.reduce(SortedRows(block, lambda _: ())) for block in blocks)
+            return
         kept: pa.Table | None = None
         for block in blocks:
             rows = block if kept is None else joined([kept, block])
@@ -70,15 +77,15 @@ class Summing(MergeMode):
             yield self._without_zeros(kept)
 
     def _summed(self, rows: SortedRows) -> pa.Table:
-        starts = np.flatnonzero(rows.key_starts)
+        starts = rows.group_starts(has_key=self.has_key)
         block = rows.block
         if not len(starts):
             return block
-        found = block if len(starts) == block.num_rows else take_rows(block, starts)
-        if found is not block:
-            for name, function in (*((name, "sum") for name in self.sums), *self.functions):
-                if name in block.column_names:
-                    found = _with(found, name, aggregated(function, block.column(name), starts))
+        is_alone = len(starts) == block.num_rows
+        found = block if is_alone else take_rows(block, starts)
+        for name, function in (*((name, "sum") for name in self.sums), *self.functions):
+            if name in block.column_names and (not is_alone or function in CHANGE_ONE):
+                found = _with(found, name, aggregated(function, block.column(name), starts))
         for structure in self._maps_of(block):
             summed = map_columns([block.column(name) for name in structure], starts)
             for name, values in zip(structure, summed, strict=True):
@@ -121,8 +128,8 @@ def of_engine(arguments: Sequence[str], schema: TableSchema, keys: MergeKeys) ->
     others = tuple((column.name, column.aggregate) for column in free if column.aggregate)
     plain = [column for column in free if not column.aggregate]
     sums = tuple(c.name for c in plain if _is_number(c.type) and (not arguments or c.name in arguments))
-    maps = tuple(names for structure, names in _maps(schema) if not arguments or structure in arguments)
-    return Summing(tuple(arguments), sums, others, tuple(m for m in maps if keys.sorting.isdisjoint(m)))
+    free_maps = tuple(names for names in _maps(schema) if keys.sorting.isdisjoint(names))
+    return Summing(tuple(arguments), sums, others, free_maps, bool(keys.sorting))
 
 
 def _is_number(type_: DataType) -> bool:
@@ -131,15 +138,15 @@ def _is_number(type_: DataType) -> bool:
     return isinstance(type_, _NUMBERS)
 
 
-def _maps(schema: TableSchema) -> list[tuple[str, tuple[str, ...]]]:
-    """Structures that are maps, with their columns."""
+def _maps(schema: TableSchema) -> list[tuple[str, ...]]:
+    """The columns of every structure that is a map."""
     found: dict[str, list[tuple[str, DataType]]] = {}
     for column in schema.stored.columns:
         structure, dot, _ = column.name.partition(".")
         if dot and structure.endswith("Map") and isinstance(column.type, ArrayType) and not column.aggregate:
             found.setdefault(structure, []).append((column.name, column.type.inner))
     return [
-        (structure, tuple(name for name, _ in columns))
-        for structure, columns in found.items()
+        tuple(name for name, _ in columns)
+        for columns in found.values()
         if len(columns) > 1 and all(_is_number(type_) for _, type_ in columns[1:])
     ]

@@ -19,6 +19,7 @@ from sql.grammar.syntax_tree import Function, Identifier, Literal, Node, Paramet
 from sql.typing.typed import integer_literal_type
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,80}\Z")
+_BARE_SEPARATOR = re.compile(r"(?s)(?:[^\\\t\n]|\\.)*+[\t\n]")
 _LITERAL_FUNCTIONS = frozenset({"array", "tuple", "map"})
 
 
@@ -61,7 +62,7 @@ def parameter_value(parameter: Parameter, given: Mapping[str, str]) -> Node:
 
 
 def _unescaped(parameter: Parameter, text: str) -> str:
-    if "\t" in text or "\n" in text:
+    if _BARE_SEPARATOR.match(text):
         raise _bad(parameter, text, " (tabs and line feeds must be escaped)")
     if "\\" not in text:
         return text

@@ -29,3 +29,11 @@ SELECT id, pair.keys, pair.2 FROM types ARRAY JOIN m AS pair ORDER BY id, pair.1
 SELECT m = map('k1', 1), mapApply((k, v) -> (concat(k, '!'), v * 2), m), m.keys, m.values FROM types ORDER BY id LIMIT 10
 SELECT mapFilter((k, v) -> k = 'a' OR v > id, m), mapContains(m, toString(id)), mapFromArrays(mapKeys(m), mapValues(m)) FROM types ORDER BY id LIMIT 20
 SELECT m, count() FROM types GROUP BY m ORDER BY toString(m)
+
+-- NULL among needles, as a bound of a slice, and control characters in the text of an array
+SELECT hasAll([-1, 1000], [NULL]), hasAny([-1, 1000], [NULL]), hasAll([NULL], [NULL]), hasAny([NULL], [NULL]), hasAll([], [NULL])
+SELECT hasAll(materialize([-1, 1000]), [NULL]), hasAll(materialize([-1, 1000]), [NULL, 1000]), hasAll([1, NULL], materialize([NULL])), hasAll(materialize([-1, 1000]), materialize([NULL, 1000]))
+SELECT arraySlice([1, 2, 3], NULL, 5), arraySlice([1, 2, 3], 2, NULL), arraySlice([1, 2, 3], NULL, NULL), arraySlice([1, 2, 3], NULL), arraySlice([1, 2, 3], NULL, -1), arraySlice([1, 2, 3], -5, NULL)
+SELECT arraySlice([1, 2, 3], if(number = 1, NULL, 2), if(number = 2, NULL, 1)), arraySlice(materialize([1, 2, 3]), -2, NULL), arraySlice(NULL, 1) FROM numbers(3)
+SELECT toString(['c\nd']), concat(['c\nd'], 'x'), toString(('a\tb', 1)), toString(map('a\\b', 'c\0')), toString([['\'']])
+SELECT toString(['a\bb\fc\r\v\a\e', 'b\'\n\\']), concat('x', ['c\nd\te\\n']), CAST(['a\nb'] AS String), toString(materialize([CAST('a\0' AS Nullable(String)), NULL]))

@@ -107,3 +107,5 @@ SELECT max('a\x01b\x02c') AS greatest, length(min('a\x01b')) AS bytes, groupArra
 -- Words of SQL in texts and names of the user's
 SELECT CAST((1, 2), 'Tuple(`a\'b` UInt8, c UInt8)') AS t, t IN (SELECT 1, 2) AS found, t IN (SELECT 2, 2) AS lost
 SELECT concat('coalesce(', ns, ' CASE ') AS a, length('SELECT error(') + u64 AS b, 'rank() OVER (' AS c, 'pando_room(' AS d, count() AS n FROM types GROUP BY a, b, c ORDER BY b, a LIMIT 5
+SELECT NULL::Nullable(Int32) IN (SELECT 1 WHERE 0) AS a, NULL::Nullable(Int32) NOT IN (SELECT 1 WHERE 0) AS b, NULL::Nullable(Int32) IN (SELECT 1) AS c, toNullable(2) IN (SELECT 1) AS d, toNullable(1) IN (SELECT 1) AS e
+SELECT id FROM ordered WHERE n NOT IN (SELECT n FROM ordered WHERE id > 99) ORDER BY id

@@ -42,3 +42,13 @@ SELECT s, s ILIKE '%V1%', s ILIKE 'v_', NOT s ILIKE '%1', s ILIKE '%', s NOT ILI
 SELECT s, match(s, 'v1'), match(s, 'v1.?$'), match(s, ''), extract(s, 'v(1)'), extractAll(s, 'v1'), countMatches(s, '1'), regexpExtract(s, '(v)(1)', 2), multiMatchAny(s, ['v1$', '2']) FROM types ORDER BY id LIMIT 20
 SELECT replaceRegexpAll(s, 'v', '<\\0\\\\>'), replaceRegexpOne(s, 'v', '\\0\\0'), replaceRegexpAll(s, '^', '>'), replaceRegexpAll(s, '$', '<'), replaceRegexpAll(s, 'v1', ''), replaceRegexpAll(s, '(v)', '\\1\\1'), replaceRegexpOne(s, '1$', 'x') FROM types ORDER BY id LIMIT 20
 SELECT hasToken(concat(s, ' x1 ', s), 'x1'), hasToken(concat('x1', s), 'x1'), hasToken(concat(s, '-x1'), 'x1'), hasToken(concat('x1', s, 'x1'), 'x1'), splitByRegexp('v', s), splitByRegexp('[v1]', s), splitByRegexp('v', concat(s, s), 1) FROM types ORDER BY id LIMIT 20
+
+-- What is JSON
+SELECT isValidJSON('nan'), isValidJSON('-Infinity'), isValidJSON('{"a":NaN}'), isValidJSON('[1,2,]'), isValidJSON('[1] // x'), isValidJSON('{"a":1 , }'), isValidJSON('[1\n,\n]')
+SELECT isValidJSON('{"nan":"inf, ]"}'), isValidJSON('{"a\\"nan":[null,1e5,"//"]}'), isValidJSON(' 1 '), isValidJSON('NULL'), isValidJSON('True')
+SELECT leftPad('ü', 5, '*'), rightPad('ü', 5, '*'), leftPadUTF8('ü', 5, '*'), rightPadUTF8('ü', 5, '*'), lpad('ü', 5, '*'), rpad('ü', 5, '*')
+SELECT leftPad('a', 5, 'ü'), rightPad('a', 5, 'ü'), leftPad('a', 4, 'xü'), rightPad('üü', 2), leftPad('日本', 3), leftPadUTF8('a', 4, 'ü'), rightPadUTF8('日本', 1)
+SELECT leftPad(k, 9, '-'), rightPad(w, 40, '-+'), leftPad(nk, 8, '*'), rightPad(lnk, 3), leftPadUTF8(k, 9, 'ü'), rightPadUTF8(w, 4) FROM words ORDER BY id
+SELECT leftPad(k, toUInt8(id % 4) + 10, '-'), rightPad(nk, id % 5 + 9, 'xy') FROM words ORDER BY id
+SELECT leftPad(k, 2) FROM words WHERE k NOT IN ('ünï', '日本', '日本x') ORDER BY id
+SELECT leftPad(toFixedString('ü', 3), 6, '*'), leftPad(CAST('ü' AS LowCardinality(String)), 4, '-'), leftPad(NULL, 4, '-')

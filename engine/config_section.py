@@ -1,0 +1,16 @@
+"""What the sections of the configuration are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+Text = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+"""A string; YAML reads ``shard: 01`` as a number, and that is what most people write."""
+
+
+class Section(BaseModel):
+    """Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)

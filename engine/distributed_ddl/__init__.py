@@ -1,0 +1,1 @@
+"""Statements with ON CLUSTER: who puts them into the queue of ``coordination.ddl_queue``, and who carries them out."""

@@ -1,0 +1,136 @@
+"""Puts a statement with ON CLUSTER into the queue, and waits for the servers of the cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import replace
+
+import pyarrow as pa
+
+from coordination.ddl_entry import DdlEntry, DdlHost
+from coordination.ddl_queue import DdlQueue
+from coordination.keeper import Keeper, KeeperError
+from engine.config import Config
+from engine.context import Context
+from engine.distributed_ddl.kinds import refuse_on_cluster
+from engine.distributed_ddl.output_modes import Answer, OutputMode
+from engine.remote.clusters import ServerCluster, configured_cluster
+from engine.session import QueryResult
+from parts.errors import UserError
+from sql.definitions.engine import expand_macros
+from sql.grammar.statements import ParsedStatement
+from sql.settings.session import HONOURED, SettingValue
+
+_POLL_SECONDS = 0.5
+"""A watch wakes the wait; this is for those who become active, and for a watch that was lost."""
+_OWN = (
+    "readonly", "dialect", "distributed_ddl_", "allow_distributed_ddl", "output_format_", "http_", "max_result_",
+    "default_format",
+)  # fmt: skip
+"""Settings, by what they begin with, that are of the initiator alone."""
+
+
+def ddl_queue(config: Config) -> DdlQueue:
+    return DdlQueue(config.distributed_ddl.path, config.distributed_ddl.replicas_path)
+
+
+def execute_on_cluster(parsed: ParsedStatement, context: Context) -> QueryResult:
+    """Raises 701, 392, 225, 48 and 36 before anything is done; 159, and the error of a server, as
+    ``distributed_ddl_output_mode`` says."""
+    assert parsed.on_cluster is not None
+    server, settings = context.server, context.settings
+    if not settings.allow_distributed_ddl:
+        raise UserError("QUERY_IS_PROHIBITED", "Distributed DDL queries are prohibited: allow_distributed_ddl is 0")
+    if server.replication.keeper is None:
+        raise UserError("NO_ZOOKEEPER", "ON CLUSTER needs ZooKeeper: set 'zookeeper' in the server's configuration")
+    cluster = configured_cluster(server.config, expand_macros(parsed.on_cluster.cluster, server.replication.macros))
+    shards = _hosts(cluster)
+    refuse_on_cluster(parsed.statement, [len(shard) for shard in shards])
+    entry = DdlEntry(
+        parsed.on_cluster.text,
+        context.session.database,
+        cluster.name,
+        shards,
+        f"{server.config.interserver_host}:{server.config.http_port or 0}",
+        context.session.user,
+        _passed_settings(context),
+        dict(context.parameters),
+    )
+    queue, keeper = ddl_queue(server.config), server.replication.require_keeper()
+    name = queue.add(keeper, entry)
+    if settings.distributed_ddl_task_timeout == 0:
+        return QueryResult()
+    answer = Answer(OutputMode.of(settings.distributed_ddl_output_mode), entry.hosts)
+    _wait(keeper, queue, name, answer, context)
+    if not answer.mode.returns_rows:
+        return QueryResult()
+    return _result(answer)
+
+
+def _passed_settings(context: Context) -> dict[str, SettingValue]:
+    """What somebody changed, and a server heeds."""
+    changed = {
+        name: value
+        for name, value in context.settings.changes.items()
+        if name in HONOURED and not name.startswith(_OWN)
+    }
+    if context.settings.max_memory_usage == context.server.config.default_max_memory_usage:
+        changed.pop("max_memory_usage", None)  # nobody asked for it: it is this server's
+    return changed
+
+
+def _hosts(cluster: ServerCluster) -> tuple[tuple[DdlHost, ...], ...]:
+    """Raises 80 where a server stands twice in the cluster."""
+    shards = tuple(
+        tuple(DdlHost(replica.host, replica.port, replica.default_database) for replica in shard.replicas)
+        for shard in cluster.shards
+    )
+    ids = [host.id for shard in shards for host in shard]
+    twice = next((host for host in ids if ids.count(host) > 1), None)
+    if twice is not None:
+        raise UserError(
+            "INCORRECT_QUERY", f"The server {twice} is twice in the cluster {cluster.name}: ON CLUSTER needs it once"
+        )
+    return shards
+
+
+def _wait(keeper: Keeper, queue: DdlQueue, name: str, answer: Answer, context: Context) -> None:
+    services, seconds = context.server.services, context.settings.distributed_ddl_task_timeout
+    deadline = services.monotonic() + seconds if seconds > 0 else None
+    changed = threading.Event()
+
+    def on_change(_: str) -> None:
+        changed.set()
+
+    what = f"Distributed DDL task {queue.entry_path(name)}"
+    active: Collection[str] = ()
+    while True:
+        changed.clear()
+        is_late = deadline is not None and services.monotonic() >= deadline
+        try:
+            status = queue.status(keeper, name, on_change)
+            active = status.active
+            answer.take(status.finished, active)
+            is_whole = answer.is_whole(_readers(keeper, queue, answer))
+        except KeeperError:
+            is_whole = False  # the entry stays, and the connection comes back
+        if is_whole or is_late:
+            answer.end(active, is_late=is_late, what=what)
+            return
+        context.status.check()
+        services.wait(changed, _POLL_SECONDS)
+
+
+def _readers(keeper: Keeper, queue: DdlQueue, answer: Answer) -> Collection[str]:
+    if not answer.mode.only_active:
+        return ()
+    return queue.readers(keeper, [host.id for host in answer.remaining()])
+
+
+def _result(answer: Answer) -> QueryResult:
+    columns = answer.mode.columns
+    arrays = [pa.array([row[place] for row in answer.rows], type_.arrow) for place, (_, type_) in enumerate(columns)]
+    schema = pa.schema([pa.field(name, type_.arrow, type_.is_nullable) for name, type_ in columns])
+    batches = [pa.record_batch(arrays, schema=schema)] if answer.rows else []
+    return replace(QueryResult(), columns=tuple(columns), batches=iter(batches))

@@ -1,0 +1,136 @@
+"""The sections ``graphite_rollup`` of the configuration, as GraphiteMergeTree's rules.
+
+::
+
+    graphite_rollup:               # and any other key that begins so; ENGINE = GraphiteMergeTree('graphite_rollup')
+      path_column_name: Path
+      time_column_name: Time
+      value_column_name: Value
+      version_column_name: Timestamp
+      pattern:
+        - {regexp: 'click_cost', function: any, retention: [{age: 0, precision: 5}, {age: 86400, precision: 60}]}
+      default: {function: max, retention: [{age: 0, precision: 60}, {age: 3600, precision: 300}]}
+
+Source: ClickHouse documentation, "GraphiteMergeTree", of which these are the names.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from parts.merge.modes.graphite import Rollup, Rollups
+
+PREFIX = "graphite_rollup"
+
+
+def _listed(value: object) -> object:
+    """One element is a list of one, as in XML."""
+    return [value] if isinstance(value, dict) else value
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class RetentionConfig(_Section):
+    """Seconds: from which age on rows are kept in steps of which length."""
+
+    age: Annotated[int, Field(ge=0)]
+    precision: Annotated[int, Field(ge=1)]
+
+
+class DefaultConfig(_Section):
+    function: Literal["", "any", "anyLast", "avg", "count", "max", "min", "sum"] = ""
+    retention: Annotated[list[RetentionConfig], BeforeValidator(_listed)] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _has_something(self) -> DefaultConfig:
+        if not self.function and not self.retention:
+            raise ValueError("at least one of function and retention is needed")
+        return self
+
+
+class PatternConfig(DefaultConfig):
+    regexp: Annotated[str, Field(min_length=1)]
+    rule_type: Literal["all", "plain", "tagged", "tag_list"] = "all"
+
+    @property
+    def searched(self) -> str:
+        """The regular expression that is looked for in a path."""
+        return tag_list_regexp(self.regexp) if self.rule_type == "tag_list" else self.regexp
+
+    @property
+    def kind(self) -> str:
+        return "tagged" if self.rule_type == "tag_list" else self.rule_type
+
+    @model_validator(mode="after")
+    def _is_regexp(self) -> PatternConfig:
+        import pyarrow as pa  # only who has rules needs it
+        import pyarrow.compute as pc
+
+        try:
+            pc.match_substring_regex(pa.array([""]), self.searched)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"the regular expression {self.regexp!r} cannot be used: {error}") from None
+        return self
+
+
+class GraphiteRollupConfig(_Section):
+    path_column_name: str = "Path"
+    time_column_name: str = "Time"
+    value_column_name: str = "Value"
+    version_column_name: str = "Timestamp"
+    pattern: Annotated[list[PatternConfig], BeforeValidator(_listed)] = Field(default_factory=list)
+    default: DefaultConfig | None = None
+
+    def rollup(self, section: str, timezone: str) -> Rollup:
+        from parts.merge.modes.graphite import Pattern, Rollup  # only a server needs Arrow
+
+        patterns = [Pattern(p.searched, p.function, _steps(p), p.kind) for p in self.pattern]
+        if self.default is not None:
+            patterns.append(Pattern("", self.default.function, _steps(self.default)))
+        columns = (self.path_column_name, self.time_column_name, self.value_column_name, self.version_column_name)
+        return Rollup(section, *columns, tuple(patterns), timezone)
+
+
+class GraphiteSections(BaseModel):
+    """The part of the configuration that has these sections."""
+
+    timezone: str = "UTC"
+    graphite_rollup: dict[str, GraphiteRollupConfig] = Field(default_factory=dict)
+    """By section, of which the keys begin with ``graphite_rollup``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        sections = {name: value for name, value in values.items() if str(name).startswith(PREFIX)}
+        others = {name: value for name, value in values.items() if name not in sections}
+        return {**others, PREFIX: sections} if sections else values
+
+    @cached_property
+    def rollups(self) -> Rollups:
+        """What tables of GraphiteMergeTree follow."""
+        return {name: section.rollup(name, self.timezone) for name, section in self.graphite_rollup.items()}
+
+
+def _steps(config: DefaultConfig) -> tuple[tuple[int, int], ...]:
+    return tuple((step.age, step.precision) for step in config.retention)
+
+
+def tag_list_regexp(text: str) -> str:
+    """``name;tag=value;…`` (the name may be left out, order does not matter, each may be a regular expression) as one
+    for ``name?tag=value&…``, whose tags are sorted."""
+    items = [item for item in re.split(r"\s*;\s*", text.strip()) if item]
+    name = items.pop(0) if items and "=" not in items[0] else ""
+    if not items:
+        return f"^{name}\\?"
+    tags = "&(.*&)?".join(sorted(items))
+    begin = f"^{name}\\?(.*&)?" if name else "[?&]"
+    return f"{begin}{tags}(&.*)?$"

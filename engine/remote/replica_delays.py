@@ -1,0 +1,62 @@
+"""Which replicas of a shard are too far behind to be read.
+
+A server tells the delays of its replicated tables at ``/replicas_status?delays=1``: a JSON object of seconds by
+``database.table``, ``null`` where the replica does not know yet. A server that does not tell is not behind.
+Source: ClickHouse documentation, "max_replica_delay_for_distributed_queries",
+"fallback_to_stale_replicas_for_distributed_queries".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.replica_status import ReplicaStatus
+
+Delays = Mapping[str, float]
+"""Seconds by ``database.table``; infinity for a replica that does not know."""
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """What a query demands of a replica of ``database.table``.
+
+    ``limit_seconds``: a replica with this delay or more is stale. ``may_be_stale``: the least stale is read when all
+    are. ``here`` tells how the tables of this server stand. An empty ``database`` is that of the replica's address.
+    """
+
+    database: str
+    table: str
+    limit_seconds: int
+    may_be_stale: bool
+    here: Callable[[], Sequence[ReplicaStatus]]
+
+    def delay(self, delays: Delays, default_database: str) -> float:
+        """0 for a table that is not replicated."""
+        return delays.get(f"{self.database or default_database or 'default'}.{self.table}", 0.0)
+
+
+def delays_of(statuses: Sequence[ReplicaStatus]) -> dict[str, float]:
+    return {status.table: status.delay_seconds if status.has_started else math.inf for status in statuses}
+
+
+def write_delays(statuses: Sequence[ReplicaStatus]) -> bytes:
+    known = {name: None if math.isinf(delay) else delay for name, delay in delays_of(statuses).items()}
+    return json.dumps(known).encode()
+
+
+def parse_delays(page: bytes) -> dict[str, float]:
+    """Nothing for an answer that is none: an older server's."""
+    try:
+        found = json.loads(page)
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: math.inf if delay is None else float(delay) for name, delay in found.items() if _is_delay(delay)}
+
+
+def _is_delay(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

@@ -1,0 +1,123 @@
+"""Tells of every file operation of this process below some directories before it happens, and lets it fail.
+
+Python's audit events name whatever opens, lists, makes, renames, links or removes; fsyncs and mapped files have seams
+of their own (:mod:`parts.disk`). A file that is opened for writing is told twice: as ``create`` (which may fail before
+anything is there) and as ``write`` (the file is there then, and empty).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from parts.disk import reading_after
+
+CHANGES = frozenset({"create", "write", "mkdir", "rename", "link", "remove", "rmdir", "sync"})
+"""Kinds of operations that change the disk; the others are ``read`` and ``list``."""
+GROWTH = frozenset({"create", "write", "mkdir", "rename", "link", "sync"})
+"""Those that a full disk refuses."""
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_KINDS = {
+    "os.mkdir": "mkdir",
+    "os.remove": "remove",
+    "os.rmdir": "rmdir",
+    "os.listdir": "list",
+    "os.scandir": "list",
+}
+_TWO_PATHS = {"os.rename": "rename", "os.link": "link"}
+
+
+class DiskOperation(NamedTuple):
+    """``path`` is the one that comes to be, where there are two."""
+
+    kind: str
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}"
+
+
+_listener: Callable[[DiskOperation], None] | None = None
+_quiet = threading.local()
+_is_installed = False
+
+
+@contextmanager
+def disk_operations(listener: Callable[[DiskOperation], None]) -> Iterator[None]:
+    """``listener`` hears of each operation of this thread, and raises ``OSError`` for it to fail."""
+    global _listener, _is_installed
+    if not _is_installed:  # for as long as the process lives: such a hook cannot be taken back
+        sys.addaudithook(_on_event)
+        _is_installed = True
+    former, _listener = _listener, listener
+    _quiet.owner = True
+    try:
+        with reading_after(lambda path: _tell("read", path)):
+            yield
+    finally:
+        _listener = former
+        _quiet.owner = former is not None
+
+
+@contextmanager
+def untold() -> Iterator[None]:
+    """What the block does to files is the simulator's own."""
+    former = getattr(_quiet, "is_on", False)
+    _quiet.is_on = True
+    try:
+        yield
+    finally:
+        _quiet.is_on = former
+
+
+def _tell(kind: str, path: Path) -> None:
+    if _listener is not None and not getattr(_quiet, "is_on", False):
+        with untold():
+            _listener(DiskOperation(kind, path))
+
+
+def _on_event(event: str, arguments: tuple[object, ...]) -> None:
+    if _listener is None or not getattr(_quiet, "owner", False) or getattr(_quiet, "is_on", False):
+        return
+    if event == "open":
+        _on_open(*arguments)  # type: ignore[arg-type]
+    elif event in _KINDS:
+        path, descriptor = arguments[0], arguments[-1] if event not in ("os.listdir", "os.scandir") else -1
+        if (found := _resolved(path, descriptor)) is not None:
+            _tell(_KINDS[event], found)
+    elif event in _TWO_PATHS and (found := _resolved(arguments[1], arguments[3])) is not None:
+        _tell(_TWO_PATHS[event], found)
+
+
+def _on_open(path: object, mode: object, flags: int) -> None:
+    found = _resolved(path, -1)
+    if found is None:
+        return
+    if not flags & _WRITING:
+        _tell("read" if not flags & os.O_DIRECTORY else "list", found)
+        return
+    _tell("create", found)
+    try:
+        _tell("write", found)
+    except OSError:
+        with untold():
+            os.close(os.open(found, flags, 0o644))
+        raise
+
+
+def _resolved(path: object, descriptor: object) -> Path | None:
+    """The absolute path; ``None`` for an open file's number."""
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if not isinstance(path, (str, os.PathLike)):
+        return None
+    if isinstance(descriptor, int) and descriptor >= 0:
+        with untold():
+            return Path(os.readlink(f"/proc/self/fd/{descriptor}"), path)
+    return Path(path)

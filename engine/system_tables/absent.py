@@ -1,0 +1,136 @@
+"""System tables that clients and BI tools read of what Pando has not: ClickHouse's columns, and never a row."""
+
+from __future__ import annotations
+
+from engine.system_tables.system_table import SystemTable, system_table
+
+
+def _absent(name: str, columns: str) -> SystemTable:
+    return system_table(name, columns, lambda _: ())
+
+
+_STATUS = (
+    "Enum8('NOT_LOADED' = 0, 'LOADED' = 1, 'FAILED' = 2, 'LOADING' = 3, 'FAILED_AND_RELOADING' = 4, "
+    "'LOADED_AND_RELOADING' = 5, 'NOT_EXIST' = 6)"
+)
+TABLES = (
+    _absent(
+        "dictionaries",
+        f"""
+        database String
+        name String
+        uuid UUID
+        status {_STATUS}
+        origin String
+        type String
+        key.names Array(String)
+        key.types Array(String)
+        attribute.names Array(String)
+        attribute.types Array(String)
+        bytes_allocated UInt64
+        hierarchical_index_bytes_allocated UInt64
+        query_count UInt64
+        hit_rate Float64
+        found_rate Float64
+        element_count UInt64
+        load_factor Float64
+        source String
+        lifetime_min UInt64
+        lifetime_max UInt64
+        loading_start_time DateTime
+        last_successful_update_time DateTime
+        error_count UInt64
+        loading_duration Float32
+        last_exception String
+        comment String
+        """,
+    ),
+    _absent(
+        "projections",
+        """
+        database String
+        table String
+        name String
+        type Enum8('Normal' = 0, 'Aggregate' = 1)
+        sorting_key Array(String)
+        query String
+        settings Map(String, String)
+        """,
+    ),
+    _absent(
+        "named_collections",
+        """
+        name String
+        collection Map(String, String)
+        source String
+        create_query String
+        """,
+    ),
+    _absent(
+        "view_refreshes",
+        """
+        database String
+        view String
+        uuid UUID
+        status String
+        last_success_time Nullable(DateTime)
+        last_success_duration_ms Nullable(UInt64)
+        last_refresh_time Nullable(DateTime)
+        last_refresh_replica String
+        next_refresh_time Nullable(DateTime)
+        exception String
+        retry UInt64
+        progress Nullable(Float64)
+        read_rows Nullable(UInt64)
+        read_bytes Nullable(UInt64)
+        total_rows Nullable(UInt64)
+        written_rows Nullable(UInt64)
+        written_bytes Nullable(UInt64)
+        """,
+    ),
+    _absent(
+        "moves",
+        """
+        database String
+        table String
+        elapsed Float64
+        target_disk_name String
+        target_disk_path String
+        part_name String
+        part_size UInt64
+        thread_id UInt64
+        """,
+    ),
+    _absent(
+        "asynchronous_inserts",
+        """
+        query String
+        database String
+        table String
+        format String
+        first_update DateTime64(6)
+        total_bytes UInt64
+        entries.query_id Array(String)
+        entries.bytes Array(UInt64)
+        """,
+    ),
+    _absent(
+        "distribution_queue",
+        """
+        database String
+        table String
+        data_path String
+        is_blocked UInt8
+        error_count UInt64
+        data_files UInt64
+        data_compressed_bytes UInt64
+        broken_data_files UInt64
+        broken_data_compressed_bytes UInt64
+        last_exception String
+        last_exception_time DateTime
+        """,
+    ),
+    _absent("current_roles", "role_name String\nwith_admin_option UInt8\nis_default UInt8"),
+    _absent("enabled_roles", "role_name String\nwith_admin_option UInt8\nis_current UInt8\nis_default UInt8"),
+    _absent("warnings", "message String\nmessage_format_string LowCardinality(String)"),
+)

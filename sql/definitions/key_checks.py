@@ -1,0 +1,67 @@
+"""What a new key may not be: an expression that differs from run to run, a constant, one that is there twice.
+
+Tables that were made with such a key before are loaded as they are.
+"""
+
+from __future__ import annotations
+
+from parts.errors import UserError
+from parts.schema import Key, TableDescription
+from sql.functions.registry import written_name
+from sql.grammar.queries import parse_expression
+from sql.grammar.syntax_tree import Function, Identifier, Node, walk
+
+CHANGING = frozenset(
+    """now now64 nowInBlock today yesterday rand rand32 rand64 randConstant randUniform randNormal randLogNormal
+    randBinomial randNegativeBinomial randPoisson randBernoulli randExponential randChiSquared randStudentT
+    randFisherF randCanonical canonicalRand randomString randomFixedString randomPrintableASCII randomStringUTF8
+    generateUUIDv4 generateUUIDv7 generateULID generateSnowflakeID fuzzBits hostName hostname FQDN fqdn uptime version
+    serverUUID rowNumberInBlock rowNumberInAllBlocks blockNumber blockSize runningDifference runningAccumulate neighbor
+    currentUser user queryID query_id initialQueryID connectionId timezone serverTimezone isConstant getSetting
+    getServerSetting filesystemAvailable filesystemCapacity currentDatabase database""".lower().split()
+)
+"""Functions that may have another value at another time or place."""
+
+
+def is_changing(name: str) -> bool:
+    """Whether a function may have another value at another time or place."""
+    return written_name(name).lower() in CHANGING or name.lower() in CHANGING
+
+
+def changing_part(expression: str) -> str:
+    """The name of a function in the expression that may have another value at another time or place; ``""``: none."""
+    calls = (node.name for node in walk(parse_expression(expression)) if isinstance(node, Function))
+    return next(filter(is_changing, calls), "")
+
+
+def check_new_keys(new: TableDescription, old: TableDescription | None = None, *, may_repeat: bool = False) -> None:
+    """Raises 36 and 44 for an expression of the sorting or partition key that ``old`` has not and that is not for a
+    key. ``may_repeat``: the sorting key may have an expression twice."""
+    _check(new.sorting_key, old.sorting_key if old else None, "Sorting key")
+    _check(new.partition_key, old.partition_key if old else None, "Partition key")
+    expressions = new.sorting_key.expressions
+    if len(set(expressions)) < len(expressions) and not may_repeat and not old:
+        twice = next(text for text in expressions if expressions.count(text) > 1)
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"The sorting key has the expression {twice} twice; "
+            "the table's setting allow_suspicious_indices = 1 takes it",
+        )
+
+
+def _check(key: Key, old: Key | None, what: str) -> None:
+    for text in key.expressions:
+        if old is not None and text in old.expressions:
+            continue
+        if name := changing_part(text):
+            raise UserError(
+                "BAD_ARGUMENTS",
+                f"Expression must be deterministic but it contains non-deterministic part `{name}()`: for {what}",
+            )
+        nodes = walk(parse_expression(text))
+        if not any(isinstance(node, Identifier) or _is_made(node) for node in nodes):
+            raise UserError("ILLEGAL_COLUMN", f"{what} cannot contain constants: {text}")
+
+
+def _is_made(node: Node) -> bool:
+    return isinstance(node, Function) and node.name == "materialize"

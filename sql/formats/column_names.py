@@ -1,0 +1,73 @@
+"""Which column a name in the data means: ``input_format_column_name_matching_mode``.
+
+``auto`` takes the column of exactly that name, and where there is none the only one that differs in the case of ASCII
+letters. ``match_case`` and ``ignore_case`` do one of the two. Binary columnar formats (Parquet, Arrow, Native) match
+case whatever the setting says, as in ClickHouse.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from parts.errors import UserError
+from parts.schema import Column
+from parts.types import parse_type
+from sql.formats.options import FormatOptions
+
+
+def small(name: str) -> bytes:
+    """The name with its ASCII letters in lower case."""
+    return name.encode("utf-8", "surrogateescape").lower()
+
+
+class ColumnNames:
+    def __init__(self, columns: Sequence[Column], options: FormatOptions) -> None:
+        self.skips_unknown = options.skip_unknown_fields
+        self._mode = options.column_name_matching_mode
+        self._exact = {} if self._mode == "ignore_case" else {column.name: column for column in columns}
+        self._small = {} if self._mode == "match_case" else {small(column.name): column for column in columns}
+        counts = Counter(map(small, (column.name for column in columns)))
+        self._ambiguous = {} if self._mode == "match_case" else {name for name, count in counts.items() if count > 1}
+        self.listed = [column.name for column in columns]
+
+    def are_exact(self, names: Iterable[str]) -> bool:
+        """Whether each of the names is that of a column."""
+        return all(name in self._exact for name in names)
+
+    def find(self, name: str) -> Column | None:
+        """Raises 117 for a name that may mean several columns."""
+        if (column := self._exact.get(name)) is not None:
+            return column
+        key = small(name)
+        if key in self._ambiguous:
+            meant = ", ".join(other for other in self.listed if small(other) == key)
+            raise UserError("INCORRECT_DATA", f"Ambiguous field {name!r}: it may mean any of the columns {meant}")
+        return self._small.get(key)
+
+    def of_header(self, names: Sequence[str], format_name: str, *, skips_unknown: bool = True) -> list[Column | None]:
+        """The columns of a header, ``None`` for a name that is skipped. Raises 117 for one that must not be, and for a
+        column that is there twice; 8 where no name is a column's."""
+        found = [self.find(name) for name in names]
+        for place, column in enumerate(found):
+            if column is None and not (self.skips_unknown and skips_unknown):
+                raise UserError("INCORRECT_DATA", f"Unknown field found in {format_name} header: {names[place]!r}")
+            if column is not None and any(other is column for other in found[:place]):
+                raise UserError("INCORRECT_DATA", f"Column {column.name!r} is twice in the {format_name} header")
+        if not any(found):
+            # A typo, or another delimiter: its rows would be lost.
+            raise UserError(
+                "THERE_IS_NO_COLUMN",
+                f"None of the {format_name} header's columns ({', '.join(names)[:300]}) "
+                f"is one of {', '.join(self.listed)[:300]}",
+            )
+        return found
+
+
+def check_types(types: Sequence[str], fields: Sequence[Column | None]) -> None:
+    """Raises 117 for a header's type that is not its column's."""
+    if len(types) != len(fields):
+        raise UserError("INCORRECT_DATA", f"The header names {len(fields)} columns but {len(types)} types")
+    for text, field in zip(types, fields, strict=True):
+        if field is not None and parse_type(text) != field.type:
+            raise UserError("INCORRECT_DATA", f"Type of {field.name!r} must be {field.type}, not {text}")

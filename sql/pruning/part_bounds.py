@@ -1,0 +1,96 @@
+"""The ranges of keys in all parts of a table, as arrays: made once for a list of parts, not for every query.
+
+Where a query has few parts left, and nobody made them for all yet, they are made for these few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from parts.block_number import BLOCK_NUMBER
+from parts.key_index import index_of
+from parts.part_list import PartList
+from parts.reader import Part
+from parts.schema import Key
+from sql.compile.scope import NAME_COLUMNS
+from sql.pruning.ranges import Bounds, closed, point
+
+_FEW_OF = 8
+"""One part of so many, or fewer, are few."""
+_Make = Callable[[Sequence[Part]], Bounds | None]
+
+
+class PartBounds:
+    """Ranges of the parts that have rows. ``chosen``: positions among them. A missing range may be anything."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = [part for part in parts if part.rows]
+        self.marks = np.array([part.marks for part in self.parts], np.int64)
+        self._made: dict[Hashable, Bounds | None] = {}
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> PartBounds:
+        return parts.once("bounds", lambda: cls(parts)) if isinstance(parts, PartList) else cls(parts)
+
+    def extremes(self, column: str, chosen: np.ndarray) -> Bounds | None:
+        """Ranges of a column of the partition key, or of one that the part's name tells."""
+        return self._bounds(column, lambda parts: _extremes(parts, column), chosen)
+
+    def partition_value(self, number: int, chosen: np.ndarray) -> Bounds | None:
+        """Values of an expression of the partition key, by its number."""
+        return self._bounds(number, lambda parts: _partition_value(parts, number), chosen)
+
+    def first_key(self, key: Key, chosen: np.ndarray) -> Bounds | None:
+        """Ranges of the first expression of the sorting key."""
+        return self._bounds(key, lambda parts: _first_key(parts, key), chosen)
+
+    def _bounds(self, what: Hashable, make: _Make, chosen: np.ndarray) -> Bounds | None:
+        if what not in self._made:
+            if len(chosen) * _FEW_OF < len(self.parts):
+                return make([self.parts[position] for position in chosen])
+            self._made[what] = make(self.parts)
+        found = self._made[what]
+        return found if found is None or len(chosen) == len(self.parts) else found.take(chosen)
+
+
+def name_value(column: str, part: Part) -> str:
+    """The value of a column that the name of a part tells."""
+    return str(part.name) if column == "_part" else part.name.partition_id
+
+
+def _extremes(parts: Sequence[Part], column: str) -> Bounds | None:
+    if column == BLOCK_NUMBER:
+        blocks = np.array([(part.name.min_block, part.name.max_block) for part in parts], np.uint64)
+        return closed(pa.array(blocks[:, 0]), pa.array(blocks[:, 1]))
+    if column in NAME_COLUMNS:
+        return point(pa.array([name_value(column, part) for part in parts], pa.string()))
+    arrays = [part.minmax_arrays.get(column) for part in parts]
+    if any(array is None or len(array) != 2 for array in arrays):
+        return None
+    return _of_pairs(arrays)
+
+
+def _partition_value(parts: Sequence[Part], number: int) -> Bounds | None:
+    try:
+        return point(pa.concat_arrays([part.partition_arrays[number][2] for part in parts]))
+    except (pa.ArrowInvalid, IndexError):
+        return None
+
+
+def _first_key(parts: Sequence[Part], key: Key) -> Bounds | None:
+    keys = [index_of(part, key).keys for part in parts]
+    return _of_pairs([each[0] for each in keys]) if all(keys) else None
+
+
+def _of_pairs(arrays: Sequence[pa.Array]) -> Bounds | None:
+    """From the first value of each array to its last one."""
+    ends = np.cumsum([len(array) for array in arrays])
+    try:
+        joined = pa.concat_arrays(arrays)
+    except pa.ArrowInvalid:  # of several types
+        return None
+    starts = np.concatenate(([0], ends[:-1]))
+    return closed(joined.take(pa.array(starts)), joined.take(pa.array(ends - 1)))

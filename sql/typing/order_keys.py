@@ -1,0 +1,76 @@
+"""What DuckDB orders as ClickHouse orders a value: UUIDs by their halves, and NULL and NaN within arrays and tuples.
+
+DuckDB takes NULL and NaN within a value for the greatest. ClickHouse takes them for the greatest where it looks for the
+least (``min``, ORDER BY … ASC, ``<``) and for the least where it looks for the greatest (``max``, ORDER BY … DESC), so
+that they come last. A NULL or NaN that is the whole value is a matter of who asks.
+"""
+
+from __future__ import annotations
+
+from parts.types import ArrayType, DataType, FloatType, MapType, TupleType, UUIDType, strip_nullable
+from sql.typing.fragments import Fragment, fragment, joined, leaf
+from sql.typing.macros import macros
+from sql.typing.typed import text
+
+
+def has_own_order(type_: DataType, *, nulls_least: bool) -> bool:
+    """Whether DuckDB orders values of the type otherwise than ClickHouse."""
+    match strip_nullable(type_):
+        case UUIDType():
+            return True
+        case ArrayType(inner):
+            return element_differs(inner, nulls_least)
+        case MapType(key, value):
+            return element_differs(key, nulls_least) or element_differs(value, nulls_least)
+        case TupleType(elements):
+            return any(element_differs(inner, nulls_least) for _, inner in elements)
+    return False
+
+
+def element_differs(type_: DataType, nulls_least: bool) -> bool:
+    """The same of values within an array."""
+    may_be_last = nulls_least and (type_.is_nullable or isinstance(strip_nullable(type_), FloatType))
+    return may_be_last or has_own_order(type_, nulls_least=nulls_least)
+
+
+def order_key(sql: Fragment, type_: DataType, *, nulls_least: bool) -> Fragment:
+    """A value in DuckDB's order; ``sql`` itself where that is ClickHouse's."""
+    if not has_own_order(type_, nulls_least=nulls_least):
+        return sql
+    match strip_nullable(type_):
+        case UUIDType():
+            return swapped_halves(sql)
+        case ArrayType(inner):
+            return fragment("list_transform({}, lambda o: {})", sql, element_key(leaf("o"), inner, nulls_least))
+        case MapType(key, value):
+            pair = TupleType((("key", key), ("value", value)))
+            return fragment(
+                "list_transform({}, lambda o: {})", sql, order_key(leaf("o"), pair, nulls_least=nulls_least)
+            )
+        case TupleType(elements):
+            fields = (
+                element_key(fragment("struct_extract({}, {})", sql, text(name or str(position))), inner, nulls_least)
+                for position, (name, inner) in enumerate(elements, 1)
+            )
+            return fragment("row({})", joined(", ", fields))
+    raise AssertionError(type_)
+
+
+def element_key(sql: Fragment, type_: DataType, nulls_least: bool) -> Fragment:
+    """:func:`order_key` of a value within an array, which may be NULL or NaN."""
+    key = order_key(sql, type_, nulls_least=nulls_least)
+    if not nulls_least:
+        return key
+    if isinstance(strip_nullable(type_), FloatType):
+        return fragment("row({0} IS NOT NULL, NOT isnan({0}), {0})", key)
+    return fragment("row({0} IS NOT NULL, {0})", key) if type_.is_nullable else key
+
+
+def swapped_halves(uuid: Fragment) -> Fragment:
+    """ClickHouse compares the second half of a UUID first. Twice it is the UUID again."""
+    return fragment("pando_swapped_halves({})", uuid)
+
+
+MACROS = macros(
+    "pando_swapped_halves(uuid) AS (uuid[9:16] || uuid[1:8])",
+)

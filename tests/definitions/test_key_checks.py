@@ -1,0 +1,72 @@
+"""Keys that a new table may not have, compared with ClickHouse; a table that has one is loaded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from parts.errors import PandoError
+from tests.alter.following import Pando
+from tests.side_by_side import oracle, pando
+from tests.sql_statements.oracle import Oracle
+
+__all__ = ["oracle", "pando"]
+_KEYS = [
+    *(f"ORDER BY {key}" for key in (
+        "rand()", "(a, generateUUIDv4())", "a + now()", "(a, hostName())", "(a, currentDatabase())", "(a, user())",
+        "(a, version())", "(a, rowNumberInBlock())", "(a, blockSize())", "(a, getSetting('max_threads'))",
+        "(a, ignore(rand()))", "(a, isConstant(a))", "1", "(a, 'x')", "(a, 1 + 1)", "(a, NULL)", "(a, a)",
+        "(a + 1, b, a + 1)", "(a, materialize(1))", "(a, -a, ignore(a))", "tuple()", "()", "(a, b) PRIMARY KEY a",
+        "(a, a) SETTINGS allow_suspicious_indices = 1", "(a, r)",
+    )),
+    *(f"ORDER BY a PARTITION BY {key}" for key in (
+        "rand()", "today()", "toYYYYMM(now())", "(a, a)", "(a, b)", "tuple()",
+    )),
+]  # fmt: skip
+
+
+def refusal(server: Oracle | Pando, statement: str) -> str:
+    try:
+        server.query(statement)
+    except (PandoError, RuntimeError) as error:
+        return "".join(re.findall(r"^Code: (\d+)", str(error)))
+    return ""
+
+
+@pytest.mark.parametrize("key", _KEYS)
+def test_keys_of_new_tables(oracle: Oracle, pando: Pando, key: str) -> None:
+    statement = f"CREATE TABLE keyed (a UInt8, b UInt8, r UInt32 DEFAULT rand()) ENGINE = MergeTree {key}"
+    for server in (oracle, pando):
+        server.query("DROP TABLE IF EXISTS keyed")
+    assert refusal(pando, statement) == refusal(oracle, statement)
+
+
+def test_a_key_that_is_made_longer(oracle: Oracle, pando: Pando) -> None:
+    for key, is_refused in (("(a, c, c + rand())", True), ("(a, c)", False)):
+        for server in (oracle, pando):
+            server.query("DROP TABLE IF EXISTS longer")
+            server.query("CREATE TABLE longer (a UInt8) ENGINE = MergeTree ORDER BY a")
+            statement = f"ALTER TABLE longer ADD COLUMN c UInt8, MODIFY ORDER BY {key}"
+            assert bool(refusal(server, statement)) is is_refused
+
+
+def test_a_table_that_has_such_a_key_is_loaded_and_altered(tmp_path: Path) -> None:
+    first = Pando(tmp_path)
+    first.query("CREATE TABLE old (a UInt8, b UInt8) ENGINE = MergeTree ORDER BY (a, b)")
+    first.query("INSERT INTO old VALUES (2, 1), (1, 1)")
+    first.stop()
+    (definition,) = (path for path in tmp_path.rglob("*.sql") if "ORDER BY (a, b)" in path.read_text())
+    definition.write_text(definition.read_text().replace("ORDER BY (a, b)", "ORDER BY (a, 1)"))
+    second = Pando(tmp_path)
+    try:
+        second.query("ALTER TABLE old ADD COLUMN c UInt8 DEFAULT 3")
+        assert second.query("SELECT * FROM old ORDER BY a") == b"1\t1\t3\n2\t1\t3\n"
+    finally:
+        second.stop()
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE coded (a UInt8 CODEC()) ENGINE = MergeTree ORDER BY tuple()"])
+def test_a_codec_has_a_name(oracle: Oracle, pando: Pando, statement: str) -> None:
+    assert refusal(pando, statement) == refusal(oracle, statement) == "62"

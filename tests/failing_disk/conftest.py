@@ -1,0 +1,5 @@
+"""Fixtures."""
+
+from tests.engine.conftest import local
+
+__all__ = ["local"]

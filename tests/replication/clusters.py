@@ -1,0 +1,88 @@
+"""Servers of the simulator that know each other as clusters, for statements with ON CLUSTER."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.simulator.disk import Disk, recording
+from engine.simulator.servers import Server, Servers
+from engine.simulator.trace import Trace
+from parts.errors import PandoError
+from parts.pool import working_inline
+
+MakeCluster = Callable[..., Servers]
+PLAIN = "CREATE TABLE {} ON CLUSTER c (k UInt64, v UInt64) ENGINE = MergeTree ORDER BY k"
+REPLICATED = (
+    "CREATE TABLE {} ON CLUSTER c (p UInt8, k UInt64, v UInt64) "
+    "ENGINE = ReplicatedMergeTree('/tables/{{shard}}/{{table}}', '{{replica}}') PARTITION BY p ORDER BY k"
+)
+STATUS = (
+    "SELECT host, port, toString(status), exception_code FROM system.distributed_ddl_queue "
+    "WHERE entry = '{}' ORDER BY port"
+)
+
+
+def port_of(name: str) -> int:
+    return 8000 + int(name[1:])
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[MakeCluster]:
+    """``shards`` are the numbers of replicas of the cluster ``c``; ``{cluster}`` is its name."""
+    disks: dict[Path, Disk] = {}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(recording(disks))
+        stack.enter_context(working_inline())
+
+        def make(*shards: int, **distributed_ddl: object) -> Servers:
+            names = [f"r{number}" for number in range(1, sum(shards) + 1)]
+            members = iter(names)
+            divided = [[next(members) for _ in range(size)] for size in shards]
+
+            def config_of(name: str) -> dict[str, object]:
+                shard = next((number for number, found in enumerate(divided, 1) if name in found), 0)
+                return {
+                    "http_port": port_of(name),
+                    "workers": 0,
+                    "macros": {"replica": name, "shard": str(shard), "cluster": "c"},
+                    "remote_servers": {
+                        "c": [
+                            {"replicas": [{"host": "127.0.0.1", "port": port_of(member)} for member in found]}
+                            for found in divided
+                        ]
+                    },
+                    "distributed_ddl": {"path": "/ddl", "replicas_path": "/ddl_replicas", **distributed_ddl},
+                }
+
+            servers = Servers(tmp_path / str(len(disks)), len(names), 1, Trace(None), disks, config_of=config_of)
+            servers.power_cut_rate = 0.0
+            stack.callback(servers.end)
+            servers.settle()
+            return servers
+
+        yield make
+
+
+def rows(server: Server, statement: str, **settings: int | float | str) -> list[tuple[object, ...]]:
+    return server.sql(statement, **settings)[1]
+
+
+def refusal(server: Server, statement: str, **settings: int | float | str) -> PandoError:
+    with pytest.raises(PandoError) as caught:
+        server.sql(statement, **settings)
+    return caught.value
+
+
+def has_table(server: Server, name: str) -> bool:
+    return rows(server, f"EXISTS TABLE {name}") == [(1,)]
+
+
+def work(servers: Servers, rounds: int = 5) -> None:
+    """Everybody's background tasks."""
+    for _ in range(rounds):
+        servers.now += 10.0
+        servers.step_others()

@@ -1,0 +1,108 @@
+"""Servers that have plain tables, on one ZooKeeper in memory and with a place for replicated ones by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coordination.memory_keeper import MemoryEnsemble, MemoryKeeper
+from engine.config import Config
+from engine.replication import Replication
+from engine.simulator.colony import Node
+from engine.simulator.disk import Disk, recording
+from engine.simulator.servers import Server, Servers
+from engine.simulator.trace import Trace
+from engine.tables.replicated.table import ReplicatedTable
+from engine.tables.table import Table
+from parts.errors import PandoError
+from parts.pool import working_inline
+
+ROOT = "/clickhouse/tables/default/t"
+PLAIN = "CREATE TABLE t (p UInt8, k UInt64, v String) ENGINE = MergeTree PARTITION BY p ORDER BY k"
+
+
+class PlainServer(Server):
+    """Its table is made by the test."""
+
+    def create(self) -> None:
+        return
+
+    def _connect(self, config: Config, path: Path, failpoint: Callable[[str], None]) -> Replication:
+        replication = super()._connect(config, path, failpoint)
+        replication.default_path = "/clickhouse/tables/{database}/{table}"
+        replication.connect_auxiliary = self._connect_auxiliary
+        return replication
+
+    def _connect_auxiliary(self, name: str) -> MemoryKeeper | None:
+        colony = self.colony
+        assert isinstance(colony, PlainServers)
+        if name != "aux":
+            return None
+        self.other_keeper = colony.other_ensemble.connect()
+        return self.other_keeper
+
+    @property
+    def any_table(self) -> Table:
+        return self.engine.catalog.table("default", "t")
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        return self.sql(sql)[1]
+
+    def keys(self, *, sequential: bool = False) -> list[int]:
+        return [key for (key,) in self.rows("SELECT k FROM t ORDER BY k")]  # type: ignore[misc]
+
+    def refusal(self, sql: str) -> tuple[int, str]:
+        with pytest.raises(PandoError) as refused:
+            self.sql(sql)
+        return refused.value.code, refused.value.message
+
+    def convert(self, how: str = "REPLICATED") -> None:
+        self.sql("DETACH TABLE t")
+        self.sql(f"ATTACH TABLE t AS {how}")
+
+    def detached(self) -> list[str]:
+        return self.any_table.store.detached()
+
+    def problem(self) -> str:
+        assert isinstance(self.any_table, ReplicatedTable)
+        return self.any_table.state.readonly_reason
+
+
+class PlainServers(Servers):
+    """``other_ensemble`` is the auxiliary ZooKeeper ``aux``."""
+
+    def __init__(self, *args: object, **settings: object) -> None:
+        self.other_ensemble = MemoryEnsemble(clock=lambda: self.now)
+        super().__init__(*args, **settings)  # type: ignore[arg-type]
+
+    def make_node(self, name: str) -> Node:
+        return PlainServer(self, name)
+
+
+MakeServers = Callable[..., list[PlainServer]]
+
+
+@contextmanager
+def making_servers(root: Path) -> Iterator[MakeServers]:
+    """``make(count, **settings)``: so many servers with a plain table ``t``."""
+    disks: dict[Path, Disk] = {}
+    made: list[PlainServers] = []
+
+    def make(count: int = 1, **settings: object) -> list[PlainServer]:
+        servers = PlainServers(root, count, 0, Trace(None), disks, **settings)
+        servers.power_cut_rate = 0.0
+        made.append(servers)
+        found = [server for server in servers if isinstance(server, PlainServer)]
+        for server in found:
+            server.sql(PLAIN)
+        return found
+
+    with recording(disks), working_inline():
+        yield make
+        for servers in made:
+            servers.end()
+            for disk in disks.values():
+                disk.close()

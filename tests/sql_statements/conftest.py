@@ -1,0 +1,3 @@
+from tests.side_by_side import oracle, pando
+
+__all__ = ["oracle", "pando"]
