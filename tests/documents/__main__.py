@@ -1,14 +1,12 @@
-"""``python -m tests.documents`` records anew what README's blocks print: look at the difference."""
+"""``python -m tests.documents`` records anew what the documents' blocks print: look at the difference."""
 
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
-from tests.documents.blocks import RECORDING, Terminal, blocks_of
+from tests.documents.blocks import TOUR, Terminal, blocks_of, recording
 
-with tempfile.TemporaryDirectory() as folder:
-    terminal = Terminal(Path(folder))
-    try:
-        blocks = [f"```{block.language}\n{block.text}```\n{terminal.run(block)}\n" for block in blocks_of("README.md")]
-    finally:
-        terminal.close()
-RECORDING.write_text("".join(blocks), encoding="utf-8")
+with tempfile.TemporaryDirectory() as folder, closing(Terminal(Path(folder))) as terminal:
+    for document in TOUR:
+        blocks = [f"```{block.language}\n{block.text}```\n{terminal.run(block)}\n" for block in blocks_of(document)]
+        recording(document).write_text("".join(blocks), encoding="utf-8")

@@ -13,8 +13,12 @@ from pathlib import Path
 from engine.cluster.state import free_ports, is_free
 
 ROOT = Path(__file__).parents[2]
-RECORDING = Path(__file__).with_name("README.txt")
-"""What the blocks of README.md print."""
+TOUR = (
+    "README.md", "docs/tables.md", "docs/clients.md", "docs/replication.md", "docs/shards.md", "docs/spark.md",
+    "docs/recovery.md",
+)  # fmt: skip
+"""The documents whose blocks are run, in this order: each goes on with the cluster of those before."""
+_RECORDINGS = Path(__file__).with_name("recorded")
 FIRST_PORT = 8123
 """The documents' replicas have this port and the next ones."""
 _REPLICAS = 3
@@ -43,10 +47,15 @@ class Block:
 
 
 def blocks_of(document: str) -> list[Block]:
-    """All but those that make everything: they would run these tests."""
+    """All but pictures and those that make everything: they would run these tests."""
     text = (ROOT / document).read_text(encoding="utf-8")
     blocks = [Block(found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _FENCED.finditer(text)]
-    return [block for block in blocks if not block.text.startswith("make ")]
+    return [block for block in blocks if block.language != "text" and not block.text.startswith("make ")]
+
+
+def recording(document: str) -> Path:
+    """The file that says what the document's blocks print."""
+    return _RECORDINGS / f"{Path(document).stem}.txt"
 
 
 class Terminal:
