@@ -1,9 +1,39 @@
-"""For all tests: how long an example of hypothesis takes says nothing on a machine that does other things too."""
+"""For all tests.
 
+How long an example of hypothesis takes says nothing on a machine that does other things too. What pytest-timeout's
+signal cannot break off (a call into a library, a clean-up that waits) ends the process, with all threads' stacks; with
+the process ends ``make test``.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 from tests import low_descriptors
 
+_SECONDS = 400.0
+"""Longer than pytest-timeout waits, which tells better what is wrong."""
+
 settings.register_profile("pando", deadline=None)
 settings.load_profile("pando")
 low_descriptors.keep()
+_stderr = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing is captured yet: what is written here is seen."""
+    config.stash[_stderr] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    faulthandler.dump_traceback_later(_SECONDS, exit=True, file=item.config.stash[_stderr])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

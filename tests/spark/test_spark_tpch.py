@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -34,7 +35,7 @@ def truth(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """The files of the scale for DuckDB; Spark has the tables of both replicas as views."""
     data = tmp_path_factory.mktemp("tpch")
-    generator = sys.executable.removesuffix("python") + "tpchgen-cli"
+    generator = Path(sys.executable).with_name("tpchgen-cli")
     subprocess.run([generator, "parquet", "-s", SCALE, f"--output-dir={data}"], check=True, capture_output=True)
     connection = duckdb.connect()
     for client in pando.clients.values():
