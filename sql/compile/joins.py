@@ -2,7 +2,7 @@
 
 An outer join gives defaults, not NULLs (``join_use_nulls = 0``): columns of the side that may lack a row are marked
 *filled* and every reference to them puts the default in. ANY and SEMI keep one row for each key by DISTINCT ON the
-key."""
+key, or, where that would change values, by a window over it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sql.compile.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
 from sql.grammar.tokens import not_implemented
 from sql.typing.casts import convert
-from sql.typing.float_bits import bits_of
+from sql.typing.float_bits import bits_of, has_floats_inside
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
 from sql.typing.inference import supertype
 from sql.typing.mapping import engine_type
@@ -138,6 +138,14 @@ class _Sides:
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
         return joined(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
+    def one_left(self, sql: Fragment) -> Fragment:
+        """The rows of the left side, one for each key."""
+        return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
+
+    def one_right(self, sql: Fragment) -> Fragment:
+        """The rows of the right side, one for each key."""
+        return _one_per_key(sql, self.right, [key for _, key in self.keys], self.right_only)
+
     def need_keys(self, what: str) -> None:
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
@@ -162,27 +170,30 @@ def _all(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment
 def _any(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.need_keys("ANY")
     if sides.clause.query.settings.any_join_distinct_right_table_keys:  # of the right side alone a key has one row
-        return _all(node, sides, left, _one_per_key(right, [key for _, key in sides.keys], sides.right_only))
+        return _all(node, sides, left, sides.one_right(right))
     if node.kind == "FULL":
         raise not_implemented("ANY FULL JOIN")
     if node.kind in ("LEFT", "INNER"):
-        right = _one_per_key(right, [key for _, key in sides.keys], sides.right_only)
+        right = sides.one_right(right)
     if node.kind in ("RIGHT", "INNER"):
-        left = _one_per_key(left, [key for key, _ in sides.keys], sides.left_only)
+        left = sides.one_left(left)
     return _all(node, sides, left, right)
 
 
-def _one_per_key(sql: Fragment, keys: list[Fragment], filters: list[Fragment]) -> Fragment:
+def _one_per_key(sql: Fragment, sources: list[Source], keys: list[Fragment], filters: list[Fragment]) -> Fragment:
     where = fragment(" WHERE {}", joined(" AND ", filters)) if filters else EMPTY
-    return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", joined(", ", keys), sql, where)
+    key = joined(", ", keys)
+    if any(has_floats_inside(column.type) for source in sources for column in source.columns.values()):
+        return fragment("(SELECT * FROM {}{} QUALIFY row_number() OVER (PARTITION BY {}) = 1)", sql, where, key)
+    return fragment("(SELECT DISTINCT ON ({}) * FROM {}{})", key, sql, where)
 
 
 def _semi(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragment:
     sides.need_keys("SEMI")
     if node.kind == "LEFT":
-        right = _one_per_key(right, [key for _, key in sides.keys], sides.right_only)
+        right = sides.one_right(right)
     else:
-        left = _one_per_key(left, [key for key, _ in sides.keys], sides.left_only)
+        left = sides.one_left(left)
     return fragment("({} INNER JOIN {} ON {})", left, right, sides.condition)
 
 

@@ -26,7 +26,7 @@ from sql.typing.fragments import Fragment, fragment, joined, leaf
 from sql.typing.inference import is_date_or_time, is_number, sum_result
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.mapping import engine_type
-from sql.typing.order_keys import has_own_order, order_key, swapped_halves
+from sql.typing.order_keys import swapped_halves
 from sql.typing.texts import to_text
 from sql.typing.typed import FLOAT64, STRING, UINT64, Typed, cast, text
 
@@ -100,43 +100,6 @@ def _avg_weighted(call: Call) -> Typed:
     return Typed(mean, FLOAT64)
 
 
-def _extreme(name: str) -> Callable[[Call], Typed]:
-    def build(call: Call) -> Typed:
-        value = call.args[0]
-        if isinstance(value.type, UUIDType):
-            return Typed(swapped_halves(fragment("{}({}){}", name, swapped_halves(value.sql), call.filter)), value.type)
-        nulls_least = name == "max"
-        if has_own_order(value.type, nulls_least=nulls_least):
-            key = order_key(value.sql, value.type, nulls_least=nulls_least)
-            return Typed(fragment("arg_{}({}, {}){}", name, value.sql, key, call.filter), value.type)
-        if isinstance(value.type, FloatType):
-            # NaN is passed over, as in ClickHouse; DuckDB takes it for the greatest number.
-            known = fragment("CASE WHEN isnan({value}) THEN NULL ELSE {value} END", value=value.sql)
-            return Typed(
-                fragment("coalesce({0}({1}{2}){3}, {0}({4}){3})", name, call.distinct, known, call.filter, value.sql),
-                value.type,
-            )
-        return Typed(fragment("{}({}{}){}", name, call.distinct, value.sql, call.filter), value.type)
-
-    return build
-
-
-define("min", _extreme("min"), 1, aggregate=True)
-define("max", _extreme("max"), 1, aggregate=True)
-define(
-    "any any_value first_value",
-    lambda call: Typed(fragment("any_value({}){}", call.args[0].sql, call.filter), call.args[0].type),
-    1,
-    aggregate=True,
-)
-
-
-@function("anyLast last_value", 1, aggregate=True)
-def _any_last(call: Call) -> Typed:
-    value = call.args[0]
-    return Typed(fragment("last({}){}", value.sql, call.filter), value.type)
-
-
 # Counting distinct values ---------------------------------------------------------------------------------------------
 
 
@@ -147,26 +110,6 @@ def _uniq(call: Call) -> Typed:
         return Typed(fragment("CAST(count(DISTINCT {}){} AS UBIGINT)", values[0], call.filter), UINT64)
     row = joined(", ", values)
     return Typed(fragment("CAST(count(DISTINCT row({})){} AS UBIGINT)", row, call.filter), UINT64)
-
-
-# Position of the extreme ----------------------------------------------------------------------------------------------
-
-
-def _arg_extreme(name: str) -> Callable[[Call], Typed]:
-    def build(call: Call) -> Typed:
-        value, by = call.args
-        key = order_key(by.sql, by.type, nulls_least=name == "arg_max")
-        found = fragment("{}({}, {}){}", name, value.sql, key, call.filter)
-        if name == "arg_max" and isinstance(by.type, FloatType):  # NaN is passed over unless there is nothing else
-            known = fragment("CASE WHEN isnan({0}) THEN NULL ELSE {0} END", key)
-            found = fragment("coalesce({}({}, {}){}, {})", name, value.sql, known, call.filter, found)
-        return Typed(found, value.type)
-
-    return build
-
-
-define("argMin", _arg_extreme("arg_min"), 2, aggregate=True)
-define("argMax", _arg_extreme("arg_max"), 2, aggregate=True)
 
 
 # Arrays ---------------------------------------------------------------------------------------------------------------

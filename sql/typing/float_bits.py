@@ -37,6 +37,18 @@ def of_bits(sql: Fragment, type_: DataType) -> Fragment:
     return _mapped(sql, type_, {32: "CAST(CAST({} AS BIT) AS FLOAT)", 64: "CAST(CAST({} AS BIT) AS DOUBLE)"})
 
 
+def has_floats_inside(type_: DataType) -> bool:
+    """Whether an array, map or tuple has floats. DuckDB's aggregates, DISTINCT ON and ASOF give 0.0 for -0.0 there."""
+    return has_floats(type_) and not isinstance(strip_nullable(type_), FloatType)
+
+
+def kept(sql: Fragment, type_: DataType, aggregate: Callable[[Fragment], Fragment]) -> Fragment:
+    """What ``aggregate`` chooses among values ``sql``, with the signs of zeros inside arrays, maps and tuples."""
+    if not has_floats_inside(type_):
+        return aggregate(sql)
+    return of_bits(aggregate(bits_of(sql, type_)), type_)
+
+
 def _mapped(sql: Fragment, type_: DataType, of_width: dict[int, str]) -> Fragment:
     """``sql`` with the template for its width around each float in it."""
     if not has_floats(type_):

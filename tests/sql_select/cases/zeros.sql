@@ -108,3 +108,9 @@ SELECT transform([1.], [[1.], [2.]], ['a', 'b'], 'c')
 SELECT x FROM (SELECT DISTINCT x FROM zeros) ORDER BY toString(x)
 SELECT a, n FROM (SELECT DISTINCT a, n FROM zeros) ORDER BY toString(a), toString(n)
 SELECT arraySort(v -> toString(v), topK(5)(x)), arraySort(v -> toString(v), groupUniqArrayArray([x])) FROM zeros
+SELECT any(a), anyLast(a), min(a), max(a), argMin(a, id), argMax(a, id), first_value(a) FROM zeros WHERE id IN (1, 4)
+SELECT any(t), argMax(t, id), any(m), argMin(m, id) FROM (SELECT id, (x, 1) AS t, map('a', x) AS m FROM zeros WHERE id = 1)
+SELECT l.id, l.a, r.a FROM zeros AS l LEFT SEMI JOIN zeros AS r ON l.id = r.id ORDER BY l.id
+SELECT l.id, l.a, r.a FROM zeros AS l ANY LEFT JOIN zeros AS r ON l.id = r.id ORDER BY l.id
+SELECT count() FROM zeros AS l LEFT SEMI JOIN (SELECT DISTINCT a FROM zeros) AS r ON l.a = r.a
+SELECT count() FROM zeros AS l ANY LEFT JOIN (SELECT map('a', x) AS m FROM zeros) AS r ON map('a', l.x) = r.m
