@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 _RESOLVE_SECONDS = 10.0
-_COPIES_POLL_SECONDS = 0.05
+_COPIES_PAUSES = (0.05, 1.0)
+"""Seconds between looks for copies of a repeated block, the first and the longest: each look lists all parts."""
 _NAMES_SHOWN = 5
 
 
@@ -168,6 +169,7 @@ class ReplicatedInsert(InsertSink):
             if keeper.exists(path) is not None or keeper.exists(paths.quorum_failed_part(part)) is not None:
                 self._wait_for_quorum(keeper, activation, part, is_parallel)
         deadline = self._state.services.monotonic() + self.options.quorum_timeout_seconds
+        pause, longest = _COPIES_PAUSES
         while plan is not None and self._copies(keeper, PartName.parse(part)) < plan.required:
             self.options.status.check()
             replicas = len(keeper.children(paths.replicas))
@@ -178,7 +180,8 @@ class ReplicatedInsert(InsertSink):
                     f"The rows are stored already, as part {part}, but on fewer than {plan.required} replicas "
                     f"(the table has {replicas})",
                 )
-            self._state.sleep(_COPIES_POLL_SECONDS)
+            self._state.sleep(pause)
+            pause = min(2 * pause, longest)
 
     def _copies(self, keeper: Keeper, part: PartName) -> int:
         """Replicas that have the part or one it was merged into."""
