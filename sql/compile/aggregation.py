@@ -104,7 +104,7 @@ class AfterAggregation(ExpressionCompiler):
         try:
             value = self.rows.compile(node)
         except UserError:
-            if self.names.lambdas or self.scope.outer is not None or contains(node, _joins_array, self.scope):
+            if self.names.lambdas or self.scope.outer is not None or contains(node, joins_array, self.scope):
                 return None  # a lambda's argument, or a name of the query around
             raise
         finally:
@@ -146,7 +146,7 @@ class AfterAggregation(ExpressionCompiler):
         return Typed(known.sql, value.type)
 
 
-def _joins_array(node: Node) -> bool:
+def joins_array(node: Node) -> bool:
     return isinstance(node, Function) and node.name == "arrayJoin"
 
 

@@ -7,7 +7,7 @@ key, or, where that would change values, by a window over it."""
 from __future__ import annotations
 
 from parts.errors import UserError
-from parts.types import DataType, make_nullable
+from parts.types import DataType, EnumType, make_nullable, strip_nullable
 from sql.compile.compiling import FromCompiling
 from sql.compile.scope import Source, SourceColumn
 from sql.grammar.syntax_tree import Function, Identifier, Join, Node, Subquery, conjuncts, walk
@@ -15,7 +15,7 @@ from sql.grammar.tokens import not_implemented
 from sql.typing.casts import convert
 from sql.typing.float_bits import bits_of, has_floats_inside
 from sql.typing.fragments import EMPTY, Fragment, fragment, joined
-from sql.typing.inference import supertype
+from sql.typing.inference import is_date_or_time, is_number, supertype
 from sql.typing.mapping import engine_type
 from sql.typing.typed import Typed
 
@@ -48,6 +48,7 @@ class _Sides:
         self.right = right
         self.keys: list[tuple[Fragment, Fragment]] = []
         self.other: list[Fragment] = []
+        self._other_types: list[DataType] = []
         self.right_only: list[Fragment] = []
         self.left_only: list[Fragment] = []
         self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
@@ -64,6 +65,7 @@ class _Sides:
                 self.right_only.append(self.clause.rows.condition(term))
             else:
                 self.other.append(self.clause.rows.condition(term))
+                self._other_types += [self.clause.rows.compile(arg).type for arg in _compared(term)]
 
     def _equality(self, term: Node) -> tuple[Fragment, Fragment] | None:
         if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
@@ -110,6 +112,7 @@ class _Sides:
             a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
             if asof and position == len(names) - 1:
                 self.other.append(fragment("{} >= {}", *self._converted(a, b)))
+                self._other_types += [a.type, b.type]
             else:
                 self.keys.append(self._key(a, b))
             self._using.append((first, second, name, a, b))
@@ -138,6 +141,12 @@ class _Sides:
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
         return joined(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
+    def check_nearest(self) -> None:
+        """What ASOF looks for the nearest of. Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances."""
+        for type_ in map(strip_nullable, self._other_types):
+            if not (is_number(type_) or is_date_or_time(type_) or isinstance(type_, EnumType)):
+                raise UserError("BAD_TYPE_OF_FIELD", f"ASOF JOIN is not supported for the type {type_.name}")
+
     def one_left(self, sql: Fragment) -> Fragment:
         """The rows of the left side, one for each key."""
         return _one_per_key(sql, self.left, [key for key, _ in self.keys], self.left_only)
@@ -149,6 +158,10 @@ class _Sides:
     def need_keys(self, what: str) -> None:
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
+
+
+def _compared(term: Node) -> tuple[Node, ...]:
+    return term.args if isinstance(term, Function) else ()
 
 
 def _retype(column: SourceColumn, common: DataType, sql: Fragment) -> None:
@@ -221,6 +234,7 @@ def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
         raise UserError(
             "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
         )
+    sides.check_nearest()
     return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
 
 

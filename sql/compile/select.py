@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 from parts.errors import UserError
-from sql.compile.aggregation import AfterAggregation, has_aggregates
+from sql.compile.aggregation import AfterAggregation, has_aggregates, joins_array
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.compiling import Statement
 from sql.compile.constant_number import constant_number
@@ -126,6 +126,8 @@ class SelectCompiler:
         filters = [term for node in (self.select.prewhere, self.select.where) for term in conjuncts(node)]
         if self.select.prewhere is not None:
             source.check_prewhere()
+            if contains(self.select.prewhere, joins_array, self.scope):  # it chooses rows before they are read
+                raise UserError("ILLEGAL_PREWHERE", "arrayJoin is not allowed in PREWHERE: use WHERE")
         for scan in self._own_scans():
             if scan.source.prunable:
                 scan.conditions.extend((term, self.rows) for term in filters)

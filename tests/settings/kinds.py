@@ -20,6 +20,7 @@ enable_positional_arguments enable_positional_arguments_for_projections enable_s
 enable_unaligned_array_join enable_url_encoding hsts_max_age http_allow_database_as_path http_allow_filters_as_path
 http_allow_filters_as_unrecognized_url_parameters http_allow_table_as_file http_response_headers
 http_write_exception_in_output_format memory_tracker_fault_probability optimize_throw_if_noop
+parallel_replica_offset parallel_replicas_count
 parts_to_delay_insert parts_to_throw_insert prefer_column_name_to_alias use_legacy_to_time
 use_strict_insert_block_limits use_structure_from_insertion_table_in_table_functions use_variant_as_common_type
 use_variant_default_implementation_for_comparisons use_with_fill_by_sorting_prefix
@@ -190,6 +191,7 @@ _IS_HARMLESS = re.compile("|".join([*_HARMLESS.split(), *_HARMLESS_PATTERNS.spli
 _IS_HARMLESS_FOR_TABLES = re.compile("|".join(_TABLE_HARMLESS_PATTERNS.split()))
 
 ACCEPTED = {
+    "parallel_replicas_count": "1",
     "joined_subquery_requires_alias": "0",
     "final": "1",
     "deduplicate_insert": "backward_compatible_choice",
