@@ -14,6 +14,7 @@ from parts.schema import Key, TableDescription, TableSchema
 from parts.types import DataType, DateTime64Type, DateTimeType, EnumType, IntegerType, LowCardinalityType
 from sql.definitions.defaults import has_same_numbers
 from sql.definitions.description import build_columns
+from sql.definitions.key_checks import check_sampling
 from sql.grammar.alterations import KeyChange, ModifyOrderBy
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable
@@ -40,7 +41,9 @@ def check_keys(old: TableDescription, create: CreateTable) -> None:
     if create.history.keys == create.history.version:
         schema = TableSchema(tuple(build_columns(create.columns)), create.history)
         _check_added(old, schema, compile_key(create.order_by, schema.stored))
-        _check_sampling(compile_key(create.sample_by, schema.stored), old.primary_key)
+        key = compile_key(create.sample_by, schema.stored)
+        if set(key.expressions) <= set(old.primary_key.expressions):  # else it is refused where it is compiled
+            check_sampling(key)
     _check_defaults(old, create)
 
 
@@ -110,20 +113,6 @@ def _check_added(old: TableDescription, schema: TableSchema, key: Key) -> None:
                     f"Newly added column {name} has a default expression, so adding expressions that use it to the "
                     "sorting key is forbidden",
                 )
-
-
-def _check_sampling(key: Key, primary_key: Key) -> None:
-    """What is not in the primary key is refused where the definition is compiled."""
-    for expression, type_ in zip(key.expressions, key.types, strict=True):
-        if expression in primary_key.expressions and not _is_unsigned(type_):
-            raise UserError(
-                "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
-                f"Invalid sampling column type in storage parameters: {type_}. Must be one unsigned integer type",
-            )
-
-
-def _is_unsigned(type_: DataType) -> bool:
-    return isinstance(type_, IntegerType) and not type_.signed
 
 
 def _check_defaults(old: TableDescription, create: CreateTable) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from parts.errors import UserError
 from parts.schema import Key, TableDescription
+from parts.types import IntegerType
 from sql.functions.registry import written_name
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Node, walk
@@ -36,9 +37,12 @@ def changing_part(expression: str) -> str:
 
 def check_new_keys(new: TableDescription, old: TableDescription | None = None, *, may_repeat: bool = False) -> None:
     """Raises 36 and 44 for an expression of the sorting or partition key that ``old`` has not and that is not for a
-    key. ``may_repeat``: the sorting key may have an expression twice."""
+    key, 59 for a new table's sampling key that is no unsigned number. ``may_repeat``: the sorting key may have an
+    expression twice."""
     _check(new.sorting_key, old.sorting_key if old else None, "Sorting key")
     _check(new.partition_key, old.partition_key if old else None, "Partition key")
+    if old is None:
+        check_sampling(new.sampling_key)
     expressions = new.sorting_key.expressions
     if len(set(expressions)) < len(expressions) and not may_repeat and not old:
         twice = next(text for text in expressions if expressions.count(text) > 1)
@@ -47,6 +51,16 @@ def check_new_keys(new: TableDescription, old: TableDescription | None = None, *
             f"The sorting key has the expression {twice} twice; "
             "the table's setting allow_suspicious_indices = 1 takes it",
         )
+
+
+def check_sampling(key: Key) -> None:
+    """Raises 59 (ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER): SAMPLE takes a share of the range of an unsigned number."""
+    for type_ in key.types:
+        if not isinstance(type_, IntegerType) or type_.signed:
+            raise UserError(
+                "ILLEGAL_TYPE_OF_COLUMN_FOR_FILTER",
+                f"Invalid sampling column type in storage parameters: {type_}. Must be one unsigned integer type",
+            )
 
 
 def _check(key: Key, old: Key | None, what: str) -> None:

@@ -92,6 +92,8 @@ def check_small_engine(create: CreateTable) -> None:
         raise _unsupported(name, "PARTITION_BY, PRIMARY_KEY, ORDER_BY or SAMPLE_BY clauses")
     if create.indexes:
         raise _unsupported(name, "skipping indices")
+    if not create.attach and (create.ttl or any(column.ttl for column in create.columns)):
+        raise _unsupported(name, "TTL clause")  # one that is there already has no effect
     if create.settings and name == "Null":
         raise _unsupported(name, "SETTINGS clause")
 
@@ -149,9 +151,11 @@ def _check_memory_settings(names: Iterable[str]) -> None:
 
 
 def check_small_alter(create: CreateTable, changes: Sequence[DefinitionChange]) -> None:
-    """Raises 48 for what the engine does not change."""
+    """Raises 48 for what the engine does not change, 36 for a TTL."""
     name = engine_name(create)
     for change in changes:
+        if isinstance(change, AddColumn | ModifyColumn) and change.column.ttl:
+            raise _unsupported(name, "TTL clause")
         if not isinstance(change, _CHANGES[name]) and not _is_comment(change):
             words = re.sub(r"(?<!^)(?=[A-Z])", "_", type(change).__name__).upper().removesuffix("S")
             raise UserError("NOT_IMPLEMENTED", f"Alter of type '{words}' is not supported by storage {name}")

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 
 from parts.errors import UserError
@@ -141,12 +140,17 @@ def without_mark(first: bytes) -> bytes:
     return b"" if first == b"\xef\xbb\xbf" else first
 
 
-def read_line(stream: BinaryIO, rest: bytes, *, is_quoted: bool = False) -> tuple[bytes, bytes]:
-    """The first line (without its end) and what was read behind it; with ``is_quoted`` one in quotes is none.
+def line_end(data: bytes) -> int:
+    """The place of the first line feed, -1 without one."""
+    return data.find(b"\n")
+
+
+def read_line(stream: BinaryIO, rest: bytes, end_of: Callable[[bytes], int] = line_end) -> tuple[bytes, bytes]:
+    """The first line (without its end) and what was read behind it; ``end_of`` finds the line feed that ends it.
 
     Raises 117 for a line longer than :data:`MAX_HEADER_BYTES`.
     """
-    while (end := _line_end(rest, is_quoted)) < 0:
+    while (end := end_of(rest)) < 0:
         if len(rest) > MAX_HEADER_BYTES:
             raise UserError("INCORRECT_DATA", f"The header is longer than {MAX_HEADER_BYTES} bytes")
         data = stream.read(max(1 << 16, len(rest)))
@@ -154,14 +158,6 @@ def read_line(stream: BinaryIO, rest: bytes, *, is_quoted: bool = False) -> tupl
             return rest, b""
         rest += data
     return rest[:end], rest[end + 1 :]
-
-
-def _line_end(data: bytes, is_quoted: bool) -> int:
-    if not is_quoted or b'"' not in data:
-        return data.find(b"\n")
-    buffer = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero((buffer == ord("\n")) & (np.cumsum(buffer == ord('"')) & 1 == 0))
-    return int(ends[0]) if len(ends) else -1
 
 
 def blocks_of(tables: Iterable[pa.Table], max_rows: int, max_bytes: int = 0) -> Iterator[pa.Table]:

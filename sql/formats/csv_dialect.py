@@ -32,6 +32,8 @@ class CsvRules:
 
     cut: Callable[[bytearray], int]
     clean: Callable[[bytes], bytes]
+    line_end: Callable[[bytes], int]
+    """The place of the line feed that ends the first row, -1 if it is not there; one in quotes ends none."""
     check: Callable[[bytes, int, int], None]
     """``check(chunk, number of its first row, fields of a row)`` raises 27 or 117 for rows that are no CSV."""
 
@@ -51,6 +53,10 @@ def csv_rules(delimiter: str) -> CsvRules:
             return match.end() if match else 0
         return _last_line_end(buffer, quotes)
 
+    def line_end(data: bytes) -> int:
+        match = grammar.row_to_cut.match(data)
+        return match.end() - 1 if match else -1
+
     def clean(chunk: bytes) -> bytes:
         """Blanks around fields do not count, unless they are quoted."""
         if not _blanks_at_edges(chunk, marks):
@@ -64,7 +70,7 @@ def csv_rules(delimiter: str) -> CsvRules:
     def check(chunk: bytes, first_row: int, width: int) -> None:
         _check(chunk, first_row, width, marks, grammar)
 
-    return CsvRules(cut, clean, check)
+    return CsvRules(cut, clean, line_end, check)
 
 
 # Marks ----------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pyarrow import csv
 from parts.errors import UserError
 from parts.schema import Column
 from parts.types import DataType, FixedStringType, LowCardinalityType, TupleType, strip_nullable
-from sql.formats.chunks import CHUNK_BYTES, parse_chunks, read_line, row_chunks, without_mark
+from sql.formats.chunks import CHUNK_BYTES, line_end, parse_chunks, read_line, row_chunks, without_mark
 from sql.formats.column_names import ColumnNames, check_types
 from sql.formats.csv_dialect import csv_rules, empty_row, has_empty_lines
 from sql.formats.filling import MISSING, fill_nulls, one_array, type_default
@@ -43,6 +43,7 @@ class _Dialect:
     quote: str | bool
     cut: Callable[[bytearray], int]
     clean: Callable[[bytes], bytes]
+    line_end: Callable[[bytes], int]
     check: Callable[[bytes, int, int], None]
     escaped: bool
 
@@ -129,7 +130,7 @@ def _header(
 
 def _header_line(stream: BinaryIO, rest: bytes, dialect: _Dialect) -> tuple[bytes, bytes]:
     """The first line; in CSV a quoted name may hold line ends."""
-    line, rest = read_line(stream, rest, is_quoted=bool(dialect.quote))
+    line, rest = read_line(stream, rest, dialect.line_end)
     return line.removesuffix(b"\r") if dialect.quote else line, rest
 
 
@@ -332,9 +333,9 @@ def _check_tsv(chunk: bytes, first_row: int, width: int) -> None:
             raise empty_row(first_row + empty, width)
 
 
-_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, _check_tsv, True)
+_TSV = _Dialect("TabSeparated", "\t", False, _cut_tsv, _clean_tsv, line_end, _check_tsv, True)
 
 
 def _csv_dialect(delimiter: str) -> _Dialect:
     rules = csv_rules(delimiter)
-    return _Dialect("CSV", delimiter, '"', rules.cut, rules.clean, rules.check, False)
+    return _Dialect("CSV", delimiter, '"', rules.cut, rules.clean, rules.line_end, rules.check, False)

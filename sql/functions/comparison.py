@@ -13,6 +13,7 @@ from parts.errors import UserError
 from parts.types import (
     BoolType,
     DataType,
+    DateTime64Type,
     DateTimeType,
     DecimalType,
     EnumType,
@@ -66,10 +67,14 @@ def comparable(left: Typed, right: Typed, zone: str) -> tuple[Fragment, Fragment
 
 
 def _counted(value: Typed, beside: DataType) -> Typed | None:
-    """The number that stands for a value of an Enum, a DateTime or an IPv4: beside numbers they are compared by it."""
+    """The number that stands for a value of an Enum, a time or an IPv4: beside numbers they are compared by it."""
+    own = strip_nullable(value.type)
+    if isinstance(own, DateTime64Type) and is_number(beside):
+        seconds = FLOAT64 if isinstance(beside, FloatType) else DecimalType(38, own.precision)
+        return Typed(convert(value, seconds, "UTC"), seconds)
     if not isinstance(beside, (IntegerType, BoolType, FloatType)):
         return None
-    match strip_nullable(value.type):
+    match own:
         case EnumType(bits) as type_:
             goal = IntegerType(bits, True)
         case (DateTimeType() | IPv4Type()) as type_ if isinstance(type_, DateTimeType) or is_integer(beside):

@@ -24,6 +24,9 @@ _KEYS = [
     *(f"ORDER BY a PARTITION BY {key}" for key in (
         "rand()", "today()", "toYYYYMM(now())", "(a, a)", "(a, b)", "tuple()",
     )),
+    *(f"ORDER BY (a, {key}) SAMPLE BY {key}" for key in (
+        "a", "r", "-b", "b / 2", "toString(b)", "toDate(r)", "cityHash64(b)",
+    )),
 ]  # fmt: skip
 
 

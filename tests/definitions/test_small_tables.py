@@ -192,3 +192,15 @@ def test_an_interrupted_insert_leaves_nothing(local: Local, engine: str, monkeyp
     assert local.run("SELECT n FROM t") == [(1,)]
     names = [entry.name for entry in local.engine.catalog.table("default", "t").store.path.iterdir()]
     assert not [name for name in names if name.startswith("tmp_")]
+
+
+@pytest.mark.parametrize("engine", [*KEEPING, "Null"])
+def test_nothing_expires(both: Both, engine: str) -> None:
+    """36 for a TTL of the table and of a column; none is half made."""
+    both.compare(
+        f"""
+        CREATE TABLE t (d Date) ENGINE = {engine} TTL d + INTERVAL 1 DAY;
+        CREATE TABLE t (d Date, a UInt8 TTL d + INTERVAL 1 DAY) ENGINE = {engine};
+        EXISTS TABLE t
+        """
+    )

@@ -1,7 +1,8 @@
 """Random queries that ClickHouse and Pando must answer the same: typed expressions over a table of extreme values.
 
 The table has a column of each type with NULL, NaN, -0.0, the ends of the types, empty arrays and the hours of a DST
-change; it is there in one part (``plain``) and in several (``parts``). Equal seeds give equal texts.
+change; it is there in one part (``plain``), in several (``parts``), and in one that was
+merged of several (``merged``). Equal seeds give equal texts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ COLUMNS = {
     "t": ("Tuple(Int32, Nullable(String))", "[(0, NULL), (1, 'a'), (-1, '')]"),
     "m": ("Map(String, Int32)", "[map(), map('a', 1), map('a', 2, 'b', -1)]"),
 }
-TABLES = ("plain", "parts")
+TABLES = ("plain", "parts", "merged")
 _ROWS = 60
 _NUMBERS = ("i8", "u8", "i32", "i64", "u64", "f32", "f64", "ni", "nf", "dec")
 _INTEGERS = ("i8", "u8", "i32", "i64", "u64", "ni")
@@ -49,7 +50,7 @@ _KEYS = tuple(name for name in COLUMNS if name != "m")
 
 
 def statements() -> list[str]:
-    """Create and fill the tables; ``parts`` gets each fifth of the rows by an INSERT of its own."""
+    """Create and fill the tables; all but ``plain`` get each fifth of the rows by an INSERT of its own."""
     columns = ", ".join(f"{name} {type_}" for name, (type_, _) in COLUMNS.items())
     # Steps that have no factor in common: each value meets each.
     steps = (1, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -63,7 +64,7 @@ def statements() -> list[str]:
         for part in range(1 if table == "plain" else 5):
             where = "" if table == "plain" else f" WHERE number % 5 = {part}"
             made.append(f"INSERT INTO {table} SELECT number AS id, {', '.join(values)} FROM numbers({_ROWS}){where}")
-    return made
+    return [*made, "OPTIMIZE TABLE merged FINAL"]
 
 
 def _count(given: str) -> int:

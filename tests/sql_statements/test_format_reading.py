@@ -21,6 +21,8 @@ CASES: list[tuple[dict[str, str], str, str]] = [
     ({"a": "String"}, "CSV", '12"\n"a\nb"\nx\n'),
     ({"a": "UInt8", "b": "String"}, "CSVWithNames", 'b , "a"\r\nx,1\r\n'),
     ({"a\nb": "String"}, "CSVWithNames", '"a\nb"\nx\n'),
+    ({"s": "String", "d": "Date"}, "CSVWithNames", '"s",1d"\n"a b","2024-12-31"\n"12","2149-06-06"\n'),
+    ({"a": "UInt8", 'b"': "String"}, "CSVWithNames", 'a,b"\n1,"x"\n2,"y"\n'),
     ({"a": "Tuple(UInt8, String)", "b": "Tuple(x Array(UInt8), y Tuple(Date, UInt8))"}, "CSV",
      '1,"x","[1,2]",2020-01-01,3\n'),
     ({"a": "Decimal(9, 2)"}, "TSV", "1.999\n-1.999\n1e2\n.5\n"),

@@ -24,3 +24,6 @@ SELECT id, dateDiff('hour', t, b), dateDiff('hour', t, toDateTime64('1970-01-01 
 SELECT id, date_trunc('millisecond', t), date_trunc('microsecond', u), date_trunc('second', u), date_trunc('minute', w), date_trunc('hour', b), date_trunc('day', b), date_trunc('week', t), date_trunc('month', t), date_trunc('quarter', t), date_trunc('year', b) FROM instants ORDER BY id
 SELECT toDate(t), count() FROM instants GROUP BY 1 ORDER BY 1
 SELECT id, toHour(b), toStartOfHour(b), toDayOfWeek(b), formatDateTime(b, '%F %T') FROM instants ORDER BY id
+SELECT t, t > 1577836800, t = 1577836800.5, 1577836800.2 < t, t <> toFloat32(1577836800), t >= toDecimal64('1577836800.5', 1), t > -1, t = NULL, t < toNullable(1577836801), t < inf FROM (SELECT arrayJoin([toDateTime64('2020-01-01 00:00:00.5', 3, 'UTC'), toDateTime64('1969-12-31 23:59:59.5', 3, 'UTC')]) AS t) ORDER BY t
+SELECT count() FROM numbers(10) WHERE toDateTime64(number, 3, 'UTC') BETWEEN 2 AND 4.5
+SELECT materialize(toDateTime64('2020-01-01 00:00:00.5', 3, 'UTC')) = true, toNullable(toDateTime64(7, 9, 'UTC')) = 7
