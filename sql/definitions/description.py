@@ -7,6 +7,7 @@ take two arguments more, which ``engine.replica_location`` resolves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -48,6 +49,7 @@ from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.queries import parse_expression
 from sql.grammar.statements import CreateTable, EngineClause
 from sql.grammar.syntax_tree import Identifier, Literal
+from sql.grammar.tokens import not_implemented
 from sql.run.block_expressions import compile_expressions, compile_key
 from sql.settings.table_settings import HONOURED_BY_TABLES, MergeTreeSettings, parse_table_setting
 
@@ -252,10 +254,15 @@ def _check_codec(clause: ColumnClause, type_: DataType) -> None:
 # Keys -----------------------------------------------------------------------------------------------------------------
 
 
+_DESCENDING = re.compile(r"\sDESC(?:ENDING)?\b", re.IGNORECASE)
+
+
 def _compile(text: str, schema: TableSchema, clause: str) -> Key:
     try:
         return compile_key(text, schema.stored)  # a key cannot read ALIAS columns
     except UserError as error:
+        if _DESCENDING.search(text):
+            raise not_implemented(f"A descending key ({clause} {text})") from None
         raise UserError(error.name, f"{error.message} (in {clause} {text})") from error
 
 

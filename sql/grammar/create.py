@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import dataclass, field
 
 from parts.errors import UserError
@@ -43,7 +42,6 @@ _KEY_CLAUSES = {
 }
 _INFERRING_ENGINES = ("Distributed", "Merge")
 """Their columns are those of the tables that they read."""
-_DESCENDING = re.compile(r"(?<=\s)DESC(?:ENDING)?\s*\)?$", re.IGNORECASE)
 _DATABASE_ENGINES = ("Ordinary", "Atomic")
 _VIEW_CLAUSES = ("COMMENT", "AS")
 _MATERIALIZED_CLAUSES = (
@@ -342,8 +340,6 @@ def _key_clause(stream: TokenStream, clauses: _Clauses) -> bool:
         _once(stream, name not in clauses.keys)
         stream.accept(*words)
         clauses.keys[name] = _expression(stream)
-        if _DESCENDING.search(clauses.keys[name]):
-            raise not_implemented(f"A descending key ({clauses.keys[name]})")
         return True
     return False
 
