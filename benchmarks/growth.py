@@ -12,6 +12,7 @@ installed. Every part is made by an INSERT of its own.
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import importlib
 import importlib.util
@@ -120,6 +121,7 @@ def _open_many_files() -> None:
 
 if __name__ == "__main__":
     _open_many_files()
-    with tempfile.TemporaryDirectory(prefix="pando-growth-") as folder:
-        tempfile.tempdir = folder
-        sys.exit(main())
+    folder = tempfile.TemporaryDirectory(prefix="pando-growth-")
+    atexit.register(folder.cleanup)  # behind the servers, which end as the program does
+    tempfile.tempdir = folder.name
+    sys.exit(main())
