@@ -3,6 +3,9 @@
 How long an example of hypothesis takes says nothing on a machine that does other things too. What pytest-timeout's
 signal cannot break off (a call into a library, a clean-up that waits) ends the process, with all threads' stacks; with
 the process ends ``make test``.
+
+Tests that share what a fixture makes once for their module (servers, tables) run in one process of pytest-xdist: it is
+not made twice, and a test may look at what the one before it made.
 """
 
 from __future__ import annotations
@@ -28,6 +31,20 @@ _stderr = pytest.StashKey[int]()
 def pytest_configure(config: pytest.Config) -> None:
     """Nothing is captured yet: what is written here is seen."""
     config.stash[_stderr] = os.dup(2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    found = item._fixtureinfo.name2fixturedefs.values()
+    return any(fixture.scope == "module" for definitions in found for fixture in definitions)
 
 
 @pytest.hookimpl(wrapper=True)
