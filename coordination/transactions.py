@@ -120,12 +120,12 @@ class Transaction:
 
 
 def key_prefix(attempt: str) -> str:
-    """Of the keys of whatever is staged under this name of an attempt."""
+    """The beginning of the keys of all parts that are staged under this name of an attempt."""
     return f"{xxhash.xxh3_64_hexdigest(attempt.encode())}-"
 
 
 def key_of(attempt: str, insert: str, number: int) -> str:
-    """Of the ``number``-th part of an INSERT."""
+    """The key of the ``number``-th part of an INSERT."""
     return f"{key_prefix(attempt)}{xxhash.xxh3_64_hexdigest(insert.encode())}-{number}"
 
 
@@ -135,7 +135,7 @@ def name_of(transaction_id: str) -> str:
 
 
 def content(transaction_id: str, state: State, *, reason: str = "", rows: int = 0) -> bytes:
-    """Of a transaction's node."""
+    """The content of a transaction's node, as JSON."""
     document = {"version": FORMAT_VERSION, "id": transaction_id, "state": state.value, "reason": reason, "rows": rows}
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -260,7 +260,7 @@ def read_file(path: Path, part: str) -> bytes:
 
 
 def file_facts(path: Path, part: str) -> os.stat_result:
-    """Of a part's file. Raises as :func:`read_error` says."""
+    """Size and times of a part's file. Raises as :func:`read_error` says."""
     try:
         return path.stat()
     except OSError as error:

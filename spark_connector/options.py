@@ -127,29 +127,7 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         if name not in _NAMES:
             raise _bad(f"unknown option {name!r}{_nearest(name)}")
     query, task_query = (values.get(name, "").strip().rstrip(";").rstrip() for name in ("query", "task_query"))
-    for name in ("url",) if query else ("url", "table"):
-        if not values.get(name):
-            raise _bad(f"the option {name!r} is missing; {_EXAMPLE}{'' if values else _LOST}")
-    for name in _OF_TABLES if query else ():
-        if values.get(name):
-            raise _bad(f"the option {name!r} does nothing beside 'query': say it in the SELECT")
-    for name in settings:
-        if name.startswith(("insert_deduplication_token", "insert_transaction")):
-            raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
-    if _flag(values, "mergeschema"):
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            "Format pando: the option 'mergeSchema' is not offered: a table's columns cannot be changed. Write the "
-            "columns that it has (select), or make a table with all of them (spark_connector.create_table)",
-        )
-    if _flag(values, "push_filters"):
-        raise UserError(
-            "NOT_IMPLEMENTED",
-            "Format pando: the option 'push_filters' is not offered: Spark 4.3 keeps the filters of a frame's first "
-            "query for its later ones, and counts were wrong. Give a ClickHouse condition in the option 'filter'",
-        )
-    if ("txnappid" in values) != ("txnversion" in values) or (values.get("token") and "txnappid" in values):
-        raise _bad("give 'txnAppId' together with 'txnVersion', or 'token'")
+    _check_together(values, settings, query)
     database, table = _table(values.get("table", ""), values.get("database", ""))
     return Options(
         urls=_urls(values["url"]),
@@ -185,6 +163,33 @@ def parse_options(given: Mapping[str, str], defaults: Mapping[str, str] = _NO_OP
         overwrite_mode=_overwrite_mode(values),
         settings=settings,
     )
+
+
+def _check_together(values: Mapping[str, str], settings: Mapping[str, str], query: str) -> None:
+    """Raises 36 for an option that is missing or does not go with the others, 48 for one that is not offered."""
+    for name in ("url",) if query else ("url", "table"):
+        if not values.get(name):
+            raise _bad(f"the option {name!r} is missing; {_EXAMPLE}{'' if values else _LOST}")
+    for name in _OF_TABLES if query else ():
+        if values.get(name):
+            raise _bad(f"the option {name!r} does nothing beside 'query': say it in the SELECT")
+    for name in settings:
+        if name.startswith(("insert_deduplication_token", "insert_transaction")):
+            raise _bad(f"setting.{name} is made by the connector; give the option 'token' instead")
+    if _flag(values, "mergeschema"):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "Format pando: the option 'mergeSchema' is not offered: a table's columns cannot be changed. Write the "
+            "columns that it has (select), or make a table with all of them (spark_connector.create_table)",
+        )
+    if _flag(values, "push_filters"):
+        raise UserError(
+            "NOT_IMPLEMENTED",
+            "Format pando: the option 'push_filters' is not offered: Spark 4.3 keeps the filters of a frame's first "
+            "query for its later ones, and counts were wrong. Give a ClickHouse condition in the option 'filter'",
+        )
+    if ("txnappid" in values) != ("txnversion" in values) or (values.get("token") and "txnappid" in values):
+        raise _bad("give 'txnAppId' together with 'txnVersion', or 'token'")
 
 
 def _overwrite_mode(values: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ class ExpiringTable(TableData, Protocol):
 
 
 class Expiring:
-    """Of one table; the steps of its background work share it."""
+    """Which rows of one table expire, and which merge takes them away; the steps of its background work share it."""
 
     def __init__(self, table: ExpiringTable) -> None:
         self._table = table
@@ -60,7 +60,7 @@ class Expiring:
         return self.choose([[part.name] for part in self._table.store.active()]) is not None
 
     def choose(self, runs: Sequence[Sequence[PartName]]) -> TtlMerge | None:
-        """Of ``runs`` of neighbours that may be merged, and are here."""
+        """The merge by TTL that is due, if any, among ``runs`` of neighbours that may be merged and are here."""
         now = self._expiry_time
         settings = self._table.definition.settings
         under_way = sum(merge.merge_type in TTL_MERGES for merge in self._table.services.merges)

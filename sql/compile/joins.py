@@ -48,7 +48,7 @@ class _Sides:
         self.right = right
         self.keys: list[tuple[Fragment, Fragment]] = []
         self.other: list[Fragment] = []
-        self._other_types: list[DataType] = []
+        self._nearest: list[Typed] = []
         self.right_only: list[Fragment] = []
         self.left_only: list[Fragment] = []
         self._using: list[tuple[Source, Source, str, Typed, Typed]] = []
@@ -65,7 +65,6 @@ class _Sides:
                 self.right_only.append(self.clause.rows.condition(term))
             else:
                 self.other.append(self.clause.rows.condition(term))
-                self._other_types += [self.clause.rows.compile(arg).type for arg in _compared(term)]
 
     def _equality(self, term: Node) -> tuple[Fragment, Fragment] | None:
         if not isinstance(term, Function) or term.name != "equals" or len(term.args) != 2:
@@ -112,7 +111,7 @@ class _Sides:
             a, b = (first.columns[name].merged or first.columns[name]).typed, second.columns[name].typed
             if asof and position == len(names) - 1:
                 self.other.append(fragment("{} >= {}", *self._converted(a, b)))
-                self._other_types += [a.type, b.type]
+                self._nearest += [a, b]
             else:
                 self.keys.append(self._key(a, b))
             self._using.append((first, second, name, a, b))
@@ -141,9 +140,12 @@ class _Sides:
         terms = [fragment("{} = {}", left, right) for left, right in self.keys]
         return joined(" AND ", [*terms, *self.left_only, *self.right_only, *self.other]) or fragment("true")
 
-    def check_nearest(self) -> None:
+    def check_nearest(self, on: Node | None) -> None:
         """What ASOF looks for the nearest of. Raises 169 (BAD_TYPE_OF_FIELD) for a type without distances."""
-        for type_ in map(strip_nullable, self._other_types):
+        for term in conjuncts(on):
+            if self._side(term) == "both" and self._equality(term) is None and isinstance(term, Function):
+                self._nearest += [self.clause.rows.compile(argument) for argument in term.args]
+        for type_ in (strip_nullable(value.type) for value in self._nearest):
             if not (is_number(type_) or is_date_or_time(type_) or isinstance(type_, EnumType)):
                 raise UserError("BAD_TYPE_OF_FIELD", f"ASOF JOIN is not supported for the type {type_.name}")
 
@@ -158,10 +160,6 @@ class _Sides:
     def need_keys(self, what: str) -> None:
         if not self.keys or self.other:
             raise not_implemented(f"{what} JOIN with a condition that is not a conjunction of equalities")
-
-
-def _compared(term: Node) -> tuple[Node, ...]:
-    return term.args if isinstance(term, Function) else ()
 
 
 def _retype(column: SourceColumn, common: DataType, sql: Fragment) -> None:
@@ -234,7 +232,7 @@ def _asof(node: Join, sides: _Sides, left: Fragment, right: Fragment) -> Fragmen
         raise UserError(
             "INVALID_JOIN_ON_EXPRESSION", "ASOF JOIN needs equalities and exactly one inequality (<, <=, >, >=)"
         )
-    sides.check_nearest()
+    sides.check_nearest(node.on)
     return fragment("({} ASOF {}JOIN {} ON {})", left, "LEFT " if node.kind == "LEFT" else "", right, sides.condition)
 
 

@@ -332,7 +332,7 @@ class KillQuery:
 
 @dataclass(frozen=True, slots=True)
 class KillMutation:
-    """Of those in ``system.mutations`` for which the condition holds; ``is_test`` only says which."""
+    """Ends the mutations in ``system.mutations`` for which the condition holds; ``is_test``: only says which."""
 
     condition: str
     is_test: bool = False
