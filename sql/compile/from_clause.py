@@ -146,8 +146,8 @@ class FromClause:
                 table, scope = common
                 compiled = self.query.compile(table.query, scope.outer, scope)
                 return self.derived(compiled, node.alias or node.table, table.columns)
-        if (node.database or "").lower() == "system" and node.table in ("numbers", "numbers_mt", "zeros"):
-            name = "zeros" if node.table == "zeros" else "numbers"
+        if (node.database or "").lower() == "system" and node.table in ("numbers", "numbers_mt", "zeros", "zeros_mt"):
+            name = node.table.removesuffix("_mt")
             return compile_table_function(self, TableFunction(name, (), node.alias or node.table))
         relation = self.query.catalog.relation(node.database, node.table)
         if isinstance(relation, ViewRelation):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from parts.errors import UserError
@@ -23,7 +24,7 @@ from sql.compile.stars import expand_stars, without_stars
 from sql.compile.text_indexes import with_tokenizers
 from sql.compile.two_steps import two_steps
 from sql.functions.combinators import is_aggregate_call
-from sql.grammar.syntax_tree import Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
+from sql.grammar.syntax_tree import Function, Identifier, LimitBy, Literal, Node, OrderItem, Select, conjuncts
 from sql.grammar.tokens import not_implemented
 from sql.typing.float_bits import bits_of, distinct_by_bits, has_floats
 from sql.typing.fragments import EMPTY, Fragment, called, fragment, joined, leaf
@@ -62,6 +63,9 @@ class SelectCompiler:
             )
         self.scope.aliases = self._aliases(outputs)
         self.rows.compiled.clear()
+        if select.having is not None and not self._is_grouped():  # it is one more WHERE then
+            terms = tuple(node for node in (select.where, select.having) if node is not None)
+            select = self.select = replace(select, where=Function("and", terms), having=None)
         self.rows.windows = dict(select.windows)
         self.rows.allow_array_join = True
         self.rows.layers = self.before_where
@@ -164,8 +168,6 @@ class SelectCompiler:
             keys = list(select.group_by)
             grouped = bool(keys)
         if not grouped and not has_aggregates(select, self.rows):
-            if select.having is not None:
-                raise UserError("ILLEGAL_AGGREGATION", "HAVING without GROUP BY or aggregate functions: use WHERE")
             return self.rows
         if select.grouping == "SETS":
             raise not_implemented("GROUP BY GROUPING SETS")
@@ -179,6 +181,10 @@ class SelectCompiler:
         groups.know_keys(keys, compiled)
         groups.allow_array_join = True
         return groups
+
+    def _is_grouped(self) -> bool:
+        select = self.select
+        return bool(select.group_by or select.grouping) or has_aggregates(select, self.rows)
 
     def _positional(self, node: Node, outputs: list[Node]) -> Node:
         """``GROUP BY 1`` and ``ORDER BY 1`` mean the first column."""

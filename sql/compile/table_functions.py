@@ -164,6 +164,7 @@ _FUNCTIONS = {
     "numbers": _numbers,
     "numbers_mt": _numbers,
     "zeros": _zeros,
+    "zeros_mt": _zeros,
     "generateSeries": _series,
     "generate_series": _series,
     "values": _values,

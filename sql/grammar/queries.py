@@ -5,6 +5,8 @@ Source: ClickHouse documentation, "SELECT query".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parts.errors import UserError
 from sql.grammar.clauses import setting_list
 from sql.grammar.expressions import ExpressionParser
@@ -14,13 +16,17 @@ from sql.grammar.recent_texts import RecentTexts
 from sql.grammar.syntax_tree import (
     Alias,
     CommonTable,
+    Identifier,
     LimitBy,
     Literal,
+    NamedTable,
     Node,
     Query,
     Select,
+    Star,
     Union,
     WindowSpec,
+    walk,
 )
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.settings.known import check_inner_settings
@@ -151,7 +157,19 @@ def _select(stream: TokenStream) -> Select:
         clauses["source"] = parse_from(parser)
     _filters(parser, clauses)
     _ordering(parser, clauses)
-    return Select(**clauses)  # type: ignore[arg-type]
+    select = Select(**clauses)  # type: ignore[arg-type]
+    return replace(select, source=_ONE) if select.source is None and _reads_one(select) else select
+
+
+_ONE, _DUMMY = NamedTable("system", "one"), Identifier(("dummy",))
+
+
+def _reads_one(select: Select) -> bool:
+    """A SELECT without FROM reads ``system.one``; only one that names its column needs to."""
+    stars = (isinstance(node, Star) for node in select.expressions)
+    return any(stars) or any(
+        isinstance(node, Identifier) and node.parts == ("dummy",) for node in walk(select, into_queries=False)
+    )
 
 
 def _with_clause(parser: ExpressionParser) -> tuple[tuple[CommonTable, ...], tuple[Alias, ...]]:

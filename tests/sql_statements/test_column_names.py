@@ -54,13 +54,13 @@ _SETTINGS = [
 
 
 def stored(server: Oracle | Pando, types: str, insert: str) -> str:
-    server.query("DROP TABLE IF EXISTS named")
-    server.query(f"CREATE TABLE named ({types}) ENGINE = Memory")
+    server.query("DROP TABLE IF EXISTS by_name")
+    server.query(f"CREATE TABLE by_name ({types}) ENGINE = Memory")
     try:
-        server.query(f"INSERT INTO named {insert}")
+        server.query(f"INSERT INTO by_name {insert}")
     except (PandoError, RuntimeError) as error:
         return "error " + "".join(re.findall(r"^Code: (\d+)", str(error)))
-    return server.query("SELECT * FROM named ORDER BY ALL").decode()
+    return server.query("SELECT * FROM by_name ORDER BY ALL").decode()
 
 
 @pytest.mark.parametrize(("types", "format", "data"), CASES, ids=range(len(CASES)))
