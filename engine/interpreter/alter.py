@@ -60,7 +60,7 @@ def alter_table(statement: AlterTable, context: Context) -> QueryResult:
         definition = table.definition
         new = context.server.catalog.define(database, altered(definition.create, definition.description, changes))
         if sorts_anew:
-            check_new_keys(new.description, definition.description)
+            check_new_keys(new, definition)
         if sets_ttl and not context.settings.allow_suspicious_ttl_expressions:
             check_ttl_depends(new.description.ttl)
     result = QueryResult()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parts.errors import UserError
-from sql.definitions.engine import ENGINES, is_deprecated
+from sql.definitions.engine import ENGINES, check_syntax, is_deprecated
 from sql.grammar.statements import CreateTable, EngineClause
 from sql.settings.session import Settings
 
@@ -37,7 +37,7 @@ def like(source: CreateTable, create: CreateTable, settings: Settings) -> Create
 def completed(create: CreateTable, settings: Settings, granularity: int) -> CreateTable:
     """``granularity`` is the server's ``index_granularity``, which stands in the definition as ClickHouse writes it: a
     table keeps the one that it was made with. Raises 119 where no engine is meant, 36 (BAD_ARGUMENTS) for the
-    deprecated syntax, unless it is allowed."""
+    deprecated syntax, unless it is allowed, 42 for arguments that would be of it."""
     create = _with_engine(create, settings)
     assert create.engine is not None
     if create.engine.name not in ENGINES:
@@ -50,6 +50,7 @@ def completed(create: CreateTable, settings: Settings, granularity: int) -> Crea
                 "or set allow_deprecated_syntax_for_merge_tree = 1",
             )
         return create
+    check_syntax(create)
     if not create.order_by and (create.primary_key or settings.create_table_empty_primary_key_by_default):
         create = replace(create, order_by=create.primary_key or "tuple()")
     if create.is_temporary or _GRANULARITY in create.settings:

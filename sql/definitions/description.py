@@ -25,6 +25,7 @@ from parts.schema import Column, Key, TableDescription, TableSchema
 from parts.types import (
     ArrayType,
     DataType,
+    DecimalType,
     FloatType,
     LowCardinalityType,
     MapType,
@@ -34,6 +35,7 @@ from parts.types import (
     aggregate_of,
     make_nullable,
     parse_type,
+    strip_nullable,
 )
 from sql.compile.naming import canonical
 from sql.definitions.constraints import build_constraints
@@ -128,7 +130,7 @@ def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True) -> li
         if _has_nothing(type_):
             raise _unusable(clause.name, type_)
         if clause.codec:
-            _check_codec(clause, type_)
+            _check_codec(clause, type_, is_new=is_new)
         columns.append(
             Column(
                 clause.name,
@@ -243,12 +245,23 @@ def _unusable(name: str, type_: DataType) -> UserError:
     )
 
 
-def _check_codec(clause: ColumnClause, type_: DataType) -> None:
+_MOST_DIGITS = 18
+"""Of a Decimal of 8 bytes."""
+
+
+def _check_codec(clause: ColumnClause, type_: DataType, *, is_new: bool) -> None:
     if clause.default_kind == "ALIAS":
         raise UserError("BAD_ARGUMENTS", f"Column {clause.name!r} is an ALIAS: it is not stored and can have no CODEC")
     from parts.codecs import parse_codec
 
-    parse_codec(clause.codec, type_)
+    codec = parse_codec(clause.codec, type_)
+    bare = strip_nullable(type_)
+    if is_new and codec.transforms and isinstance(bare, DecimalType) and bare.precision > _MOST_DIGITS:
+        raise UserError(
+            "BAD_ARGUMENTS",
+            f"CODEC({clause.codec}) of column {clause.name!r}: Delta and DoubleDelta are only applicable for data "
+            f"types of size 1, 2, 4, 8 bytes. Given type {type_}",
+        )
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------

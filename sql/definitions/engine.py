@@ -165,13 +165,27 @@ def check_engine(create: CreateTable) -> EngineClause:
         if _FAMILY.match(name) or name in _OTHER_ENGINES:
             raise not_implemented(f"Engine {name} (the engines are: {known})")
         raise UserError("UNKNOWN_STORAGE", f"Unknown table engine {name}; the engines are: {known}")
-    if is_deprecated(create):
-        if any((create.partition_by, create.order_by, create.primary_key, create.sample_by)):
-            raise _mixed(name)
-        if create.settings or create.indexes:
-            raise _mixed(name)
+    if is_deprecated(create) and _has_clauses(create):
+        raise _mixed(name)
     mode_of(name).check_count(name, len(_own_arguments(create.engine)) - len(_keys_of(create)))
     return create.engine
+
+
+def check_syntax(create: CreateTable) -> None:
+    """Raises 42 for arguments of the merge mode without any clause: then they would be of the deprecated syntax."""
+    assert create.engine is not None
+    if _own_arguments(create.engine) and not _has_clauses(create):
+        raise UserError(
+            "NUMBER_OF_ARGUMENTS_DOESNT_MATCH",
+            f"ORDER BY or PRIMARY KEY is missing: arguments of {create.engine.name} without any clause are of the "
+            "deprecated syntax. Add ORDER BY (column, …), or ORDER BY tuple()",
+        )
+
+
+def _has_clauses(create: CreateTable) -> bool:
+    """Whether a clause says that the syntax is the modern one."""
+    keys = (create.partition_by, create.order_by, create.primary_key, create.sample_by)
+    return any((*keys, create.settings, create.indexes))
 
 
 def _mixed(engine: str) -> UserError:

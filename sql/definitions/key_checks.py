@@ -5,12 +5,15 @@ Tables that were made with such a key before are loaded as they are.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from parts.errors import UserError
 from parts.schema import Key, TableDescription
-from parts.types import IntegerType
+from parts.types import ArrayType, DataType, IntegerType, TupleType
 from sql.functions.registry import written_name
 from sql.grammar.queries import parse_expression
 from sql.grammar.syntax_tree import Function, Identifier, Node, walk
+from sql.settings.table_settings import MergeTreeSettings
 
 CHANGING = frozenset(
     """now now64 nowInBlock today yesterday rand rand32 rand64 randConstant randUniform randNormal randLogNormal
@@ -35,12 +38,24 @@ def changing_part(expression: str) -> str:
     return next(filter(is_changing, calls), "")
 
 
-def check_new_keys(new: TableDescription, old: TableDescription | None = None, *, may_repeat: bool = False) -> None:
-    """Raises 36 and 44 for an expression of the sorting or partition key that ``old`` has not and that is not for a
+class Keyed(Protocol):
+    """A definition of a table, as far as its keys go."""
+
+    @property
+    def description(self) -> TableDescription: ...
+
+    @property
+    def settings(self) -> MergeTreeSettings: ...
+
+
+def check_new_keys(definition: Keyed, former: Keyed | None = None, *, may_repeat: bool = False) -> None:
+    """Raises 36 and 44 for an expression of the sorting or partition key that ``former`` has not and that is not for a
     key, 59 for a new table's sampling key that is no unsigned number. ``may_repeat``: the sorting key may have an
     expression twice."""
-    _check(new.sorting_key, old.sorting_key if old else None, "Sorting key")
-    _check(new.partition_key, old.partition_key if old else None, "Partition key")
+    new, old = definition.description, former.description if former else None
+    takes_null = definition.settings.allow_nullable_key
+    _check(new.sorting_key, old.sorting_key if old else None, "Sorting key", takes_null=takes_null)
+    _check(new.partition_key, old.partition_key if old else None, "Partition key", takes_null=takes_null)
     if old is None:
         check_sampling(new.sampling_key)
     expressions = new.sorting_key.expressions
@@ -63,10 +78,16 @@ def check_sampling(key: Key) -> None:
             )
 
 
-def _check(key: Key, old: Key | None, what: str) -> None:
-    for text in key.expressions:
+def _check(key: Key, old: Key | None, what: str, *, takes_null: bool) -> None:
+    for text, type_ in zip(key.expressions, key.types, strict=True):
         if old is not None and text in old.expressions:
             continue
+        if isinstance(type_, ArrayType) and _has_null(type_) and not takes_null:
+            raise UserError(
+                "ILLEGAL_COLUMN",
+                f"{what} contains nullable columns, but merge tree setting `allow_nullable_key` is disabled: {text} "
+                f"has type {type_}",
+            )
         if name := changing_part(text):
             raise UserError(
                 "BAD_ARGUMENTS",
@@ -75,6 +96,15 @@ def _check(key: Key, old: Key | None, what: str) -> None:
         nodes = walk(parse_expression(text))
         if not any(isinstance(node, Identifier) or _is_made(node) for node in nodes):
             raise UserError("ILLEGAL_COLUMN", f"{what} cannot contain constants: {text}")
+
+
+def _has_null(type_: DataType) -> bool:
+    match type_:
+        case ArrayType(inner):
+            return _has_null(inner)
+        case TupleType(elements):
+            return any(_has_null(inner) for _, inner in elements)
+    return type_.is_nullable
 
 
 def _is_made(node: Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parts.errors import UserError
-from parts.types import DataType, DecimalType, FloatType, IntegerType
+from parts.types import DataType, Date32Type, DateTime64Type, DecimalType, FloatType, IntegerType
 from sql.functions.arithmetic import decimal_operand, decimal_type, illegal, kind_of
 from sql.functions.registry import Call, function
 from sql.typing.bound import bound
@@ -195,6 +195,8 @@ def modulo_or_zero(call: Call) -> Typed:
 
 def _modulo(call: Call, zero: str) -> Typed:
     left, right = call.args
+    if isinstance(left.type, Date32Type | DateTime64Type):
+        raise illegal(call)
     if is_date_or_time(left.type) and is_number(right.type):
         days = IntegerType(16 if left.type.name == "Date" else 32, False)
         left = Typed(cast_to(left, days, call.environment.zone), days)

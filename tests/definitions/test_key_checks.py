@@ -19,7 +19,8 @@ _KEYS = [
         "(a, version())", "(a, rowNumberInBlock())", "(a, blockSize())", "(a, getSetting('max_threads'))",
         "(a, ignore(rand()))", "(a, isConstant(a))", "1", "(a, 'x')", "(a, 1 + 1)", "(a, NULL)", "(a, a)",
         "(a + 1, b, a + 1)", "(a, materialize(1))", "(a, -a, ignore(a))", "tuple()", "()", "(a, b) PRIMARY KEY a",
-        "(a, a) SETTINGS allow_suspicious_indices = 1", "(a, r)",
+        "(a, a) SETTINGS allow_suspicious_indices = 1", "(a, r)", "(a, n)", "[toNullable(a)]",
+        "(a, n) SETTINGS allow_nullable_key = 1",
     )),
     *(f"ORDER BY a PARTITION BY {key}" for key in (
         "rand()", "today()", "toYYYYMM(now())", "(a, a)", "(a, b)", "tuple()",
@@ -40,9 +41,19 @@ def refusal(server: Oracle | Pando, statement: str) -> str:
 
 @pytest.mark.parametrize("key", _KEYS)
 def test_keys_of_new_tables(oracle: Oracle, pando: Pando, key: str) -> None:
-    statement = f"CREATE TABLE keyed (a UInt8, b UInt8, r UInt32 DEFAULT rand()) ENGINE = MergeTree {key}"
+    statement = "CREATE TABLE keyed (a UInt8, b UInt8, r UInt32 DEFAULT rand(), n Array(Nullable(Int8))) "
+    statement += f"ENGINE = MergeTree {key}"
     for server in (oracle, pando):
         server.query("DROP TABLE IF EXISTS keyed")
+    assert refusal(pando, statement) == refusal(oracle, statement)
+
+
+@pytest.mark.parametrize("clauses", ["", "SETTINGS index_granularity = 2", "TTL toDate(a) + 1", "PARTITION BY a"])
+@pytest.mark.parametrize("arguments", ["", "()", "(b)"])
+def test_engines_without_order_by(oracle: Oracle, pando: Pando, arguments: str, clauses: str) -> None:
+    for server in (oracle, pando):
+        server.query("DROP TABLE IF EXISTS unordered")
+    statement = f"CREATE TABLE unordered (a UInt8, b UInt8) ENGINE = SummingMergeTree{arguments} {clauses}"
     assert refusal(pando, statement) == refusal(oracle, statement)
 
 

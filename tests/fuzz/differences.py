@@ -18,16 +18,15 @@ from tests.fuzz.random_queries import Queries, statements
 from tests.sql_statements.oracle import Oracle
 
 SECONDS = 30
-_ACCEPTED = Path(__file__).with_name("accepted_differences.txt")
 _NOT_OURS = re.compile(r"(?:Binder|Catalog|Parser|Conversion|Internal|Invalid Input|Out of Range) Error")
 _FLOAT = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 @cache
-def accepted() -> list[tuple[str, re.Pattern[str]]]:
-    """The reason of each accepted difference, and a pattern of the queries that may differ."""
+def accepted(name: str) -> list[tuple[str, re.Pattern[str]]]:
+    """The reason of each accepted difference in the file ``accepted_<name>.txt``, and a pattern of what may differ."""
     found, reason = [], ""
-    for line in _ACCEPTED.read_text().splitlines():
+    for line in Path(__file__).with_name(f"accepted_{name}.txt").read_text().splitlines():
         if line.startswith("# "):
             reason = line[2:]
         elif line:
@@ -55,7 +54,7 @@ def opened() -> Iterator[Callable[[int], None]]:
 
 def compare(oracle: Oracle, pando: Pando, query: str) -> None:
     """Raises ``AssertionError`` where the answers differ and nothing says that they may."""
-    if any(pattern.search(query) for _, pattern in accepted()):
+    if any(pattern.search(query) for _, pattern in accepted("differences")):
         return
     ours = _answer(pando, query)
     if isinstance(ours, PandoError):

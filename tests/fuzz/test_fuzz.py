@@ -28,8 +28,9 @@ def test_what_was_found_is_answered(server: Server, text: str) -> None:
         run_case(server, Case(text, {}, {"x": "1", "n": "1"}, format_name))
 
 
-def test_accepted_differences_have_a_reason() -> None:
-    assert all(reason for reason, _ in accepted())
+@pytest.mark.parametrize("name", ["differences", "definitions"])
+def test_accepted_differences_have_a_reason(name: str) -> None:
+    assert all(reason for reason, _ in accepted(name))
 
 
 @pytest.mark.slow

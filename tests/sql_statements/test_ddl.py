@@ -101,6 +101,7 @@ WRONG = [
     ("CREATE TABLE t (a Nonsense) ENGINE = MergeTree ORDER BY a", 50, "Nonsense"),
     ("CREATE TABLE t (a UInt8, a UInt8) ENGINE = MergeTree ORDER BY a", 15, "a"),
     ("CREATE TABLE t (a UInt8 CODEC(Nonsense)) ENGINE = MergeTree ORDER BY a", 432, "Nonsense"),
+    ("CREATE TABLE t (a Decimal(38, 2) CODEC(Delta, LZ4)) ENGINE = MergeTree ORDER BY a", 36, "size 1, 2, 4, 8 bytes"),
     ("CREATE TABLE t (a UInt8 DEFAULT zz + 1) ENGINE = MergeTree ORDER BY a", 47, "zz"),
     ("CREATE TABLE t (a UInt8 DEFAULT a + 1) ENGINE = MergeTree ORDER BY a", 174, "a -> a"),
     ("CREATE TABLE t (a UInt8 DEFAULT b, b UInt8 ALIAS c, c UInt8 DEFAULT a) ENGINE = Memory", 174, "a -> b -> c -> a"),

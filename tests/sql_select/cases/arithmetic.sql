@@ -51,3 +51,5 @@ SELECT intDiv(toInt32(-7), 2.2), intDiv(toDecimal32(-7.5, 2), toDecimal32(3, 1))
 -- Rounding integers at the limits of their types
 SELECT round(toInt8(arrayJoin([127, -128, 5, -5, 15])), -1), roundBankers(toUInt8(255), -1), ceil(toUInt8(251), -1), floor(toInt16(-32768), -1), trunc(toUInt64(18446744073709551615), -19), round(toInt32(5), -40)
 SELECT round(toDecimal64(materialize(9999999999999.5), 4), 1), least(toDecimal32(1.25, 2), 1.2), greatest(toDecimal32(1.25, 2), toInt32(7)), least(true, false)
+-- Remainders of dates and times.
+SELECT toDateTime('2020-01-01') % 7, toDate('2020-01-01') % 7
