@@ -35,6 +35,8 @@ class Process:
     """Called many times a second: may stop the statement."""
     is_working: bool = True
     """Not so while the client is to take what was made for it."""
+    database: str = ""
+    """The current one of its session."""
 
     def stop(self, reason: PandoError | None = None) -> None:
         self.status.stop(reason)
@@ -42,7 +44,7 @@ class Process:
     def facts(self) -> dict[str, Any]:
         """What :class:`ProcessElsewhere` shows of it in another process."""
         return {
-            "process": (self.query_id, self.query, self.user, self.started, self.is_cancelled),
+            "process": (self.query_id, self.query, self.user, self.started, self.is_cancelled, self.database),
             "memory": (self.status.memory.total_bytes, self.status.memory.peak_bytes),
             "counts": {name: getattr(self.statistics, name) for name in _COUNTS},
         }
@@ -61,9 +63,9 @@ class ProcessElsewhere(Process):
     """A statement of another process of this server; ``kill`` ends it there."""
 
     def __init__(self, facts: Mapping[str, Any], kill: Callable[[str], object]) -> None:
-        query_id, query, user, started, is_cancelled = facts["process"]
+        query_id, query, user, started, is_cancelled, database = facts["process"]
         statistics = QueryStatistics(**facts["counts"])
-        super().__init__(query_id, query, user, statistics, started)
+        super().__init__(query_id, query, user, statistics, started, database=database)
         self._kill = kill
         memory = self.status.memory
         memory.used_bytes, memory.peak_bytes = facts["memory"]

@@ -171,9 +171,8 @@ class StatementRunner(ABC):
     ) -> tuple[Process, Callable[[], None]]:
         """A statement's process, and what takes it off the list. Raises 216 when the id is in use."""
         started = self.services.clock()
-        process = Process(
-            query_id, hide_passwords(text[:_SHOWN_TEXT]), session.user, statistics, started, status=status
-        )
+        query = hide_passwords(text[:_SHOWN_TEXT])
+        process = Process(query_id, query, session.user, statistics, started, status=status, database=session.database)
         return process, self._processes.add(process)
 
     def execute_parsed(

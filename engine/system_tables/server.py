@@ -24,6 +24,7 @@ def _processes(server: Server) -> Iterator[Row]:
             process.status.memory.total_bytes,
             process.status.memory.peak_bytes,
             process.query,
+            process.database,
         )
 
 
@@ -58,6 +59,7 @@ TABLES = (
         memory_usage Int64
         peak_memory_usage Int64
         query String
+        current_database String
         """,
         _processes,
     ),

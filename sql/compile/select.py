@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from parts.errors import UserError
+from parts.types import NothingType
 from sql.compile.aggregation import AfterAggregation, has_aggregates, joins_array
 from sql.compile.compiled_query import CompiledQuery, Scan
 from sql.compile.compiling import Statement
@@ -144,6 +145,8 @@ class SelectCompiler:
             raise UserError("BAD_ARGUMENTS", "A lambda is not allowed as a column of the result")
         if is_only_inside(value.type):
             raise not_implemented(f"A column of type {value.type} in a result")
+        if isinstance(value.type, NothingType):
+            raise UserError("ILLEGAL_TYPE_OF_ARGUMENT", "Invalid projection column with type Nothing")
         return value
 
     # Rows and groups --------------------------------------------------------------------------------------------------

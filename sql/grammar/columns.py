@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parts.errors import UserError
 from sql.grammar.plain_clauses import ColumnClause
 from sql.grammar.tokens import TokenStream, not_implemented
 from sql.grammar.ttl import column_ttl
@@ -29,10 +30,14 @@ def column_properties(stream: TokenStream, name: str, *, is_change: bool = False
     is_not_null = False
     while not _column_ends(stream):
         token = stream.peek()
-        if stream.accept("NOT", "NULL"):
-            is_not_null = True
-        elif stream.accept("NULL"):
-            type_text = type_text if type_text.startswith("Nullable(") else f"Nullable({type_text})"
+        if stream.at("NULL") or stream.at("NOT", "NULL"):
+            if type_text.startswith("Nullable("):
+                raise UserError(
+                    "ILLEGAL_SYNTAX_FOR_DATA_TYPE", f"{type_text} of {name} says already that it takes NULL"
+                )
+            is_not_null = stream.accept("NOT") or is_not_null
+            stream.expect("NULL")
+            type_text = type_text if is_not_null else f"Nullable({type_text})"
         elif token.kind == "word" and token.upper in _DEFAULT_KINDS and not kind:
             kind = stream.next().upper
             expression = stream.slice_until(_column_expression_ends)

@@ -99,8 +99,8 @@ def test_memory_goes_back(engine: Engine) -> None:
 
 
 def test_processes_tell_their_memory(engine: Engine) -> None:
-    (row,) = rows(engine, "SELECT is_cancelled, memory_usage, peak_memory_usage FROM system.processes")
-    assert row["is_cancelled"] == 0
+    (row,) = rows(engine, "SELECT is_cancelled, peak_memory_usage, current_database FROM system.processes")
+    assert (row["is_cancelled"], row["current_database"]) == (0, "default")
     assert isinstance(row["peak_memory_usage"], int)
 
 

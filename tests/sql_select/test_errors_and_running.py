@@ -96,7 +96,7 @@ def test_no_text_of_the_user_is_taken_for_a_mark_of_the_compilers(mark: str) -> 
         ("SELECT generateUUIDv4() = 'x'", 376, "UUID"), ("SELECT toIPv4('1.2.3.4') = '::1'", 675, "IPv4"),
         ("SELECT toIPv6('::1') = 'x'", 676, "IPv6"), ("SELECT toIPv6('1::2::3')", 676, "1::2::3"),
         ("SELECT toIPv6('1:2:3:4:5:6:7:8:9')", 676, ""), ("SELECT true = 'maybe'", 467, "Bool"),
-        ("SELECT toDateTime64('2020-01-01', 3) % 3", 43, "DateTime64"),
+        ("SELECT toDateTime64('2020-01-01', 3) % 3", 43, "DateTime64"), ("SELECT arrayJoin([])", 43, "Nothing"),
         ("SELECT toDecimal32(99999999999, 2)", 407, ""), ("SELECT CAST('x' AS Enum8('a' = 1))", 691, "x"),
     ],
 )  # fmt: skip
