@@ -74,7 +74,8 @@ def build_description(
     engine, 115 unknown setting, 44 nullable key, 50 unknown type, 48 for what ClickHouse has and Pando has not.
     """
     engine = check_engine(create) if create.view is None else EngineClause(engine_name(create))
-    columns = tuple(build_columns(create.columns, is_new=not create.attach))
+    stores_rows = create.view is None or create.view.is_materialized
+    columns = tuple(build_columns(create.columns, is_new=not create.attach, stores_rows=stores_rows))
     schema = with_compiled_defaults(TableSchema(columns, create.history))
     reserved = next((name for name in RESERVED if name in schema), None)
     if reserved is not None and not create.attach:
@@ -118,16 +119,17 @@ def build_description(
 # Columns --------------------------------------------------------------------------------------------------------------
 
 
-def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True) -> list[Column]:
+def build_columns(clauses: Sequence[ColumnClause], *, is_new: bool = True, stores_rows: bool = True) -> list[Column]:
     """Columns with their types; a type left out is the type of the default expression, and ``DEFAULT NULL`` makes a
-    type Nullable. Of a table that was made before (not ``is_new``) the types are as they are written."""
+    type Nullable. Of a table that was made before (not ``is_new``) the types are as they are written. A view
+    (not ``stores_rows``) may have columns of NULL alone."""
     types = {clause.name: _written_type(clause, is_new=is_new) for clause in clauses if clause.type}
     inferred = _infer_types(clauses, types, is_new=is_new)
     columns = []
     for clause in clauses:
         check_identifier("column", clause.name)
         type_ = inferred[clause.name]
-        if _has_nothing(type_):
+        if stores_rows and _has_nothing(type_):
             raise _unusable(clause.name, type_)
         if clause.codec:
             _check_codec(clause, type_, is_new=is_new)

@@ -55,6 +55,13 @@ def test_columns_are_found_by_name_and_have_the_types_of_the_view(both: Both) ->
     both.run("SELECT sum(x), count(y) FROM named")
 
 
+def test_a_column_of_null_alone(both: Both) -> None:
+    both.run("CREATE VIEW absent AS SELECT 1 AS a, NULL AS b")
+    both.restart()
+    assert both.run("SELECT *, toTypeName(b) FROM absent") == "1\t\\N\tNullable(Nothing)\n"
+    assert both.run("CREATE TABLE stored ENGINE = Memory AS SELECT * FROM absent") == "error 370"
+
+
 def test_comments(both: Both) -> None:
     both.run("CREATE VIEW v (a UInt8 COMMENT 'one') COMMENT 'before' AS SELECT 1 AS a")
     both.run("CREATE VIEW w AS SELECT 1 AS a COMMENT 'behind'")
