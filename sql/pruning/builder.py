@@ -269,7 +269,7 @@ class ConditionBuilder:
                 return Both((*map(self._safe, within), Unknown()))
             right = Function("tuple", members(right))
         if not isinstance(right, Function) or right.name not in ("tuple", "array"):
-            right = Function("tuple", (right,))
+            right = Function("tuple", self._constants.members(right))
         listed = tuple([member for member in right.args if not isinstance(member, Literal) or member.value is not None])
         if isinstance(left, Function) and left.name == "tuple":
             return self._tuple_set(left, listed)

@@ -10,6 +10,7 @@ import re
 import pyarrow as pa
 
 from parts.types import (
+    ArrayType,
     BoolType,
     DataType,
     Date32Type,
@@ -26,7 +27,7 @@ from parts.types import (
 from sql.compile.expressions import ExpressionCompiler
 from sql.compile.scope import Scope
 from sql.functions.registry import Environment
-from sql.grammar.syntax_tree import Node
+from sql.grammar.syntax_tree import Function, Literal, Node
 from sql.pruning.evaluation import Evaluation
 from sql.typing.casts import cast_to
 from sql.typing.fragments import RANDOM, fragment
@@ -40,6 +41,10 @@ _COMPARABLE = (
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EXACT = decimal.Context(prec=160)
 """Holds every sum of digits that two decimals can have; the default context has 28."""
+
+
+_MOST_MEMBERS = 10_000
+"""Of an array that is computed: more cost more than they save."""
 
 
 class NotUnderstood(Exception):
@@ -105,6 +110,19 @@ class Constants:
         if value is None:
             raise NotUnderstood
         return pa.scalar(value, bare.arrow)
+
+    def members(self, node: Node) -> tuple[Node, ...]:
+        """What IN looks for: the elements of an array that a function makes, or the constant itself."""
+        if not isinstance(node, Function):
+            return (node,)
+        typed = self._compiler.compile(node).plain
+        if not isinstance(typed.type, ArrayType):
+            return (node,)
+        values = self._computed(typed)
+        is_known = isinstance(strip_nullable(typed.type.inner), (IntegerType, StringType))
+        if not is_known or not isinstance(values, list) or len(values) > _MOST_MEMBERS:
+            raise NotUnderstood
+        return tuple(Literal(value) for value in values if value is not None)
 
     def _nanoseconds(self, converted: Typed, type_: DateTime64Type) -> pa.Scalar:
         """Python's datetime would cut the value to microseconds, and the condition would be another one."""

@@ -62,7 +62,7 @@ def _argument(node: Function) -> Node | None:
         return first
     if node.name == "intDiv" and isinstance(second, Literal) and isinstance(second.value, int) and second.value > 0:
         return first
-    if node.name == "CAST" and isinstance(second, Literal):
+    if node.name in ("CAST", "toTimeZone") and isinstance(second, Literal):
         return first
     return None
 
@@ -77,6 +77,8 @@ def _grows(node: Function, type_: DataType, zone: str) -> bool:
     name = node.name
     if name in ("identity", "materialize"):
         return True
+    if name == "toTimeZone":  # the same instant
+        return isinstance(type_, (DateTimeType, DateTime64Type))
     if name in _CALENDAR or name in _SECOND_OF_TWO or name in _FIRST_OF_TWO:
         if isinstance(type_, (DateType, Date32Type)):
             return zone in _UTC or name not in ("toDateTime", "toUnixTimestamp", "toStartOfDay")

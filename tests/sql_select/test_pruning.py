@@ -103,6 +103,7 @@ _TERMS = st.one_of(
     st.builds(lambda v: f"s NOT LIKE 's{v}%'", st.integers(0, 13)),
     st.builds(lambda v: f"startsWith(s, 's{v}')", st.integers(0, 3)),
     st.builds(lambda v: f"a IN ({', '.join(map(str, v))})", st.lists(_NUMBERS, min_size=1, max_size=4)),
+    st.builds(lambda no, v, w: f"a {no} IN range({v}, {w})", st.sampled_from(["", "NOT"]), _NUMBERS, _NUMBERS),
     st.builds(lambda v: f"a NOT IN ({', '.join(map(str, v))})", st.lists(_NUMBERS, min_size=1, max_size=4)),
     st.builds(lambda no, v: f"a {no} IN ({v}, NULL)", st.sampled_from(["", "NOT"]), _NUMBERS),
     st.builds(lambda no, v: f"n {no} IN ({v}, NULL)", st.sampled_from(["", "NOT"]), _NUMBERS),
@@ -303,7 +304,9 @@ def test_in_finds_nan(tmp_path: Path) -> None:
     ("number", "condition", "at_most"),
     [
         (0, "d = '2020-01-05'", 0.4), (0, "toYYYYMM(d) = 202002 AND a = 3", 0.1), (0, "a = 3", 0.25),
-        (0, "a IN (3, 5)", 0.4), (0, "a IN (3, NULL)", 0.25), (1, "s LIKE 's1%'", 0.5), (1, "s = 's1' AND a > 3", 0.35),
+        (0, "a IN (3, 5)", 0.4), (0, "a IN (3, NULL)", 0.25), (0, "a IN range(3, 5)", 0.4),
+        (2, "toTimeZone(t, 'Asia/Tokyo') < '2020-01-02 09:00:00'", 0.1),
+        (1, "s LIKE 's1%'", 0.5), (1, "s = 's1' AND a > 3", 0.35),
         (2, "t >= '2020-01-10 00:00:00' AND t < '2020-01-11 00:00:00'", 0.1),
         (2, "toStartOfHour(t) < '2020-01-10 05:00:00'", 0.3),
         (3, "c = 'c1'", 0.3), (4, "m = 3", 0.3), (5, "toDate(t) = '2020-01-20'", 0.4),
