@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
@@ -12,7 +13,7 @@ from engine.simulator.disk import Disk, recording
 from engine.simulator.servers import Server, Servers
 from engine.simulator.trace import Trace
 from parts.pool import working_inline
-from tests.alter.following import Follower, answer
+from tests.alter.following import Answering, Follower, answer
 from tests.sql_statements.oracle import Oracle
 
 _PLAIN = "ENGINE = MergeTree"
@@ -62,19 +63,40 @@ class Replicas:
             self._all.check_equal()
         return b""
 
+    def one(self, number: int) -> Answering:
+        """A replica alone."""
+        return _One(self._all.servers[number])
+
     @staticmethod
     def _ask(server: Server, sql: str) -> bytes:
         with server.acting():
             return answer(server.engine, sql, **_SETTINGS)
 
 
+@dataclass
+class _One:
+    server: Server
+
+    def query(self, sql: str) -> bytes:
+        return Replicas._ask(self.server, sql)
+
+
 @contextmanager
-def following_replicas(path: Path) -> Iterator[Follower]:
-    oracle, disks = Oracle(), dict[Path, Disk]()
+def asked_replicas(path: Path) -> Iterator[Replicas]:
+    disks = dict[Path, Disk]()
     with recording(disks), working_inline():
         replicas = Replicas(path, disks)
         try:
-            yield Follower(oracle, replicas)
+            yield replicas
         finally:
             replicas.stop()
-            oracle.close()
+
+
+@contextmanager
+def following_replicas(path: Path) -> Iterator[Follower]:
+    oracle = Oracle()
+    try:
+        with asked_replicas(path) as replicas:
+            yield Follower(oracle, replicas)
+    finally:
+        oracle.close()

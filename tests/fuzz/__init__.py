@@ -14,5 +14,5 @@ finding with its seed too. ``python -m tests.fuzz statements 1000 0`` runs the s
 
 from __future__ import annotations
 
-KINDS = ("statements", "bodies", "requests", "differences", "insert_formats", "definitions")
+KINDS = ("statements", "bodies", "requests", "differences", "replicated", "insert_formats", "definitions")
 """The modules of this package that are kinds."""

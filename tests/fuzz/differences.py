@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from parts.errors import PandoError
-from tests.alter.following import Pando
+from tests.alter.following import Answering, Pando
 from tests.fuzz.random_queries import Queries, statements
 from tests.sql_statements.oracle import Oracle
 
@@ -52,7 +52,7 @@ def opened() -> Iterator[Callable[[int], None]]:
         yield lambda seed: compare(oracle, pando, shown(seed))
 
 
-def compare(oracle: Oracle, pando: Pando, query: str) -> None:
+def compare(oracle: Oracle, pando: Answering, query: str) -> None:
     """Raises ``AssertionError`` where the answers differ and nothing says that they may."""
     if any(pattern.search(query) for _, pattern in accepted("differences")):
         return
@@ -73,7 +73,7 @@ def compare(oracle: Oracle, pando: Pando, query: str) -> None:
     raise AssertionError(f"ClickHouse {len(left)} rows: {only_theirs[:3]}\nPando {len(right)} rows: {only_ours[:3]}")
 
 
-def _answer(pando: Pando, query: str) -> bytes | PandoError:
+def _answer(pando: Answering, query: str) -> bytes | PandoError:
     try:
         return pando.query(query)
     except PandoError as error:
