@@ -4,8 +4,8 @@ How long an example of hypothesis takes says nothing on a machine that does othe
 signal cannot break off (a call into a library, a clean-up that waits) ends the process, with all threads' stacks; with
 the process ends ``make test``.
 
-Tests that share what a fixture makes once for their module (servers, tables) run in one process of pytest-xdist: it is
-not made twice, and a test may look at what the one before it made.
+Tests that share the servers that a fixture starts once for their module run in one process of pytest-xdist: they are
+not started twice, and a test may look at what the one before it made.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
+        if item.get_closest_marker("xdist_group") is None and _shares_servers(item):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
-def _shares_a_fixture(item: pytest.Item) -> bool:
-    if not isinstance(item, pytest.Function):
+def _shares_servers(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or item.get_closest_marker("cluster") is None:
         return False
     found = item._fixtureinfo.name2fixturedefs.values()
     return any(fixture.scope == "module" for definitions in found for fixture in definitions)

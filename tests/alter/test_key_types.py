@@ -40,7 +40,8 @@ def test_rows_of_before_and_after(
         "SELECT x, k FROM key_types.t ORDER BY ALL",
         f"SELECT count(), sum(k) FROM key_types.t WHERE x = {after}",
         "SELECT toString(x), count() FROM key_types.t WHERE k > 3 GROUP BY 1 ORDER BY 1",
-        "SELECT partition_id, sum(rows) FROM system.parts WHERE table = 't' AND active GROUP BY 1 ORDER BY 1",
+        "SELECT partition_id, sum(rows) FROM system.parts WHERE database = 'key_types' AND active "
+        "GROUP BY 1 ORDER BY 1",
     ]
     statements = [
         "CREATE DATABASE key_types",
