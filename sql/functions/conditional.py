@@ -18,10 +18,11 @@ from parts.types import (
 )
 from sql.functions.comparison import comparable, compare
 from sql.functions.registry import Call, function
+from sql.typing.bound import bound
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
 from sql.typing.float_bits import bits_of
-from sql.typing.fragments import Fragment, fragment, joined
+from sql.typing.fragments import ONCE, RAISES, WINDOW, Fragment, fragment, joined
 from sql.typing.inference import is_number, supertype
 from sql.typing.typed import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
@@ -35,9 +36,38 @@ def _logical(call: Call, operator: str) -> Typed:
             raise call.wrong_type(position, "an integer or a float")
         nullable = nullable or arg.type.is_nullable
         terms.append(arg.condition)
-    text = fragment("({})", joined(f" {operator} ", terms))
+    text = _in_order(operator, terms, call.args)
     type_ = BOOL if any(strip_nullable(arg.type) == BOOL for arg in call.args) else UINT8
     return Typed(text, make_nullable(type_) if nullable else type_, is_condition=type_ == UINT8)
+
+
+def _in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> Fragment:
+    """The terms joined, so that one that may raise an error is computed only where those before it leave it open.
+
+    DuckDB computes all terms of a value for all rows; constants are computed before there are any."""
+    raising = [term.traits & RAISES and not arg.is_constant for term, arg in zip(terms, args, strict=True)]
+    last = max((position for position, raises in enumerate(raising) if raises), default=0)
+    result = fragment("({})", joined(f" {operator} ", terms[last:]))
+    for term, arg in zip(terms[:last][::-1], args[:last][::-1], strict=True):
+        if not arg.type.is_nullable:
+            text = (
+                "(CASE WHEN {} THEN {} ELSE false END)" if operator == "AND" else "(CASE WHEN {} THEN true ELSE {} END)"
+            )
+            result = fragment(text, term, result)
+        else:
+            result = _open(operator, term, result)
+    return result
+
+
+def _open(operator: str, term: Fragment, rest: Fragment) -> Fragment:
+    """``rest`` where ``term``, which may be NULL, leaves it open."""
+    decided = "false" if operator == "AND" else "true"
+    text = f"(CASE WHEN {{0}} IS NOT {decided} THEN ({{0}} {operator} {{1}}) ELSE {decided} END)"
+    if not term.traits & ONCE:
+        return fragment(text, term, rest)
+    if rest.traits & WINDOW or any("SELECT " in text for node in rest.nodes() for text in node.texts):
+        return fragment(f"({{}} {operator} {{}})", term, rest)  # which cannot stand in a lambda
+    return bound(term, "term", lambda value: fragment(text, value, rest))
 
 
 @function("and", (2, None), nulls=False, conditions=True)
