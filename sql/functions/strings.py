@@ -14,7 +14,10 @@ from parts.types import (
     ArrayType,
     FixedStringType,
     IntegerType,
+    IPv4Type,
+    IPv6Type,
     MapType,
+    UUIDType,
 )
 from sql.functions import guards
 from sql.functions.registry import Call, define, function
@@ -190,13 +193,13 @@ def length_utf8(call: Call) -> Typed:
 
 
 def _is_empty(call: Call) -> Fragment:
-    from parts.types import UUIDType
-
     value = call.args[0]
     if isinstance(value.type, (ArrayType, MapType)):
         return fragment("(len({}) = 0)", value.sql)
-    if isinstance(value.type, (UUIDType, FixedStringType)):
-        size = 16 if isinstance(value.type, UUIDType) else value.type.length
+    if isinstance(value.type, IPv4Type):
+        return fragment("({} = 0)", value.sql)
+    if isinstance(value.type, (UUIDType, IPv6Type, FixedStringType)):
+        size = value.type.length if isinstance(value.type, FixedStringType) else 16
         return fragment("({} = unhex(repeat('00', {})))", value.sql, size)
     return fragment("({} = '')", string(call, 0))
 
