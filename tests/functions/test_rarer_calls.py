@@ -42,8 +42,24 @@ _BITS = [
     *(f"SELECT bitCount({value}) AS r, toTypeName(r)"
       for value in ("'abc'", "''", "materialize('')", "toNullable('ä')", "toFixedString('abc', 5)")),
 ]  # fmt: skip
+_ZONES = [
+    *(f"SELECT {sign}{unit}s({value}, 1, 'Asia/Kolkata') AS r, toTypeName(r)"
+      for sign in ("add", "subtract")
+      for unit in ("Year", "Quarter", "Month", "Week", "Day", "Hour", "Minute", "Second", "Millisecond", "Microsecond")
+      for value in ("toDateTime('2017-01-31 22:07:47', 'Asia/Istanbul')",
+                    "materialize(toDateTime64('2017-01-31 22:07:47.123', 3, 'UTC'))")),
+    *(f"SELECT addMonths({arguments}) AS r, toTypeName(r)"
+      for arguments in ("toDate('2020-01-31'), 1, 'UTC'", "toDate32('2020-01-31'), 1, 'UTC'", "NULL, 1, 'UTC'",
+                        "'2020-01-31 23:00:00', 1, 'UTC'", "toDateTime('2017-01-31 22:07:47'), 1, ''",
+                        "toDateTime('2017-01-31 22:07:47'), 1, 'x/y'", "toDateTime('2017-01-31 22:07:47'), 1, 5",
+                        "toDateTime('2017-01-31 22:07:47'), 1, materialize('UTC')",
+                        "toDateTime('2017-01-31 22:07:47'), 1, NULL",
+                        "toNullable(toDateTime('2017-01-31 22:07:47', 'UTC')), 1, 'Asia/Kolkata'",
+                        "toLowCardinality(toDateTime('2017-01-31 22:07:47', 'UTC')), 1, 'Asia/Kolkata'")),
+    "SELECT addDays(toDateTime('2020-03-28 12:00:00', 'UTC'), number, 'Europe/Berlin') FROM numbers(3)",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("query", [*_ADDRESSES, *_BITS])
+@pytest.mark.parametrize("query", [*_ADDRESSES, *_BITS, *_ZONES])
 def test_as_in_clickhouse(oracle: Oracle, pando: Pando, query: str) -> None:
     assert answer(pando, query) == answer(oracle, query)
