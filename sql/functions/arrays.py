@@ -20,6 +20,7 @@ from parts.types import (
     strip_nullable,
 )
 from sql.functions import guards, scanned_arrays, scanned_parts
+from sql.functions.comparison import enums_as_numbers
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_arrays import (
@@ -131,8 +132,8 @@ def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
 
 @function("has", 2, nulls=False)
 def has(call: Call) -> Typed:
+    call = enums_as_numbers(call)
     if strip_nullable(call.args[1].type) == NOTHING:
-        array_type(call)
         array_type(call)
         found = fragment("(len(list_filter({}, lambda x: x IS NULL)) > 0)", call.args[0].sql)
         return Typed(searched(found, "any", *call.args), UINT8, is_condition=True)
@@ -145,6 +146,7 @@ def has(call: Call) -> Typed:
 @function("hasAll", 2)
 def has_all(call: Call) -> Typed:
     """NULL is found by NULL, NaN by nothing."""
+    call = enums_as_numbers(call)
     first, second, inner = _two_arrays(call)
     found = fragment("list_has_all({}, {})", first, second)
     if isinstance(strip_nullable(inner), FloatType):
@@ -163,6 +165,7 @@ def _has_null(array: Fragment) -> Fragment:
 @function("hasAny", 2)
 def has_any(call: Call) -> Typed:
     """NULL is found by NULL, NaN by nothing."""
+    call = enums_as_numbers(call)
     first, second, inner = _two_arrays(call)
     known = second
     if isinstance(strip_nullable(inner), FloatType):
@@ -182,6 +185,7 @@ def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
 
 @function("indexOf", 2, nulls=False)
 def index_of(call: Call) -> Typed:
+    call = enums_as_numbers(call)
     return Typed(searched(cast(_place(call), UINT64), "place", *call.args), UINT64)
 
 
@@ -206,6 +210,7 @@ def _place_of_null(array: Typed) -> Fragment:
 
 @function("countEqual", 2, nulls=False)
 def count_equal(call: Call) -> Typed:
+    call = enums_as_numbers(call)
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
         nulls = cast(fragment("len(list_filter({}, lambda q: q IS NULL))", call.args[0].sql), UINT64)

@@ -35,6 +35,7 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number
 from sql.typing.integers import to_integer, wrap_integer
@@ -234,14 +235,28 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
             ),
             goal,
         )
-    if not isinstance(source, IntegerType):
+    if not isinstance(source, (IntegerType, FloatType, BoolType)):
         return None
+    return bound(value.number, "number", lambda number: _enum_of_number(number, source, goal))
+
+
+def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment:
+    """The fraction of a float is cut off, NaN is 0."""
+    number = sql if isinstance(source, IntegerType) else fragment("CAST({} AS INTEGER)", sql)
+    if isinstance(source, FloatType):
+        number = fragment("(CASE WHEN isnan({0}) THEN 0 ELSE TRY_CAST(trunc({0}) AS INTEGER) END)", sql)
     known = joined(" ", [fragment("WHEN {number} THEN {number}", number=number) for _, number in goal.values])
-    failure = fragment("error('pando:691:Unexpected value ' || {} || ' in enum')", value.sql)
+    limit = 1 << (goal.bits - 1)
+    within = fragment(f"({{0}} BETWEEN {-limit} AND {limit - 1} OR isnan(CAST({{0}} AS DOUBLE)))", sql)
     return cast(
-        fragment("CASE {value} {} ELSE CASE WHEN {value} IS NOT NULL THEN {} END END", known, failure, value=value.sql),
+        fragment(
+            "CASE WHEN NOT {within} THEN error('pando:70:Value ' || {sql} || ' cannot be converted to enum type') "
+            "ELSE CASE {number} {known} ELSE CASE WHEN {sql} IS NOT NULL "
+            "THEN error('pando:691:Unexpected value ' || {sql} || ' in enum') END END END",
+            within=within, sql=sql, number=number, known=known,
+        ),
         goal,
-    )
+    )  # fmt: skip
 
 
 def _plain(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -58,8 +59,9 @@ _ZONES = [
                         "toLowCardinality(toDateTime('2017-01-31 22:07:47', 'UTC')), 1, 'Asia/Kolkata'")),
     "SELECT addDays(toDateTime('2020-03-28 12:00:00', 'UTC'), number, 'Europe/Berlin') FROM numbers(3)",
 ]  # fmt: skip
+_WRITTEN = [line for line in Path(__file__).with_name("rarer_calls.txt").read_text().splitlines() if line[:2] != "--"]
 
 
-@pytest.mark.parametrize("query", [*_ADDRESSES, *_BITS, *_ZONES])
+@pytest.mark.parametrize("query", [*_ADDRESSES, *_BITS, *_ZONES, *_WRITTEN])
 def test_as_in_clickhouse(oracle: Oracle, pando: Pando, query: str) -> None:
     assert answer(pando, query) == answer(oracle, query)
