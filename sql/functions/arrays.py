@@ -16,6 +16,7 @@ from parts.types import (
     NullableType,
     StringType,
     TupleType,
+    make_nullable,
     parse_type,
     strip_nullable,
 )
@@ -37,7 +38,7 @@ from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
 from sql.typing.float_bits import bits_of, of_bits
 from sql.typing.fragments import Fragment, fragment, joined
-from sql.typing.inference import is_integer, supertype
+from sql.typing.inference import as_integer, is_integer, supertype
 from sql.typing.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 
 
@@ -108,18 +109,19 @@ def array_element(call: Call) -> Typed:
         raise call.wrong_type(1, "an integer")
     if index.value == 0:
         raise UserError("ZERO_ARRAY_OR_TUPLE_INDEX", "Array indices are 1-based: 0 is no index")
-    found = fragment("list_extract({}, CAST({} AS BIGINT))", value.sql, index.sql)
+    found = _extracted(value, index)
     return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_sql(inner)), inner)
 
 
 @function("arrayElementOrNull", 2)
 def array_element_or_null(call: Call) -> Typed:
-    from parts.types import make_nullable
+    return Typed(_extracted(*call.args), make_nullable(array_type(call).inner))
 
-    inner = array_type(call).inner
-    return Typed(
-        fragment("list_extract({}, CAST({} AS BIGINT))", call.args[0].sql, call.args[1].sql), make_nullable(inner)
-    )
+
+def _extracted(array: Typed, index: Typed) -> Fragment:
+    """Of an index beyond Int64 there is none."""
+    how = "TRY_CAST" if as_integer(strip_nullable(index.type)) == UINT64 else "CAST"
+    return fragment(f"list_extract({{}}, {how}({{}} AS BIGINT))", array.sql, index.sql)
 
 
 def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
