@@ -241,9 +241,8 @@ def _substring(macro: str) -> Callable[[Call], Typed]:
 
 
 def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
-    """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64;
-    here
-    only a constant is taken so: in a column it is a place that was found."""
+    """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64:
+    here only a constant is taken so: in a column it is a place that was found."""
     value = call.args[position]
     if is_integer(value.type) and as_integer(value.type).bits == 64:
         signed = wrap_integer(value.sql, as_integer(value.type), INT64) if value.is_constant else number(call, position)

@@ -46,7 +46,7 @@ from sql.typing.scanned_addresses import ipv6_of_ipv4
 from sql.typing.text_or_null import SPELLED, text_or_null
 from sql.typing.texts import from_text, to_text
 from sql.typing.times import to_date, to_instant
-from sql.typing.typed import STRING, UINT32, IntervalType, Typed, cast, element_sql, tuple_sql
+from sql.typing.typed import NULL_TYPE, STRING, UINT32, IntervalType, Typed, cast, element_sql, tuple_sql
 from sql.typing.zones import SERVER_ZONE
 
 _EPOCH = "TIMESTAMP '1970-01-01'"
@@ -129,6 +129,8 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
         sql = _cast_composite(value, source, goal, zone)
     if sql is None and isinstance(source, ArrayType) and isinstance(goal, MapType):
         sql = _map_of_pairs(value, source, goal, zone)
+    if sql is None and isinstance(source, TupleType) and isinstance(goal, MapType):
+        sql = bound(value.sql, "sides", lambda sides: _map_of_arrays(Typed(sides, source), source, goal, zone))
     if sql is None:
         raise UserError("CANNOT_CONVERT_TYPE", f"Conversion from {value.type} to {target} is not supported")
     return sql
@@ -182,6 +184,25 @@ def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> 
     ]
     entry = fragment("struct_pack(key := {}, value := {})", key, item)
     return fragment("list_transform({}, lambda x: {})", value.sql, entry)
+
+
+def _map_of_arrays(value: Typed, source: TupleType, goal: MapType, zone: str) -> Fragment:
+    """Of a tuple of the array of keys and that of their values."""
+    arrays = [inner for _, inner in source.elements if isinstance(inner, ArrayType)]
+    if len(source.elements) != 2 or len(arrays) != 2:
+        raise UserError("TYPE_MISMATCH", f"CAST AS Map needs a tuple of two arrays, not {source}")
+    if any(
+        own.inner == NULL_TYPE and not to.is_nullable for own, to in zip(arrays, (goal.key, goal.value), strict=True)
+    ):
+        raise UserError("CANNOT_CONVERT_TYPE", "Cannot convert NULL to a non-nullable type")
+    sides = [
+        _cast_composite(Typed(element_sql(value.sql, position), inner), inner, ArrayType(wanted), zone)
+        for position, (inner, wanted) in enumerate(zip(arrays, (goal.key, goal.value), strict=True), 1)
+    ]
+    entries = fragment("list_transform(list_zip({}, {}), lambda x: struct_pack(key := x[1], value := x[2]))", *sides)
+    sizes = [fragment("len({})", element_sql(value.sql, position)) for position in (1, 2)]
+    failure = "error('pando:53:CAST AS Map needs a tuple of arrays of equal sizes')"
+    return fragment(f"(CASE WHEN {{}} <> {{}} THEN {failure} ELSE {{}} END)", *sizes, cast(entries, goal))
 
 
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
