@@ -262,8 +262,13 @@ for _name, _engine, _arity in (
     define(_name, _moment(_engine, _arity), _arity, aggregate=True, empty_nan=True)
 
 
-@function("entropy", 1, aggregate=True, empty_nan=True)
+@function("entropy", (1, None), aggregate=True, empty_nan=True)
 def _entropy(call: Call) -> Typed:
+    if len(call.args) > 1:
+        row = joined(", ", [bits_of(arg.sql, arg.type) for arg in call.args])
+        missing = joined(" OR ", [fragment("{} IS NULL", arg.sql) for arg in call.args])
+        known = fragment("CASE WHEN NOT ({}) THEN row({}) END", missing, row)
+        return Typed(fragment("entropy({}{}){}", call.distinct, known, call.filter), FLOAT64)
     value = call.args[0]
     bits = bits_of(value.sql, value.type)
     if isinstance(value.type, FloatType):  # NaN is no value
