@@ -18,11 +18,10 @@ from parts.types import (
 )
 from sql.functions.comparison import comparable, compare
 from sql.functions.registry import Call, function
-from sql.typing.bound import bound
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
 from sql.typing.float_bits import bits_of
-from sql.typing.fragments import ONCE, RAISES, WINDOW, Fragment, fragment, joined
+from sql.typing.fragments import RAISES, RANDOM, Fragment, fragment, joined
 from sql.typing.inference import is_number, supertype
 from sql.typing.typed import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
@@ -44,30 +43,20 @@ def _logical(call: Call, operator: str) -> Typed:
 def _in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> Fragment:
     """The terms joined, so that one that may raise an error is computed only where those before it leave it open.
 
-    DuckDB computes all terms of a value for all rows; constants are computed before there are any."""
+    DuckDB computes all terms of a value for all rows; constants are computed before there are any. A term that may be
+    NULL is written twice, for it counts also where it leaves the answer open."""
     raising = [term.traits & RAISES and not arg.is_constant for term, arg in zip(terms, args, strict=True)]
     last = max((position for position, raises in enumerate(raising) if raises), default=0)
-    result = fragment("({})", joined(f" {operator} ", terms[last:]))
-    for term, arg in zip(terms[:last][::-1], args[:last][::-1], strict=True):
-        if not arg.type.is_nullable:
-            text = (
-                "(CASE WHEN {} THEN {} ELSE false END)" if operator == "AND" else "(CASE WHEN {} THEN true ELSE {} END)"
-            )
-            result = fragment(text, term, result)
-        else:
-            result = _open(operator, term, result)
-    return result
+    nullable = [term for term, arg in zip(terms[:last], args, strict=False) if arg.type.is_nullable]
+    is_long = sum(term.size for term in nullable) > _LONGEST_WRITTEN_TWICE
+    if not last or is_long or any(term.traits & RANDOM for term in nullable):
+        return fragment("({})", joined(f" {operator} ", terms))
+    arm = "WHEN ({}) IS FALSE THEN false" if operator == "AND" else "WHEN {} THEN true"
+    decided = joined(" ", [fragment(arm, term) for term in terms[:last]])
+    return fragment("(CASE {} ELSE ({}) END)", decided, joined(f" {operator} ", [*nullable, *terms[last:]]))
 
 
-def _open(operator: str, term: Fragment, rest: Fragment) -> Fragment:
-    """``rest`` where ``term``, which may be NULL, leaves it open."""
-    decided = "false" if operator == "AND" else "true"
-    text = f"(CASE WHEN {{0}} IS NOT {decided} THEN ({{0}} {operator} {{1}}) ELSE {decided} END)"
-    if not term.traits & ONCE:
-        return fragment(text, term, rest)
-    if rest.traits & WINDOW or any("SELECT " in text for node in rest.nodes() for text in node.texts):
-        return fragment(f"({{}} {operator} {{}})", term, rest)  # which cannot stand in a lambda
-    return bound(term, "term", lambda value: fragment(text, value, rest))
+_LONGEST_WRITTEN_TWICE = 50_000
 
 
 @function("and", (2, None), nulls=False, conditions=True)

@@ -54,3 +54,10 @@ _QUERIES = [
 @pytest.mark.parametrize("query", _QUERIES)
 def test_in_order(oracle: Oracle, pando: Pando, query: str) -> None:
     assert answer(pando, query) == answer(oracle, query)
+
+
+@pytest.mark.parametrize("value", ["number", "nullIf(number, 1)"])
+def test_many_terms(oracle: Oracle, pando: Pando, value: str) -> None:
+    terms = " AND ".join(f"{value} != {n} AND intDiv(1, {value} - {n}) = 0" for n in range(10, 40))
+    query = f"SELECT {terms} FROM numbers(3)"
+    assert answer(pando, query) == answer(oracle, query)
