@@ -190,11 +190,11 @@ def _converted(compiler: Compiling, left: Typed, member: Typed) -> Fragment | No
             raise UserError(
                 "TYPE_MISMATCH", f"Tuples of different sizes in IN: {left.type} on the left, {member.type} in the set"
             )
-        if _has_null(member) or any(map(_is_outside, member.elements or (), (type_ for _, type_ in goal.elements))):
+        if _has_null(member) or _is_outside(member, goal):
             return None
         return convert(member, goal, zone) if _convertible(goal, source) else _cast(member, goal, zone)
     if isinstance(goal, ArrayType) and isinstance(source, ArrayType):
-        return convert(member, goal, zone)
+        return None if _is_outside(member, goal) else convert(member, goal, zone)
     if is_string(source):
         return constant_text_as(member, goal, zone)
     if is_date_or_time(goal) and is_date_or_time(source):
@@ -214,8 +214,12 @@ def _has_null(value: Typed) -> bool:
 
 
 def _is_outside(member: Typed, type_: DataType) -> bool:
-    """Whether the member is a number that no value of the type is equal to."""
+    """Whether the member is, or holds, a number that no value of the type is equal to."""
     goal = strip_nullable(type_)
+    if isinstance(goal, TupleType):
+        return any(map(_is_outside, member.elements or (), (inner for _, inner in goal.elements)))
+    if isinstance(goal, ArrayType):
+        return any(_is_outside(element, goal.inner) for element in member.elements or ())
     if not isinstance(goal, IntegerType) or not isinstance(member.value, int):
         return False
     return not goal.minimum <= member.value <= goal.maximum

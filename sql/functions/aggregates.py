@@ -12,6 +12,7 @@ from parts.types import (
     DataType,
     DateType,
     DecimalType,
+    EnumType,
     FloatType,
     IntegerType,
     NullableType,
@@ -37,8 +38,11 @@ def _count(call: Call) -> Typed:
     return Typed(fragment("CAST(count({}){} AS UBIGINT)", counted, call.filter), UINT64)
 
 
-def _number(call: Call, position: int = 0, *, is_decimal_fine: bool = True) -> Typed:
+def _number(call: Call, position: int = 0, *, is_decimal_fine: bool = True, is_enum_fine: bool = False) -> Typed:
+    """``is_enum_fine``: for the number of a value of an Enum."""
     value = call.args[position]
+    if is_enum_fine and isinstance(enum := strip_nullable(value.type), EnumType):
+        return replace(value, type=IntegerType(enum.bits, True))
     if not is_number(value.type) or (isinstance(strip_nullable(value.type), DecimalType) and not is_decimal_fine):
         raise UserError(
             "ILLEGAL_TYPE_OF_ARGUMENT", f"Illegal type {value.type} of argument for aggregate function {call.name}"
@@ -48,7 +52,7 @@ def _number(call: Call, position: int = 0, *, is_decimal_fine: bool = True) -> T
 
 @function("sum", 1, aggregate=True)
 def _sum(call: Call) -> Typed:
-    value = _number(call)
+    value = _number(call, is_enum_fine=True)
     type_ = sum_result(value.type)
     if isinstance(type_, IntegerType):
         number = fragment("CAST({} AS UTINYINT)", value.sql) if isinstance(value.type, BoolType) else value.sql
@@ -60,16 +64,16 @@ def _sum(call: Call) -> Typed:
 
 
 define("sumWithOverflow", lambda call: _same_width_sum(call), 1, aggregate=True)
-define(
-    "sumKahan",
-    lambda call: Typed(fragment("fsum({}{}){}", call.distinct, cast(_number(call).sql, FLOAT64), call.filter), FLOAT64),
-    1,
-    aggregate=True,
-)
+define("sumKahan", lambda call: _kahan(call), 1, aggregate=True)
+
+
+def _kahan(call: Call) -> Typed:
+    value = cast(_number(call, is_enum_fine=True).sql, FLOAT64)
+    return Typed(fragment("fsum({}{}){}", call.distinct, value, call.filter), FLOAT64)
 
 
 def _same_width_sum(call: Call) -> Typed:
-    value = _number(call)
+    value = _number(call, is_enum_fine=True)
     if not isinstance(value.type, IntegerType):
         return _sum(call)
     wide = IntegerType(64, value.type.signed)
@@ -226,7 +230,9 @@ for _name, _engine in (("groupBitAnd", "bit_and"), ("groupBitOr", "bit_or"), ("g
 
 def _moment(name: str, arity: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        values = joined(", ", [cast(_number(call, position).sql, FLOAT64) for position in range(arity)])
+        values = joined(
+            ", ", [cast(_number(call, position, is_enum_fine=arity == 1).sql, FLOAT64) for position in range(arity)]
+        )
         return Typed(fragment("{}({}{}){}", name, call.distinct, values, call.filter), FLOAT64)
 
     return build
@@ -256,8 +262,13 @@ for _name, _engine, _arity in (
     define(_name, _moment(_engine, _arity), _arity, aggregate=True, empty_nan=True)
 
 
-@function("entropy", 1, aggregate=True, empty_nan=True)
+@function("entropy", (1, None), aggregate=True, empty_nan=True)
 def _entropy(call: Call) -> Typed:
+    if len(call.args) > 1:
+        row = joined(", ", [bits_of(arg.sql, arg.type) for arg in call.args])
+        missing = joined(" OR ", [fragment("{} IS NULL", arg.sql) for arg in call.args])
+        known = fragment("CASE WHEN NOT ({}) THEN row({}) END", missing, row)
+        return Typed(fragment("entropy({}{}){}", call.distinct, known, call.filter), FLOAT64)
     value = call.args[0]
     bits = bits_of(value.sql, value.type)
     if isinstance(value.type, FloatType):  # NaN is no value

@@ -6,6 +6,7 @@ one and to catch its error costs some hundred times as much: DuckDB then goes th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 from parts.errors import UserError
@@ -15,10 +16,11 @@ from parts.types import (
     DecimalType,
     FloatType,
     IntegerType,
+    IPv4Type,
     TupleType,
 )
 from sql.functions.date_arithmetic import add_interval, add_number, difference
-from sql.functions.registry import Call, function
+from sql.functions.registry import Build, Call, function
 from sql.typing.fragments import EMPTY, ONCE, Fragment, IntegerSum, Summands, fragment, joined
 from sql.typing.inference import (
     as_integer,
@@ -30,7 +32,7 @@ from sql.typing.inference import (
 )
 from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.macros import macros
-from sql.typing.typed import FLOAT64, IntervalType, Typed, cast, integer_literal_type
+from sql.typing.typed import FLOAT64, UINT32, IntervalType, Typed, cast, integer_literal_type
 
 
 def illegal(call: Call) -> UserError:
@@ -40,6 +42,19 @@ def illegal(call: Call) -> UserError:
 
 def is_integer(type_: DataType) -> bool:
     return isinstance(type_, (IntegerType, BoolType))
+
+
+def with_addresses(build: Build) -> Build:
+    """``build`` that takes an IPv4 beside integers for the UInt32 that it is."""
+
+    def build_of_numbers(call: Call) -> Typed:
+        kinds = {type(type_) for type_ in call.types}
+        if IPv4Type in kinds and kinds <= {IPv4Type, IntegerType, BoolType}:
+            args = [replace(arg, type=UINT32) if isinstance(arg.type, IPv4Type) else arg for arg in call.args]
+            call = replace(call, args=tuple(args))
+        return build(call)
+
+    return build_of_numbers
 
 
 _LONGEST_WRITTEN_THRICE = 500
@@ -180,6 +195,7 @@ def _sum_type(call: Call) -> IntegerType | None:
 
 
 @function("plus", 2)
+@with_addresses
 def plus(call: Call) -> Typed:
     left, right = call.args
     for value, other in ((left, right), (right, left)):
@@ -193,6 +209,7 @@ def plus(call: Call) -> Typed:
 
 
 @function("minus", 2)
+@with_addresses
 def minus(call: Call) -> Typed:
     left, right = call.args
     if is_date_or_time(left.type):
@@ -208,6 +225,7 @@ def minus(call: Call) -> Typed:
 
 
 @function("multiply", 2)
+@with_addresses
 def multiply(call: Call) -> Typed:
     return _arithmetic(call, "*", _sum_type(call))
 

@@ -16,10 +16,12 @@ from parts.types import (
     NullableType,
     StringType,
     TupleType,
+    make_nullable,
     parse_type,
     strip_nullable,
 )
 from sql.functions import guards, scanned_arrays, scanned_parts
+from sql.functions.comparison import enums_as_numbers
 from sql.functions.maps_and_tuples import make_tuple, map_contains, map_element, zipped
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_arrays import (
@@ -36,7 +38,7 @@ from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
 from sql.typing.float_bits import bits_of, of_bits
 from sql.typing.fragments import Fragment, fragment, joined
-from sql.typing.inference import is_integer, supertype
+from sql.typing.inference import as_integer, is_integer, supertype
 from sql.typing.typed import NOTHING, UINT8, UINT32, UINT64, Typed, cast
 
 
@@ -107,18 +109,19 @@ def array_element(call: Call) -> Typed:
         raise call.wrong_type(1, "an integer")
     if index.value == 0:
         raise UserError("ZERO_ARRAY_OR_TUPLE_INDEX", "Array indices are 1-based: 0 is no index")
-    found = fragment("list_extract({}, CAST({} AS BIGINT))", value.sql, index.sql)
+    found = _extracted(value, index)
     return Typed(found if inner.is_nullable else fragment("coalesce({}, {})", found, default_sql(inner)), inner)
 
 
 @function("arrayElementOrNull", 2)
 def array_element_or_null(call: Call) -> Typed:
-    from parts.types import make_nullable
+    return Typed(_extracted(*call.args), make_nullable(array_type(call).inner))
 
-    inner = array_type(call).inner
-    return Typed(
-        fragment("list_extract({}, CAST({} AS BIGINT))", call.args[0].sql, call.args[1].sql), make_nullable(inner)
-    )
+
+def _extracted(array: Typed, index: Typed) -> Fragment:
+    """Of an index beyond Int64 there is none."""
+    how = "TRY_CAST" if as_integer(strip_nullable(index.type)) == UINT64 else "CAST"
+    return fragment(f"list_extract({{}}, {how}({{}} AS BIGINT))", array.sql, index.sql)
 
 
 def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
@@ -131,8 +134,8 @@ def _element(call: Call, array: int, value: int) -> tuple[Fragment, Fragment]:
 
 @function("has", 2, nulls=False)
 def has(call: Call) -> Typed:
+    call = enums_as_numbers(call)
     if strip_nullable(call.args[1].type) == NOTHING:
-        array_type(call)
         array_type(call)
         found = fragment("(len(list_filter({}, lambda x: x IS NULL)) > 0)", call.args[0].sql)
         return Typed(searched(found, "any", *call.args), UINT8, is_condition=True)
@@ -145,6 +148,7 @@ def has(call: Call) -> Typed:
 @function("hasAll", 2)
 def has_all(call: Call) -> Typed:
     """NULL is found by NULL, NaN by nothing."""
+    call = enums_as_numbers(call)
     first, second, inner = _two_arrays(call)
     found = fragment("list_has_all({}, {})", first, second)
     if isinstance(strip_nullable(inner), FloatType):
@@ -163,6 +167,7 @@ def _has_null(array: Fragment) -> Fragment:
 @function("hasAny", 2)
 def has_any(call: Call) -> Typed:
     """NULL is found by NULL, NaN by nothing."""
+    call = enums_as_numbers(call)
     first, second, inner = _two_arrays(call)
     known = second
     if isinstance(strip_nullable(inner), FloatType):
@@ -182,6 +187,7 @@ def _two_arrays(call: Call) -> tuple[Fragment, Fragment, DataType]:
 
 @function("indexOf", 2, nulls=False)
 def index_of(call: Call) -> Typed:
+    call = enums_as_numbers(call)
     return Typed(searched(cast(_place(call), UINT64), "place", *call.args), UINT64)
 
 
@@ -206,6 +212,7 @@ def _place_of_null(array: Typed) -> Fragment:
 
 @function("countEqual", 2, nulls=False)
 def count_equal(call: Call) -> Typed:
+    call = enums_as_numbers(call)
     if strip_nullable(call.args[1].type) == NOTHING:
         array_type(call)
         nulls = cast(fragment("len(list_filter({}, lambda q: q IS NULL))", call.args[0].sql), UINT64)

@@ -15,7 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parts.errors import UserError
-from parts.types import BoolType, Date32Type, DateTimeType, DateType, IntegerType
+from parts.types import (
+    BoolType,
+    Date32Type,
+    DateTimeType,
+    DateType,
+    FixedStringType,
+    IntegerType,
+    StringType,
+)
+from sql.functions.arithmetic import with_addresses
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import string
 from sql.typing.casts import cast_to
@@ -25,7 +34,7 @@ from sql.typing.integers import wrap_64, wrap_integer
 from sql.typing.kernels import Kernel, column, numbers
 from sql.typing.macros import macros
 from sql.typing.scannable import Compute, Scannable
-from sql.typing.typed import FLOAT64, UINT8, UINT32, UINT64, Typed, cast
+from sql.typing.typed import FLOAT64, UINT8, UINT16, UINT32, UINT64, Typed, cast
 
 _INTEGER = (IntegerType, BoolType)
 HASH32_SALT = 0x75D9543DE018BF45
@@ -34,16 +43,21 @@ HASH64_SALT = 0x4CF2D2BAAE6DA887
 
 def _bitwise(operator: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
+        if isinstance(call.args[0].type, FixedStringType) and call.types[0] == call.types[1]:
+            bits = [fragment("CAST({} AS BIT)", arg.sql) for arg in call.args]
+            return Typed(cast(combined(*bits), call.types[0]), call.types[0])
         for position, arg in enumerate(call.args):
             if not isinstance(arg.type, _INTEGER):
                 raise call.wrong_type(position, "an integer")
         left, right = (as_integer(type_) for type_ in call.types)
         type_ = IntegerType(max(left.bits, right.bits), left.signed or right.signed)
         a, b = (wrap_integer(arg.sql, as_integer(arg.type), type_) for arg in call.args)
-        text = called("xor", a, b) if operator == "xor" else fragment("({} {} {})", a, operator, b)
-        return Typed(text, type_)
+        return Typed(combined(a, b), type_)
 
-    return build
+    def combined(a: Fragment, b: Fragment) -> Fragment:
+        return called("xor", a, b) if operator == "xor" else fragment("({} {} {})", a, operator, b)
+
+    return with_addresses(build)
 
 
 define("bitAnd", _bitwise("&"), 2)
@@ -53,6 +67,8 @@ define("bitXor", _bitwise("xor"), 2)
 
 @function("bitNot", 1)
 def bit_not(call: Call) -> Typed:
+    if isinstance(call.args[0].type, FixedStringType):
+        return Typed(cast(fragment("(~CAST({} AS BIT))", call.args[0].sql), call.types[0]), call.types[0])
     if not isinstance(call.args[0].type, _INTEGER):
         raise call.wrong_type(0, "an integer")
     type_ = as_integer(call.args[0].type)
@@ -62,6 +78,7 @@ def bit_not(call: Call) -> Typed:
 
 
 @function("bitShiftLeft", 2)
+@with_addresses
 def bit_shift_left(call: Call) -> Typed:
     value, type_ = call.args[0], as_integer(call.args[0].type)
     count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
@@ -72,6 +89,7 @@ def bit_shift_left(call: Call) -> Typed:
 
 
 @function("bitShiftRight", 2)
+@with_addresses
 def bit_shift_right(call: Call) -> Typed:
     value, type_ = call.args[0], as_integer(call.args[0].type)
     count = fragment("CAST({} AS INTEGER)", call.args[1].sql)
@@ -101,6 +119,12 @@ def bit_test(call: Call) -> Typed:
 
 @function("bitCount", 1)
 def bit_count(call: Call) -> Typed:
+    value = call.args[0]
+    if isinstance(value.type, FixedStringType):
+        return Typed(cast(fragment("bit_count(CAST({} AS BIT))", value.sql), UINT16), UINT16)
+    if isinstance(value.type, StringType):
+        count = fragment("(CASE WHEN {0} = '' THEN 0 ELSE bit_count(CAST(encode({0}) AS BIT)) END)", value.sql)
+        return Typed(cast(count, UINT64), UINT64)
     if not isinstance(call.args[0].type, _INTEGER):
         raise call.wrong_type(0, "an integer")
     return Typed(cast(fragment("bit_count({})", call.args[0].sql), UINT8), UINT8)

@@ -7,10 +7,12 @@ constant string beside another type is read as a value of that type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from parts.errors import UserError
 from parts.types import (
+    ArrayType,
     BoolType,
     DataType,
     DateTime64Type,
@@ -84,6 +86,27 @@ def _counted(value: Typed, beside: DataType) -> Typed | None:
     number = to_integer(value, type_, goal)
     assert number is not None
     return Typed(number, goal)
+
+
+def enums_as_numbers(call: Call) -> Call:
+    """The call with the numbers of the values of an Enum, if what is searched and what for are not of one type."""
+    types = [strip_nullable(arg.type.inner if isinstance(arg.type, ArrayType) else arg.type) for arg in call.args]
+    numbers = (IntegerType, BoolType, FloatType, EnumType)
+    if types[0] == types[1] or EnumType not in map(type, types) or not all(isinstance(own, numbers) for own in types):
+        return call
+    args = [_enum_as_number(arg) for arg in call.args]
+    return replace(call, args=tuple(args))
+
+
+def _enum_as_number(value: Typed) -> Typed:
+    inner = value.type.inner if isinstance(value.type, ArrayType) else value.type
+    bare = strip_nullable(inner)
+    if not isinstance(bare, EnumType):
+        return value
+    number: DataType = IntegerType(bare.bits, True)
+    if inner.is_nullable:
+        number = make_nullable(number)
+    return replace(value, type=ArrayType(number) if isinstance(value.type, ArrayType) else number, elements=None)
 
 
 def _as_number(value: Typed) -> Fragment:

@@ -21,7 +21,7 @@ from sql.functions.registry import Call, function
 from sql.typing.casts import convert
 from sql.typing.defaults import default_sql
 from sql.typing.float_bits import bits_of
-from sql.typing.fragments import Fragment, fragment, joined
+from sql.typing.fragments import RAISES, RANDOM, Fragment, fragment, joined
 from sql.typing.inference import is_number, supertype
 from sql.typing.typed import BOOL, FLOAT64, NOTHING, NULL_TYPE, UINT8, Typed, literal, text
 
@@ -35,9 +35,28 @@ def _logical(call: Call, operator: str) -> Typed:
             raise call.wrong_type(position, "an integer or a float")
         nullable = nullable or arg.type.is_nullable
         terms.append(arg.condition)
-    text = fragment("({})", joined(f" {operator} ", terms))
+    text = _in_order(operator, terms, call.args)
     type_ = BOOL if any(strip_nullable(arg.type) == BOOL for arg in call.args) else UINT8
     return Typed(text, make_nullable(type_) if nullable else type_, is_condition=type_ == UINT8)
+
+
+def _in_order(operator: str, terms: list[Fragment], args: tuple[Typed, ...]) -> Fragment:
+    """The terms joined, so that one that may raise an error is computed only where those before it leave it open.
+
+    DuckDB computes all terms of a value for all rows; constants are computed before there are any. A term that may be
+    NULL is written twice, for it counts also where it leaves the answer open."""
+    raising = [term.traits & RAISES and not arg.is_constant for term, arg in zip(terms, args, strict=True)]
+    last = max((position for position, raises in enumerate(raising) if raises), default=0)
+    nullable = [term for term, arg in zip(terms[:last], args, strict=False) if arg.type.is_nullable]
+    is_long = sum(term.size for term in nullable) > _LONGEST_WRITTEN_TWICE
+    if not last or is_long or any(term.traits & RANDOM for term in nullable):
+        return fragment("({})", joined(f" {operator} ", terms))
+    arm = "WHEN ({}) IS FALSE THEN false" if operator == "AND" else "WHEN {} THEN true"
+    decided = joined(" ", [fragment(arm, term) for term in terms[:last]])
+    return fragment("(CASE {} ELSE ({}) END)", decided, joined(f" {operator} ", [*nullable, *terms[last:]]))
+
+
+_LONGEST_WRITTEN_TWICE = 50_000
 
 
 @function("and", (2, None), nulls=False, conditions=True)

@@ -153,12 +153,27 @@ def difference(call: Call, left: Typed, right: Typed) -> Typed:
 
 def _add(unit: str, sign: int) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
-        value = _as_time(call, 0, reads_text=True)
+        value = _as_time(call, 0, reads_text=True) if len(call.args) == 2 else _in_zone(call)
         if not is_number(call.args[1].type):
             raise call.wrong_type(1, "a number")
         return _added(call, value, call.args[1], whole(call.args[1]), unit, sign)
 
     return build
+
+
+def _in_zone(call: Call) -> Typed:
+    """The time, as the zone of the third argument shows it."""
+    value = call.args[0]
+    if not is_string(call.args[2].type):
+        raise call.wrong_type(2, "a time zone")
+    zone = call.constant_zone(2)
+    if zone is None:
+        raise call.wrong_type(2, "a time zone that is not empty")
+    if isinstance(value.type, DateTime64Type):
+        return replace(value, type=DateTime64Type(value.type.precision, zone))
+    if isinstance(value.type, DateTimeType):
+        return replace(value, type=DateTimeType(zone))
+    raise call.wrong_type(0, "DateTime")
 
 
 def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
@@ -172,8 +187,8 @@ def _as_time(call: Call, position: int, *, reads_text: bool = False) -> Typed:
 
 
 for _unit in (*MICROS, *DAYS, *MONTHS):
-    define(f"add{_unit}s", _add(_unit, 1), 2)
-    define(f"subtract{_unit}s", _add(_unit, -1), 2)
+    define(f"add{_unit}s", _add(_unit, 1), (2, 3))
+    define(f"subtract{_unit}s", _add(_unit, -1), (2, 3))
 
 
 def _add_or_subtract(sign: int) -> Callable[[Call], Typed]:

@@ -12,14 +12,17 @@ from parts.types import (
     DateTimeType,
     DateType,
     FloatType,
+    make_nullable,
 )
 from sql.functions.date_parts import clock_argument, local_clock, time_argument
 from sql.functions.registry import Call, define, function
 from sql.grammar.units import normalized_unit
 from sql.typing.casts import cast_to
+from sql.typing.defaults import default_sql
 from sql.typing.fragments import Fragment, called, fragment
-from sql.typing.inference import is_number
+from sql.typing.inference import is_number, is_string
 from sql.typing.ranges import clamped_instant
+from sql.typing.text_or_null import text_or_null
 from sql.typing.typed import INT64, STRING, Typed, cast, literal, text
 from sql.typing.zones import from_zone, from_zone_as_utc, local_time
 
@@ -199,9 +202,41 @@ def parse_date_time(call: Call) -> Typed:
     return Typed(from_zone_as_utc(local, name), DateTimeType(name))
 
 
-@function("parseDateTimeBestEffort", (1, 2))
-def parse_best_effort(call: Call) -> Typed:
-    """Only the ISO forms; anything else fails instead of being guessed."""
-    zone = call.constant_zone(1)
-    type_ = DateTimeType(zone)
-    return Typed(cast_to(call.args[0], type_, call.environment.zone), type_)
+def _best_effort(kind: str, *, fine: bool, month_first: bool) -> Callable[[Call], Typed]:
+    """A text in one of the free spellings. ``kind`` is what stands for a wrong one (``Null``, ``Zero``), or nothing."""
+
+    def build(call: Call) -> Typed:
+        if not is_string(call.args[0].type):
+            raise call.wrong_type(0, "String")
+        zone = call.constant_zone(2 if fine else 1)
+        type_ = DateTime64Type(call.constant_precision(1, 3), zone) if fine else DateTimeType(zone)
+        value = Typed(cast_to(call.args[0], STRING, call.environment.zone), STRING)
+        if month_first:
+            value = Typed(fragment("regexp_replace({}, {}, {})", value.sql, *map(text, _MONTH_FIRST)), STRING)
+        if not kind:
+            return Typed(cast_to(value, type_, call.environment.zone), type_)
+        read = text_or_null(value, type_, call.environment.zone)
+        if kind == "Null":
+            return Typed(read, make_nullable(type_))
+        return Typed(fragment("coalesce({}, {})", read, default_sql(type_)), type_)
+
+    return build
+
+
+_MONTH_FIRST = (r"^( *(?:[0-9:]{4,} +)?)([0-9]{1,2})([-/.])([0-9]{1,2})([-/.])", r"\1\4\3\2\5")
+"""Puts the day before the month."""
+
+for _kind in ("", "Null", "Zero"):
+    _suffix = _kind and f"Or{_kind}"
+    for _order in ("", "US"):
+        define(
+            f"parseDateTimeBestEffort{_order}{_suffix}",
+            _best_effort(_kind, fine=False, month_first=bool(_order)),
+            (1, 2),
+        )
+        define(
+            f"parseDateTime64BestEffort{_order}{_suffix}",
+            _best_effort(_kind, fine=True, month_first=bool(_order)),
+            (1, 3),
+            low_cardinality=False,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parts.errors import UserError
 from parts.types import DataType, Date32Type, DateTime64Type, DecimalType, FloatType, IntegerType
-from sql.functions.arithmetic import decimal_operand, decimal_type, illegal, kind_of
+from sql.functions.arithmetic import decimal_operand, decimal_type, illegal, kind_of, with_addresses
 from sql.functions.registry import Call, function
 from sql.typing.bound import bound
 from sql.typing.casts import cast_to
@@ -16,6 +16,7 @@ from sql.typing.typed import FLOAT64, INT64, UINT64, Typed, cast
 
 
 @function("divide", 2)
+@with_addresses
 def divide(call: Call) -> Typed:
     kind = kind_of(call)
     if kind == "decimal":
@@ -81,11 +82,13 @@ def _refuse_least(call: Call, bits: tuple[int, ...]) -> None:
 
 
 @function("intDiv", 2)
+@with_addresses
 def int_div(call: Call) -> Typed:
     return _int_div(call, zero="error")
 
 
 @function("intDivOrZero", 2)
+@with_addresses
 def int_div_or_zero(call: Call) -> Typed:
     return _int_div(call, zero="zero")
 
@@ -184,11 +187,13 @@ def _as_signed(sql: Fragment, own: IntegerType, other: IntegerType) -> Fragment:
 
 
 @function("modulo mod", 2)
+@with_addresses
 def modulo(call: Call) -> Typed:
     return _modulo(call, zero="error")
 
 
 @function("moduloOrZero", 2)
+@with_addresses
 def modulo_or_zero(call: Call) -> Typed:
     return _modulo(call, zero="zero")
 
@@ -234,6 +239,7 @@ def _rest_divisor(left: Typed, right: Typed, zero: str) -> Fragment:
 
 
 @function("positiveModulo positive_modulo pmod", 2)
+@with_addresses
 def positive_modulo(call: Call) -> Typed:
     left, right = call.args
     kind = kind_of(call)
@@ -256,11 +262,13 @@ _POSITIVE = "(CASE WHEN {0} >= 0 THEN {0} WHEN {1} < 0 THEN {0} - {1} ELSE {0} +
 
 
 @function("gcd", 2)
+@with_addresses
 def gcd(call: Call) -> Typed:
     return _common_divisor(call, "gcd")
 
 
 @function("lcm", 2)
+@with_addresses
 def lcm(call: Call) -> Typed:
     return _common_divisor(call, "lcm")
 

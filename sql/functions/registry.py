@@ -191,14 +191,14 @@ def check_arity(rule: Rule, count: int) -> None:
         )
 
 
-_NEVER_CONSTANT = frozenset({"materialize", "blockSize", "rowNumberInBlock", "sleep", "sleepEachRow"})
+NEVER_CONSTANT = frozenset({"materialize", "blockSize", "rowNumberInBlock", "sleep", "sleepEachRow"})
 
 
 def apply(rule: Rule, call: Call) -> Typed:
     """The result of a scalar function under the common rules."""
     check_arity(rule, len(call.args))
     args = call.args if rule.conditions else tuple(arg.plain for arg in call.args)
-    constant = rule.name not in _NEVER_CONSTANT and all(arg.is_constant for arg in args)
+    constant = rule.name not in NEVER_CONSTANT and all(arg.is_constant for arg in args)
     if not rule.nulls:
         result = rule.build(replace(call, args=args))
         return _finished(_in_lambda(rule, args, result), constant)

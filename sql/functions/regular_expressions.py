@@ -10,7 +10,7 @@ from parts.types import ArrayType
 from sql.functions.patterns import known_of, where_it_may_match
 from sql.functions.registry import Call, define, function
 from sql.functions.strings import string
-from sql.functions.strings_search import count_substrings, needles
+from sql.functions.strings_search import any_needle, count_substrings, needles
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, literal, text
@@ -40,6 +40,8 @@ def match(call: Call) -> Typed:
 
 @function("multiMatchAny", 2)
 def multi_match_any(call: Call) -> Typed:
+    if call.args[1].elements is None:
+        return any_needle(call, string(call, 0), "regexp_matches({}, needle, 's')")
     patterns = [(element.sql, element.value) for element in needles(call)]
 
     def found(value: Fragment) -> Fragment:

@@ -22,7 +22,8 @@ from parts.types import (
     NullableType,
     TupleType,
 )
-from sql.functions.registry import Call, define, function
+from sql.functions.registry import NEVER_CONSTANT, Call, define, function
+from sql.grammar.syntax_tree import Function, Identifier, Node, Subquery, walk
 from sql.typing.fragments import fragment
 from sql.typing.typed import UINT64, Typed, literal
 
@@ -54,7 +55,28 @@ def _of_block(name: str) -> Callable[[Call], Typed]:
 
 define("blockSize", _of_block(_SIZE), 0)
 define("rowNumberInBlock", _of_block(_NUMBER), 0)
-define("isConstant", lambda call: literal(int(call.args[0].is_constant)), 1, nulls=False)
+
+
+@function("isConstant", 1, nulls=False)
+def _is_constant(call: Call) -> Typed:
+    return literal(int(call.args[0].is_constant or _is_of_queries(call)))
+
+
+def _is_of_queries(call: Call) -> bool:
+    """Whether the argument is made of scalar subqueries, which give one value for all rows, and constants."""
+    if call.node is None:
+        return False
+    nodes = list(walk(call.node.args[0], into_queries=False))
+    return any(isinstance(node, Subquery) for node in nodes) and not any(map(_changes, nodes))
+
+
+def _changes(node: Node) -> bool:
+    """A column, or a function that gives each row its own: those of random numbers need no argument."""
+    return isinstance(node, Identifier) or (
+        isinstance(node, Function) and (node.name in NEVER_CONSTANT or not node.args)
+    )
+
+
 define("indexHint", lambda call: literal(1), (0, None), nulls=False)
 
 

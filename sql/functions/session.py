@@ -8,8 +8,8 @@ from parts.types import ArrayType, StringType, UUIDType
 from sql.functions.registry import Call, define, function
 from sql.settings.session import HONOURED, canonical_name, default_value
 from sql.typing.address_texts import uuid_of_text
-from sql.typing.fragments import fragment, joined
-from sql.typing.typed import UINT32, UINT64, Typed, cast, literal, text
+from sql.typing.fragments import RAISES, fragment, joined
+from sql.typing.typed import UINT8, UINT32, UINT64, Typed, cast, literal, text
 
 
 def _constant(key: str, default: str) -> Callable[[Call], Typed]:
@@ -41,8 +41,18 @@ def _uptime(call: Call) -> Typed:
 
 
 define("uptime", _uptime, 0)
-define("ignore", lambda call: literal(0), (0, None), nulls=False)
 define("tcpPort", lambda call: literal(int(call.environment.constants.get("tcpPort", "9000"))), 0)
+
+
+@function("ignore", (0, None), nulls=False)
+def _ignore(call: Call) -> Typed:
+    """Zero. Of the arguments only those are computed that may raise an error."""
+    raising = [fragment("{} IS NULL", arg.sql) for arg in call.args if arg.sql.traits & RAISES]
+    if not raising:
+        return literal(0)
+    return Typed(
+        fragment("(CASE WHEN {} THEN false ELSE false END)", joined(" OR ", raising)), UINT8, is_condition=True
+    )
 
 
 @function("getSetting", 1, nulls=False)

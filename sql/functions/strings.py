@@ -14,18 +14,22 @@ from parts.types import (
     ArrayType,
     FixedStringType,
     IntegerType,
+    IPv4Type,
+    IPv6Type,
     MapType,
+    UUIDType,
 )
 from sql.functions import guards
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_strings import before, between, of_fixed, replaced, trimmed, with_end
 from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, Piece, called, fragment
-from sql.typing.inference import is_string
+from sql.typing.inference import as_integer, is_integer, is_string
+from sql.typing.integers import wrap_integer
 from sql.typing.macros import macros
 from sql.typing.scannable import OFTEN, Compute, Scannable, read_by_scan
 from sql.typing.text_kernels import initcap
-from sql.typing.typed import STRING, UINT8, UINT64, Typed, cast, text
+from sql.typing.typed import INT64, STRING, UINT8, UINT64, Typed, cast, text
 
 FEW_TIMES = 8
 """Makes no more of a text than other functions make of it."""
@@ -190,13 +194,13 @@ def length_utf8(call: Call) -> Typed:
 
 
 def _is_empty(call: Call) -> Fragment:
-    from parts.types import UUIDType
-
     value = call.args[0]
     if isinstance(value.type, (ArrayType, MapType)):
         return fragment("(len({}) = 0)", value.sql)
-    if isinstance(value.type, (UUIDType, FixedStringType)):
-        size = 16 if isinstance(value.type, UUIDType) else value.type.length
+    if isinstance(value.type, IPv4Type):
+        return fragment("({} = 0)", value.sql)
+    if isinstance(value.type, (UUIDType, IPv6Type, FixedStringType)):
+        size = value.type.length if isinstance(value.type, FixedStringType) else 16
         return fragment("({} = unhex(repeat('00', {})))", value.sql, size)
     return fragment("({} = '')", string(call, 0))
 
@@ -221,10 +225,12 @@ def _substring(macro: str) -> Callable[[Call], Typed]:
     def build(call: Call) -> Typed:
         size: Piece = 1099511627776
         if len(call.args) > 2:
-            size = fragment("greatest({}, -9223372036854775807)", number(call, 2))
+            size = _within_32_bits(call, 2, -4294967296)
         if call.args[1].value == 0:
             return Typed(fragment("(CASE WHEN {} IS NULL THEN NULL ELSE '' END)", string(call, 0)), STRING)
-        sql = called(macro, string(call, 0), number(call, 1), size)
+        sql = called(
+            macro, string(call, 0), _within_32_bits(call, 1, -4294967296 if len(call.args) > 2 else -4294967295), size
+        )
         known = [arg.value for arg in call.args[1:]]
         if macro == "pando_substring" and all(type(n) is int and 0 < abs(n) < MOST_CHARACTERS for n in known):
             bounds = _bounds(*known)
@@ -232,6 +238,16 @@ def _substring(macro: str) -> Callable[[Call], Typed]:
         return Typed(sql, STRING)
 
     return build
+
+
+def _within_32_bits(call: Call, position: int, least: int) -> Fragment:
+    """A place or a size as BIGINT, one beyond DuckDB's bounds as the bound. ClickHouse takes a UInt64 for an Int64:
+    here only a constant is taken so: in a column it is a place that was found."""
+    value = call.args[position]
+    if is_integer(value.type) and as_integer(value.type).bits == 64:
+        signed = wrap_integer(value.sql, as_integer(value.type), INT64) if value.is_constant else number(call, position)
+        return fragment("greatest({}, least(4294967295, {}))", least, signed)
+    return number(call, position)
 
 
 def _bounds(start: int, size: int | None = None) -> tuple[int, int | None] | None:

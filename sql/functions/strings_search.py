@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from parts.errors import UserError
-from parts.types import IntegerType
+from parts.types import ArrayType, IntegerType
 from sql.functions.registry import Call, define, function
 from sql.functions.scanned_characters import place_from
 from sql.functions.scanned_strings import count_of, ilike_test, place_of, token_test
@@ -182,9 +182,21 @@ def needles(call: Call) -> tuple[Typed, ...]:
     return elements
 
 
+def any_needle(call: Call, value: Fragment, test: str) -> Typed:
+    """Whether ``test`` of ``value`` and ``needle`` holds for one of the needles of an array that is no constant."""
+    if call.args[1].type != ArrayType(STRING):
+        raise call.wrong_type(1, "an array of strings")
+    if call.args[0].is_constant:
+        raise UserError("ILLEGAL_COLUMN", f"Function {call.name} of a constant takes an array of constants")
+    found = fragment("len(list_filter({}, lambda needle: {}))", call.args[1].sql, fragment(test, value))
+    return Typed(fragment("({} > 0)", found), UINT8, is_condition=True)
+
+
 @function("multiSearchAny", 2)
 def multi_search_any(call: Call) -> Typed:
     value = string(call, 0)
+    if call.args[1].elements is None:
+        return any_needle(call, value, "{0} <> '' AND contains({0}, needle)")
     test = "({needle} <> '' AND contains({value}, {needle}))"
     tests = [fragment(test, value=value, needle=needle.sql) for needle in needles(call)]
     return Typed(fragment("({})", joined(" OR ", tests) or "false"), UINT8, is_condition=True)

@@ -35,6 +35,7 @@ from parts.types import (
     parse_type,
     strip_nullable,
 )
+from sql.typing.bound import bound
 from sql.typing.fragments import Fragment, fragment, joined
 from sql.typing.inference import is_date_or_time, is_number
 from sql.typing.integers import to_integer, wrap_integer
@@ -45,7 +46,7 @@ from sql.typing.scanned_addresses import ipv6_of_ipv4
 from sql.typing.text_or_null import SPELLED, text_or_null
 from sql.typing.texts import from_text, to_text
 from sql.typing.times import to_date, to_instant
-from sql.typing.typed import STRING, UINT32, IntervalType, Typed, cast, element_sql, tuple_sql
+from sql.typing.typed import NULL_TYPE, STRING, UINT32, IntervalType, Typed, cast, element_sql, tuple_sql
 from sql.typing.zones import SERVER_ZONE
 
 _EPOCH = "TIMESTAMP '1970-01-01'"
@@ -128,6 +129,8 @@ def cast_to(value: Typed, target: DataType, zone: str = SERVER_ZONE) -> Fragment
         sql = _cast_composite(value, source, goal, zone)
     if sql is None and isinstance(source, ArrayType) and isinstance(goal, MapType):
         sql = _map_of_pairs(value, source, goal, zone)
+    if sql is None and isinstance(source, TupleType) and isinstance(goal, MapType):
+        sql = bound(value.sql, "sides", lambda sides: _map_of_arrays(Typed(sides, source), source, goal, zone))
     if sql is None:
         raise UserError("CANNOT_CONVERT_TYPE", f"Conversion from {value.type} to {target} is not supported")
     return sql
@@ -183,6 +186,25 @@ def _map_of_pairs(value: Typed, source: ArrayType, goal: MapType, zone: str) -> 
     return fragment("list_transform({}, lambda x: {})", value.sql, entry)
 
 
+def _map_of_arrays(value: Typed, source: TupleType, goal: MapType, zone: str) -> Fragment:
+    """Of a tuple of the array of keys and that of their values."""
+    arrays = [inner for _, inner in source.elements if isinstance(inner, ArrayType)]
+    if len(source.elements) != 2 or len(arrays) != 2:
+        raise UserError("TYPE_MISMATCH", f"CAST AS Map needs a tuple of two arrays, not {source}")
+    if any(
+        own.inner == NULL_TYPE and not to.is_nullable for own, to in zip(arrays, (goal.key, goal.value), strict=True)
+    ):
+        raise UserError("CANNOT_CONVERT_TYPE", "Cannot convert NULL to a non-nullable type")
+    sides = [
+        _cast_composite(Typed(element_sql(value.sql, position), inner), inner, ArrayType(wanted), zone)
+        for position, (inner, wanted) in enumerate(zip(arrays, (goal.key, goal.value), strict=True), 1)
+    ]
+    entries = fragment("list_transform(list_zip({}, {}), lambda x: struct_pack(key := x[1], value := x[2]))", *sides)
+    sizes = [fragment("len({})", element_sql(value.sql, position)) for position in (1, 2)]
+    failure = "error('pando:53:CAST AS Map needs a tuple of arrays of equal sizes')"
+    return fragment(f"(CASE WHEN {{}} <> {{}} THEN {failure} ELSE {{}} END)", *sizes, cast(entries, goal))
+
+
 def _cast_scalar(value: Typed, source: DataType, goal: DataType, zone: str) -> Fragment | None:
     if isinstance(goal, BoolType) and (is_number(source) or isinstance(source, (EnumType, IPv4Type))):
         return fragment("({} <> 0)", value.sql)
@@ -234,14 +256,28 @@ def _to_enum(value: Typed, source: DataType, goal: EnumType) -> Fragment | None:
             ),
             goal,
         )
-    if not isinstance(source, IntegerType):
+    if not isinstance(source, (IntegerType, FloatType, BoolType)):
         return None
+    return bound(value.number, "number", lambda number: _enum_of_number(number, source, goal))
+
+
+def _enum_of_number(sql: Fragment, source: DataType, goal: EnumType) -> Fragment:
+    """The fraction of a float is cut off, NaN is 0."""
+    number = sql if isinstance(source, IntegerType) else fragment("CAST({} AS INTEGER)", sql)
+    if isinstance(source, FloatType):
+        number = fragment("(CASE WHEN isnan({0}) THEN 0 ELSE TRY_CAST(trunc({0}) AS INTEGER) END)", sql)
     known = joined(" ", [fragment("WHEN {number} THEN {number}", number=number) for _, number in goal.values])
-    failure = fragment("error('pando:691:Unexpected value ' || {} || ' in enum')", value.sql)
+    limit = 1 << (goal.bits - 1)
+    within = fragment(f"({{0}} BETWEEN {-limit} AND {limit - 1} OR isnan(CAST({{0}} AS DOUBLE)))", sql)
     return cast(
-        fragment("CASE {value} {} ELSE CASE WHEN {value} IS NOT NULL THEN {} END END", known, failure, value=value.sql),
+        fragment(
+            "CASE WHEN NOT {within} THEN error('pando:70:Value ' || {sql} || ' cannot be converted to enum type') "
+            "ELSE CASE {number} {known} ELSE CASE WHEN {sql} IS NOT NULL "
+            "THEN error('pando:691:Unexpected value ' || {sql} || ' in enum') END END END",
+            within=within, sql=sql, number=number, known=known,
+        ),
         goal,
-    )
+    )  # fmt: skip
 
 
 def _plain(name: str) -> str:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from string import Formatter
 from typing import NamedTuple, NoReturn
 
-from sql.typing.macros import weigh
+from sql.typing.macros import raises, weigh
 
 WINDOW = 1
 """A window function: computed after WHERE and GROUP BY."""
@@ -46,6 +46,8 @@ SCANNABLE = 256
 """A scan may compute it, or a part of it (``sql.typing.scannable``)."""
 ELEMENT = 512
 """Made of a lambda's variable."""
+RAISES = 1024
+"""May raise one of Pando's errors."""
 
 _TRAITS = (
     (" OVER (", WINDOW | ONCE),
@@ -330,5 +332,7 @@ def _shape(texts: tuple[str, ...]) -> _Shape:
     for word, meant in _TRAITS:
         if any(word in text for text in texts):
             traits |= meant
+    if raises(texts):
+        traits |= RAISES
     weight, depth, holes = weigh(texts)
     return _Shape(texts, sum(map(len, texts)), traits, weight, depth, holes)

@@ -1,7 +1,7 @@
 """Instants that texts spell, in ClickHouse's two ways.
 
 *Free* (toDateTime, toDateTime64, CAST): the order of year, month and day, the marks between them, the digits of each
-number, the time of day and its zone may vary, names of months are read; 10, 13, 16 and 19 digits are seconds to
+number, the time of day and its zone may vary, names of months are read; 9 and 10, 13, 16 and 19 digits are seconds to
 nanoseconds since the epoch. *Basic* (the OrNull and OrZero kinds): ``YYYY-MM-DD``, perhaps with ``hh:mm:ss``, or 5
 digits and more for seconds. Left out are the free spellings that ask the clock (a day without a month, a time without
 a day).
@@ -27,15 +27,31 @@ from sql.typing.zones import from_zone
 
 _TIME = (
     r"(?:[ T]+([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:[.]([0-9]*))?)?)?)?"
-    r" *(?:Z|UTC|GMT)?(?:([+-])([0-9]{2}):?([0-9]{2}))? *"
+    r"(?: *([AaPp])[Mm])? *(?:Z|UTC|GMT)?(?:([+-])([0-9]{2})(?::?([0-9]{2}))?)? *"
 )
 _FREE = rf" *([0-9]{{4}})[-/.]([0-9]{{1,2}})[-/.]([0-9]{{1,2}}){_TIME}"
 _BASIC = (
     r"([0-9]{4})[^0-9]([0-9]{2})[^0-9]([0-9]{2})"
-    r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.]([0-9]*))?)?()()()"
+    r"(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.]([0-9]*))?)?()()()()"
 )
-_PARTS = "['y', 'm', 'd', 'h', 'i', 's', 'f', 'sign', 'oh', 'om']"
-_NAMED = "['%d %b %Y', '%b %d %Y', '%d %B %Y', '%B %d %Y', '%d %b %Y %H:%M:%S', '%d %B %Y %H:%M:%S']"
+_PARTS = "['y', 'm', 'd', 'h', 'i', 's', 'f', 'half', 'sign', 'oh', 'om']"
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:tember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?)"
+)
+_YEAR_LAST = (
+    "(?i)^ *(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? +)?(?:"
+    rf"([0-9]{{1,2}})[-/. ]+({_MONTH})(?:[-/. ,]+([0-9]{{4}})|[-/.]([0-9]{{2}}))"
+    rf"|({_MONTH}) +([0-9]{{1,2}}),? +([0-9]{{4}})"
+    rf"|([0-9]{{4}}) +({_MONTH}) +([0-9]{{1,2}})"
+    r"|([0-9]{4})[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})"
+    r"|([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:([0-9]{4})|([0-9]{2}))"
+    r")(?: *, *(.+)|([T ].*)|)$"
+)
+"""Days whose year stands behind, or whose month has a name, or that a comma follows; the time is last."""
+_YEAR_LAST_PARTS = (
+    "['d1', 'n1', 'y1', 's1', 'n2', 'd2', 'y2', 'y3', 'n3', 'd3', 'y5', 'm5', 'd5', 'd4', 'm4', 'y4', 's4', 't1', 't2']"
+)
 
 
 def instant_of_text(sql: Fragment, zone: str, *, fine: bool) -> Fragment:
@@ -110,19 +126,38 @@ MACROS = macros(
     r"""pando_plain_clock(t) AS CASE WHEN pando_is_plain(t) OR (strlen(t) > 20 AND t LIKE '____-__-__ __:__:__.%'
         AND regexp_full_match(t, '.{20}[0-9]{1,6}')) THEN TRY_CAST(t AS TIMESTAMP) END""",
     r"""pando_part(t) AS coalesce(TRY_CAST(t AS BIGINT), 0)""",
+    r"""pando_hour(hour, half) AS CASE WHEN half = '' THEN hour WHEN half IN ('p', 'P')
+        THEN CASE WHEN hour < 12 THEN hour + 12 ELSE hour END ELSE CASE WHEN hour = 12 THEN 0 ELSE hour END END""",
     # Hours, minutes and seconds beyond their last one flow over.
     r"""pando_clock_of(day, p) AS CAST(day AS TIMESTAMP) + to_microseconds(
-        ((pando_part(p.h) * 60 + pando_part(p.i)) * 60 + pando_part(p.s)) * 1000000
+        ((pando_hour(pando_part(p.h), p.half) * 60 + pando_part(p.i)) * 60 + pando_part(p.s)) * 1000000
         + pando_part(rpad(left(p.f, 6), 6, '0'))
         - CASE p.sign WHEN '-' THEN -1 ELSE 1 END * (pando_part(p.oh) * 60 + pando_part(p.om)) * 60000000)""",
     rf"""pando_free_clock(t) AS list_transform([regexp_extract(t, '^{_FREE}$', {_PARTS})],
         lambda p: pando_clock_of(TRY_CAST(p.y || '-' || p.m || '-' || p.d AS DATE), p))[1]""",
+    r"""pando_time_moved(t) AS regexp_replace(regexp_replace(
+        t, '^ *([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?) +(.*[^ ]) *$', '\2 \1'),
+        '([A-Za-z] +[0-9]{1,2}) +([0-9]{1,2}:[0-9]{2}:[0-9]{2}) +([0-9]{4})$', '\1 \3 \2')""",
+    r"""pando_whole_year(short) AS CASE WHEN short = '' THEN '' WHEN short < '70' THEN '20' ELSE '19' END || short""",
+    r"""pando_month(name) AS CASE WHEN name = '' THEN ''
+        ELSE CAST(strpos('janfebmaraprmayjunjulaugsepoctnovdec', lower(left(name, 3))) // 3 + 1 AS VARCHAR) END""",
+    # A month beyond December is the day.
+    rf"""pando_year_moved(t) AS list_transform([regexp_extract(t, '{_YEAR_LAST}', {_YEAR_LAST_PARTS})],
+        lambda p: pando_whole_year(p.s1 || p.s4) || p.y1 || p.y2 || p.y3 || p.y4 || p.y5 || '-'
+        || CASE WHEN p.m4 <> '' AND pando_part(p.m4) > 12 THEN p.d4 || '-' || p.m4
+            ELSE pando_month(p.n1 || p.n2 || p.n3) || p.m4 || p.m5 || '-' || p.d1 || p.d2 || p.d3 || p.d4 || p.d5 END
+        || ' ' || p.t1 || p.t2)[1]""",
     r"""pando_year_first(t) AS CASE
-        WHEN regexp_matches(t, '^[0-9]{8}(?:[ T]?[0-9]{6})?$') THEN regexp_replace(regexp_replace(
-            t, '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3 '), ' [ T]?([0-9]{2})([0-9]{2})([0-9]{2})$', ' \1:\2:\3')
+        WHEN regexp_matches(t, '^ *[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}(?:[^0-9,]|$)') THEN t
+        WHEN regexp_matches(t, '^ *[0-9]{1,2}[-/.](?:1[0-2]|0?[0-9])[-/.][0-9]{4}(?:[ T]|$)')
+        THEN regexp_replace(t, '^ *([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})', '\3-\2-\1')
+        WHEN regexp_matches(t, '^[0-9]{8}(?:$|[ T,-]|[0-9]{6}(?:[^0-9]|$))') THEN regexp_replace(regexp_replace(
+            regexp_replace(t, '^([0-9]{4})([0-9]{2})([0-9]{2})', '\1-\2-\3 '),
+            ' (?:[ T-]|, *)?([0-9]{2})([0-9]{2})([0-9]{2})([^0-9]|$)', ' \1:\2:\3\4'),
+            ' (?: |, *)?([0-9]{2})([0-9]{2})$', ' \1:\2')
         WHEN regexp_matches(t, '^[0-9]{4}$') THEN t || '-01-01'
         WHEN regexp_matches(t, '^[0-9]{4}[-/][0-9]{1,2} *$') THEN rtrim(t) || '-01'
-        ELSE regexp_replace(t, '^ *([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})', '\3-\2-\1') END""",
+        ELSE pando_year_moved(pando_time_moved(regexp_replace(t, '^([A-Za-z]{3,} +[0-9]{4}) *$', '1 \1'))) END""",
     r"""pando_unix(t) AS make_timestamp(CAST(split_part(t, '.', 1) AS BIGINT) * 1000000
         + CASE WHEN regexp_matches(t, '^-0*[1-9]') THEN -1 ELSE 1 END
         * pando_part(rpad(left(split_part(t, '.', 2), 6), 6, '0')))""",
@@ -130,16 +165,14 @@ MACROS = macros(
         WHEN regexp_full_match(t, '[0-9]{13}') THEN make_timestamp(CAST(t AS BIGINT) * 1000)
         WHEN regexp_full_match(t, '[0-9]{16}') THEN make_timestamp(CAST(t AS BIGINT))
         WHEN regexp_full_match(t, '[0-9]{19}') THEN make_timestamp(TRY_CAST(t AS BIGINT) // 1000)
-        WHEN regexp_full_match(t, '[0-9]{10}') OR (fine AND regexp_full_match(t, '[0-9]{10}[.][0-9]+'))
+        WHEN regexp_full_match(t, '[0-9]{9,10}') OR (fine AND regexp_full_match(t, '[0-9]{9,10}[.][0-9]+'))
         THEN pando_unix(t) END""",
-    # All have the four digits of a year, or more.
-    rf"""pando_any_clock(t, fine) AS CASE WHEN strlen(t) >= 4 AND regexp_matches(t, '[0-9]{{4}}')
-        THEN coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t)),
-            try_strptime(regexp_replace(regexp_replace(regexp_replace(t, '^[A-Z][a-z]{{2}}, ', ''), ' GMT$', ''),
-                '^([A-Za-z]{{3,}} +[0-9]{{4}}) *$', '1 \1'), {_NAMED})) END""",
+    # All have the four digits of a year, or more, or two behind a day and a month.
+    r"""pando_any_clock(t, fine) AS CASE WHEN strlen(t) >= 4 AND regexp_matches(t, '[0-9]{4}|[0-9A-Za-z][-/.][0-9]{2}')
+        THEN coalesce(pando_any_unix(t, fine), pando_free_clock(pando_year_first(t))) END""",
     r"""pando_is_utc(t) AS regexp_matches(t,
-        '^[0-9]{10}([.][0-9]+)?$|^[0-9]{13}([0-9]{3}){0,2}$|(Z|UTC|GMT)$|'
-        || ':[0-9]+([.][0-9]*)? *[+-][0-9]{2}:?[0-9]{2}$')""",
+        '^[0-9]{9,10}([.][0-9]+)?$|^[0-9]{13}([0-9]{3}){0,2}$|(Z|UTC|GMT)$|'
+        || '([:T][0-9]+|[AaPp][Mm])([.][0-9]*)? *[+-][0-9]{2}(:?[0-9]{2})?$')""",
     rf"""pando_basic_clock(t, fine) AS CASE WHEN fine OR NOT contains(t, '.') OR strlen(t) = 10
         THEN list_transform([regexp_extract(t, '^{_BASIC}$', {_PARTS})], lambda p: CASE WHEN p.y <> ''
             THEN pando_clock_of(pando_day_of(CAST(p.y AS BIGINT), CAST(p.m AS BIGINT), CAST(p.d AS BIGINT)), p)
@@ -153,5 +186,5 @@ MACROS = macros(
         THEN CAST(error('pando:41:Cannot parse DateTime from ''' || t || '''') AS TIMESTAMP) END""",
     r"""pando_nanoseconds(instant, t) AS CASE WHEN NOT contains(t, '.') THEN make_timestamp_ns(epoch_us(instant) * 1000)
         ELSE make_timestamp_ns(epoch_us(date_trunc('second', instant)) * 1000
-        + pando_part(rpad(left(regexp_extract(t, '(?::[0-9]+|^[0-9]{10})[.]([0-9]+)', 1), 9), 9, '0'))) END""",
+        + pando_part(rpad(left(regexp_extract(t, '(?::[0-9]+|^[0-9]{9,10})[.]([0-9]+)', 1), 9), 9, '0'))) END""",
 )

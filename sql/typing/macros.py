@@ -18,6 +18,9 @@ _DEFINITION = re.compile(r"(\w+)\(([^)]*)\)\s+AS\s+(.*)", re.DOTALL)
 _definitions: dict[str, tuple[tuple[str, ...], str]] = {}
 _shares: dict[str, tuple[int, ...]] = {}
 """By macro: how often each of its arguments is written out."""
+_CALL = re.compile(r"\b(pando_\w+|error)\(")
+_raise: dict[str, bool] = {"error": True}
+"""By macro: whether it raises errors, of itself or by others."""
 
 
 def macros(*texts: str) -> tuple[str, ...]:
@@ -40,6 +43,20 @@ def _share(name: str) -> tuple[int, ...]:
                 counts[word] += times
         _shares[name] = tuple(max(1, counts[parameter]) for parameter in parameters)
     return _shares.get(name, ())
+
+
+def raises(texts: tuple[str, ...]) -> bool:
+    """Whether a macro that the texts call, or DuckDB's ``error``, may raise one of Pando's errors."""
+    return any(_raises(name) for text in texts for name in _CALL.findall(text))
+
+
+def _raises(name: str) -> bool:
+    if name not in _raise:
+        if name not in _definitions:
+            return False
+        _raise[name] = False  # a macro that uses itself would have no end anyway
+        _raise[name] = raises((_definitions[name][1],))
+    return _raise[name]
 
 
 def weigh(texts: tuple[str, ...]) -> tuple[int, int, tuple[tuple[int, int], ...]]:

@@ -158,7 +158,7 @@ def from_text(value: Typed, target: DataType, zone: str) -> Fragment:
         case FloatType():
             return cast(sql, goal)
         case DecimalType():
-            return decimal_of_text(sql, goal)
+            return decimal_of_text(_without_exponent(value, sql), goal)
         case BoolType():
             return fragment("pando_bool({})", sql)
         case DateType() | Date32Type():
@@ -200,6 +200,15 @@ def decimal_of_text(sql: Fragment, goal: DecimalType, how: str = "CAST") -> Frag
     """Further digits are cut off, not rounded."""
     kept = r"'\.\d*', ''" if goal.scale == 0 else fragment(r"'(\.\d{{{}}})\d+', '\1'", goal.scale)
     return fragment("{}(regexp_replace({}, {}) AS {})", how, sql, kept, engine_type(goal))
+
+
+def _without_exponent(value: Typed, sql: Fragment) -> Fragment:
+    """The digits written out: of an exponent DuckDB rounds, and refuses what has more digits than the type."""
+    if isinstance(value.value, str) and "e" not in value.value.lower():
+        return sql
+    has_one = "contains({0}, 'e') OR contains({0}, 'E')"
+    text = f"(CASE WHEN {has_one} THEN pando_without_exponent({{0}}) ELSE {{0}} END)"
+    return bound(sql, "spelled", lambda spelled: fragment(text, spelled))
 
 
 def date_of_text(sql: Fragment, goal: DataType, *, fails: bool) -> Fragment:
@@ -340,6 +349,13 @@ MACROS = macros(
         THEN t END""",
     r"""pando_decimal_spelling(t) AS regexp_replace(CASE WHEN contains(t, '.') THEN split_part(t, '.', 1) || '.'
         || replace(substr(t, strpos(t, '.') + 1), '.', '') ELSE t END, '^([+-]?)([.eE]|$)', '\10\2')""",
+    r"""pando_shifted(digits, point) AS CASE WHEN point <= 0 THEN '0.' || repeat('0', -point) || digits
+        WHEN point >= strlen(digits) THEN digits || repeat('0', point - strlen(digits))
+        ELSE left(digits, point) || '.' || substr(digits, point + 1) END""",
+    r"""pando_without_exponent(t) AS list_transform([regexp_extract(t,
+        '^([+-]?)([0-9]*)[.]?([0-9]*)[eE]([+-]?[0-9]{1,9})$', ['sign', 'whole', 'rest', 'power'])],
+        lambda p: CASE WHEN p.power = '' OR p.whole || p.rest = '' THEN t ELSE p.sign || pando_shifted(
+            p.whole || p.rest, strlen(p.whole) + greatest(-400, least(400, CAST(p.power AS INTEGER)))) END)[1]""",
     r"""pando_no_ipv4(t) AS CASE WHEN t IS NOT NULL
         THEN CAST(error('pando:675:Cannot parse IPv4 from ''' || t || '''') AS UINTEGER) END""",
     r"""pando_try_bool(t) AS CASE WHEN lower(t) IN ('1', 'true', 't', 'yes', 'y', 'on', 'enable', 'enabled') THEN true
