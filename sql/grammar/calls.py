@@ -19,6 +19,7 @@ from sql.grammar.syntax_tree import (
     Alias,
     Function,
     Identifier,
+    Lambda,
     Literal,
     Node,
     OrderItem,
@@ -28,6 +29,7 @@ from sql.grammar.syntax_tree import (
     WindowSpec,
 )
 from sql.grammar.tokens import TokenStream
+from sql.grammar.type_texts import type_text
 from sql.grammar.units import unit_name
 
 _UNIT_FIRST = frozenset(
@@ -73,15 +75,8 @@ class CallParser:
         return tuple(items)
 
     def type_text(self) -> str:
-        """The text of a data type: a word with an optional bracketed group."""
-        stream = self.stream
-        start = stream.peek().start
-        stream.identifier("data type")
-        end = stream.position
-        if stream.at("("):
-            stream.skip_group()
-            end = stream.position
-        return stream.text[start:end]
+        """The text of a data type."""
+        return type_text(self.stream)
 
     # Names and calls --------------------------------------------------------------------------------------------------
 
@@ -142,7 +137,7 @@ class CallParser:
             stream.expect(",")
             args += self.aliased_list()
         else:
-            args = self.aliased_list()
+            args = _with_whole_lambda(self.aliased_list())
         stream.expect(")")
         return args, distinct
 
@@ -267,6 +262,18 @@ class CallParser:
             stream.fail("PRECEDING", "FOLLOWING")
         stream.next()
         return f"{count} {side}"
+
+
+def _with_whole_lambda(args: tuple[Node, ...]) -> tuple[Node, ...]:
+    """``f(x, y -> …)`` is ``f((x, y) -> …)``: the names before the first lambda are its parameters too."""
+    names: list[str] = []
+    for place, arg in enumerate(args):
+        if isinstance(arg, Lambda):
+            return (Lambda((*names, *arg.parameters), arg.body), *args[place + 1 :])
+        if not isinstance(arg, Identifier) or len(arg.parts) != 1:
+            break
+        names.append(arg.parts[0])
+    return args
 
 
 def _place(bound: str) -> float:

@@ -13,6 +13,7 @@ from sql.grammar.limits import CALL_LEVELS
 from sql.grammar.number_literals import number_literal
 from sql.grammar.primary import PrimaryParser
 from sql.grammar.syntax_tree import Alias, Function, Identifier, Lambda, Literal, Node, OrderItem, Star
+from sql.grammar.tokens import not_implemented
 
 
 def _words(text: str) -> frozenset[str]:
@@ -67,6 +68,8 @@ class ExpressionParser(PrimaryParser):
             nulls_first = stream.accept("FIRST")
             if not nulls_first:
                 stream.expect("LAST")
+        if stream.at("COLLATE"):
+            raise not_implemented("ORDER BY … COLLATE")
         return OrderItem(expression, descending, nulls_first)
 
     # Operators --------------------------------------------------------------------------------------------------------
@@ -226,7 +229,7 @@ class ExpressionParser(PrimaryParser):
             elif token.text == "[":
                 stream.next()
                 with stream.guard.nested(1, CALL_LEVELS):
-                    value = Function("arrayElement", (value, self.expression()))
+                    value = Function("arrayElement", (value, self.aliased()))
                 stream.expect("]")
             elif token.text == "::":
                 stream.next()

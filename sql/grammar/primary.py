@@ -137,10 +137,10 @@ class PrimaryParser(CallParser):
     def _case_arms(self) -> Node:
         stream = self.stream
         stream.expect("CASE")
-        subject = None if stream.at("WHEN") else self.expression()
+        subject = None if stream.at("WHEN") else self.aliased()
         parts: list[Node] = []
         while stream.accept("WHEN"):
-            parts.append(self.expression())
+            parts.append(self.aliased())
             stream.expect("THEN")
             parts.append(self.aliased())
         if not parts:
@@ -166,6 +166,8 @@ class PrimaryParser(CallParser):
             stream_value: Node = number_literal(stream.next().value)
         else:
             stream_value = self.sum_expression()
+            if stream.at("AS"):
+                stream_value = self.with_alias(stream_value)
         unit = unit_name(stream.peek().text)
         if unit is None:
             stream.fail("a unit of time (SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR)")
@@ -177,12 +179,13 @@ class PrimaryParser(CallParser):
         stream.next()
         stream.expect("(")
         value = self.expression()
+        if not stream.at("AS") or stream.peek(2).upper in ("AS", ","):
+            value = self.with_alias(value)
         if stream.accept("AS"):
             type_: Node = Literal(self.type_text())
         else:
-            value = self.with_alias(value)
             stream.expect(",")
-            type_ = self.expression()
+            type_ = self.aliased()
         stream.expect(")")
         return Function("CAST", (value, type_))
 
@@ -193,7 +196,7 @@ class PrimaryParser(CallParser):
             return None
         for _ in range(4):
             stream.next()
-        value = self.expression()
+        value = self.aliased()
         stream.expect(")")
         return Function("toDayOfMonth" if unit == "Day" else f"to{unit}", (value,))
 
@@ -204,9 +207,9 @@ class PrimaryParser(CallParser):
             return None
         for _ in range(3):
             stream.next()
-        characters = self.expression()
+        characters = self.aliased()
         stream.expect("FROM")
-        value = self.expression()
+        value = self.aliased()
         stream.expect(")")
         return Function(_TRIM[side], (value, characters))
 
@@ -216,9 +219,9 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        needle = self.concat_expression()
+        needle = self.with_alias(self.concat_expression())
         stream.expect("IN")
-        haystack = self.expression()
+        haystack = self.aliased()
         stream.expect(")")
         return Function("position", (haystack, needle))
 
@@ -228,11 +231,11 @@ class PrimaryParser(CallParser):
             return None
         stream.next()
         stream.expect("(")
-        args = [self.expression()]
+        args = [self.aliased()]
         stream.expect("FROM")
-        args.append(self.expression())
+        args.append(self.aliased())
         if stream.accept("FOR"):
-            args.append(self.expression())
+            args.append(self.aliased())
         stream.expect(")")
         return Function("substring", tuple(args))
 
