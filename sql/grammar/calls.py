@@ -28,7 +28,7 @@ from sql.grammar.syntax_tree import (
     Subquery,
     WindowSpec,
 )
-from sql.grammar.tokens import TokenStream
+from sql.grammar.tokens import TokenStream, not_implemented
 from sql.grammar.type_texts import type_text
 from sql.grammar.units import unit_name
 
@@ -88,6 +88,8 @@ class CallParser:
         parts = [token.value]
         while stream.at("."):
             following = stream.peek(1)
+            if following.upper == "COLUMNS" and stream.peek(2).text == "(":
+                raise not_implemented(f"COLUMNS of one table, {token.text}.COLUMNS(…),")
             if following.text == "*":
                 stream.next()
                 stream.next()
@@ -128,6 +130,8 @@ class CallParser:
         stream = self.stream
         stream.expect("(")
         distinct = stream.at("DISTINCT") and stream.peek(1).text not in (",", ")") and stream.accept("DISTINCT")
+        if stream.at("ALL") and stream.peek(1).kind in ("word", "quoted", "number") and not distinct:
+            stream.next()  # of all values, which is the default
         if stream.accept(")"):
             return (), False
         if stream.at("SELECT") or stream.at("WITH"):
@@ -168,6 +172,8 @@ class CallParser:
                 modifiers.append((kind, changes))
             elif stream.accept("APPLY"):
                 modifiers.append(("apply", self._in_brackets(self._change) or self.expression()))
+            elif stream.at("LIKE") or stream.at("ILIKE"):
+                raise not_implemented(f"* {stream.peek().upper} (COLUMNS with a regular expression is)")
             else:
                 break
         return replace(star, modifiers=tuple(modifiers))
@@ -227,6 +233,8 @@ class CallParser:
     def _frame(self) -> str:
         stream = self.stream
         mode = stream.peek().upper
+        if mode == "GROUPS":
+            raise not_implemented("A window frame of GROUPS")
         if mode not in ("ROWS", "RANGE"):
             if not stream.at(")"):
                 stream.fail("ROWS", "RANGE", ")")

@@ -14,7 +14,7 @@ from sql.grammar.limits import BRACKET_LEVELS, CALL_LEVELS, MOST_LEVELS
 from sql.grammar.literal_lists import literal_list
 from sql.grammar.number_literals import number_literal
 from sql.grammar.syntax_tree import Function, Literal, Node, Parameter, Star, Subquery
-from sql.grammar.tokens import TokenStream
+from sql.grammar.tokens import TokenStream, not_implemented
 from sql.grammar.tuple_lists import tuple_list
 from sql.grammar.units import unit_name
 
@@ -156,6 +156,8 @@ class PrimaryParser(CallParser):
         stream.expect("INTERVAL")
         if stream.peek().kind == "string":
             text = stream.peek().value.split()
+            if len(text) > 2 or stream.peek(2).upper == "TO":
+                raise not_implemented("INTERVAL of several units")
             if not text or not _COUNT.fullmatch(text[0]):
                 stream.fail("a whole number before the unit, as in INTERVAL '5 DAY'")
             if len(text) == 2 and (unit := unit_name(text[1])) is not None:
@@ -192,8 +194,10 @@ class PrimaryParser(CallParser):
     def _extract(self) -> Node | None:
         stream = self.stream
         unit = unit_name(stream.peek(2).text)
-        if unit is None or stream.peek(3).upper != "FROM":
+        if stream.peek(3).upper != "FROM":
             return None
+        if unit is None:
+            raise not_implemented(f"EXTRACT of {stream.peek(2).text}")
         for _ in range(4):
             stream.next()
         value = self.aliased()

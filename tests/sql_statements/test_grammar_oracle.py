@@ -102,3 +102,35 @@ def test_known_types_are_refused_by_name(text: str) -> None:
         parse_type(text)
     assert caught.value.name == "NOT_IMPLEMENTED"
     assert re.findall(r"\w+", text)[-1 if "Array" in text else 0].lower() in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT number FROM numbers(3) ORDER BY toString(number) COLLATE 'ru'",
+        "SELECT number FROM numbers(3) ORDER BY toString(number) DESC NULLS LAST COLLATE 'en'",
+        "SELECT number AS n FROM numbers(3) ORDER BY n WITH FILL STEP 1 STALENESS 3",
+        "SELECT number AS n, 1 AS x FROM numbers(3) ORDER BY n WITH FILL TO 5 INTERPOLATE (x AS x + 1)",
+        "SELECT number FROM numbers(3) ORDER BY ALL NULLS FIRST",
+        "SELECT number FROM numbers(3) ORDER BY ALL ASC NULLS FIRST",
+        "SELECT number FROM numbers(3) LIMIT 1 BY ALL",
+        "SELECT number, count() FROM numbers(3) GROUP BY number WITH TOTALS",
+        "SELECT sum(number) OVER (ORDER BY number GROUPS CURRENT ROW) FROM numbers(2)",
+        "SELECT sum(number) OVER (ORDER BY number GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM numbers(2)",
+        "SELECT * FROM (SELECT 1, 2) AS t(x, y)",
+        "SELECT * FROM (SELECT 1, 2) t (x, y)",
+        "SELECT 1 FROM numbers(3) PASTE JOIN numbers(3)",
+        "SELECT * FROM numbers(2) AS a NATURAL JOIN numbers(2) AS b",
+        "SELECT a.COLUMNS(b) FROM (SELECT 2 AS b) AS a",
+        "SELECT * LIKE 'n%' FROM (SELECT 1 AS number, 2 AS b)",
+        "SELECT 'a' ~ 'a'",
+        "SELECT 'a' !~ 'a'",
+        "SELECT 'x' LIKE 'x' ESCAPE '!'",
+        "SELECT toDate('2020-01-01') + INTERVAL '1 DAY 2 HOUR'",
+        "SELECT toDate('2020-01-01') + INTERVAL '2-1' YEAR TO MONTH",
+        "SELECT EXTRACT(EPOCH FROM toDateTime('2020-01-02 00:00:00', 'UTC'))",
+    ],
+)
+def test_clauses_are_refused_by_name(oracle: Oracle, pando: Pando, query: str) -> None:
+    assert not answer(oracle, query).startswith("error ")
+    assert answer(pando, query) == "error 48"

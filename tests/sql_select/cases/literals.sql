@@ -39,3 +39,20 @@ SELECT toTypeName(CAST('1' AS INT(10) UNSIGNED)) AS a, toTypeName(CAST('1' AS TI
 SELECT toTypeName(CAST(1 AS YEAR)) AS a, toTypeName(CAST(1 AS MEDIUMINT UNSIGNED)) AS b, toTypeName(CAST('a' AS LONGTEXT)) AS c, toTypeName(CAST('a' AS binary(3))) AS d, toTypeName(CAST(1 AS BYTE)) AS e
 SELECT x, toTypeName(x) FROM values('x UInt8 NOT NULL', 1)
 SELECT x, toTypeName(x), y, toTypeName(y) FROM values('x UInt8 NOT NULL, y String NULL /* c */', (1, 'a'), (2, NULL)) ORDER BY x
+-- Clauses
+SELECT 1 IS TRUE, 2 IS TRUE, 0 IS TRUE, NULL IS TRUE, 1 IS FALSE, 0 IS FALSE, NULL IS FALSE, 1 IS NOT TRUE, NULL IS NOT TRUE, NULL IS NOT FALSE, 1 IS UNKNOWN, NULL IS UNKNOWN, NULL IS NOT UNKNOWN
+SELECT id, ni IS NOT FALSE, (ni > 0) IS TRUE, (ni > 0) IS NOT TRUE, (ni > 0) IS UNKNOWN FROM types ORDER BY id LIMIT 30
+SELECT TOP 2 WITH TIES intDiv(id, 3) AS a FROM types ORDER BY a
+WITH t AS MATERIALIZED (SELECT id AS n FROM types WHERE id < 3) SELECT sum(a.n) AS s FROM t AS a JOIN t AS b USING n
+SELECT * FROM (VALUES (1, 'a'), (2, 'b')) AS t ORDER BY c1
+SELECT * FROM (VALUES (1), (2)) ORDER BY c1
+SELECT * FROM (VALUES ('x UInt8'), ('y z')) ORDER BY c1
+SELECT tuple(1, 2).-1 AS a, (1, 'x').-2 AS b, t.-1 AS c FROM (SELECT (1, 2) AS t)
+FROM (SELECT id FROM types WHERE id < 3) ORDER BY id
+FROM (SELECT id FROM types) SELECT id WHERE id < 3 ORDER BY id
+FROM types SELECT count()
+SELECT * FROM (FROM numbers(2)) ORDER BY number
+SELECT 1,
+SELECT 1, 2, FROM numbers(1)
+SELECT number, from FROM (SELECT 1 AS number, 2 AS from)
+SELECT sum(ALL id) AS a, count(ALL 1) AS b FROM types
