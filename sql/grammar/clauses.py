@@ -94,6 +94,17 @@ def setting_value(stream: TokenStream) -> SettingLiteral:
     return stream.fail("a literal value")
 
 
+def parameter_text(stream: TokenStream) -> str:
+    """The value of a query parameter as a request would give it: what is no text is written out, a word as it is."""
+    token = stream.peek()
+    if token.kind == "word" and token.upper not in ("TRUE", "FALSE"):
+        return stream.next().text
+    value = setting_value(stream)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.17g}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def number_value(token: Token) -> int | float:
     value: int | float = number_literal(token.text).value
     return value

@@ -162,7 +162,8 @@ def _ratio(stream: TokenStream) -> Fraction:
 def _decimal(stream: TokenStream, expected: str) -> Fraction:
     """A decimal number, exactly. An exponent beyond all numbers of rows counts as one that is."""
     text = stream.peek().text.replace("_", "").lower()
-    if stream.peek().kind != "number" or text[:2] in ("0x", "0b"):
+    is_number = stream.peek().kind == "number" or text.isdecimal()  # 1__0 is a word elsewhere
+    if not is_number or text[:2] in ("0x", "0b"):
         stream.fail(expected)
     check_number_length(stream.next().text)
     digits, _, exponent = text.partition("e")

@@ -31,6 +31,7 @@ _SPACE = re.compile(
 """Its group is there when more of it follows."""
 _DIGITS, _HEX = (rf"{digit}++(?:_{digit}++)*+" for digit in (r"\d", "[0-9a-fA-F]"))
 _DOLLAR_WORD = re.compile(r"\$\w[\w$]*+")
+_TAG = re.compile(r"(?=(\$\w*+\$))\$")
 _TOKEN = re.compile(
     r"(?P<bytes>[bB]'[01]*+'|[xX]'[0-9a-fA-F]*+')"
     r"|(?P<heredoc>\$\w*+\$)"
@@ -106,6 +107,7 @@ class TokenStream:
         self._recent: dict[int, Token] = {}
         self._current = Token("end", "", -1, -1, "")
         self._current_at = -1
+        self._last_tags: dict[str, int] | None = None
 
     def peek(self, ahead: int = 0) -> Token:
         if self._current_at != self.position:
@@ -157,7 +159,11 @@ class TokenStream:
 
     def _heredoc(self, tag: str, start: int, begin: int) -> Token:
         """What stands up to the same tag again; where there is none, a word that begins with a dollar."""
-        end = self.text.find(tag, begin)
+        end = -1
+        if self._last_tags is None or self._last_tags.get(tag, -1) >= begin:
+            end = self.text.find(tag, begin)
+        if end < 0 and self._last_tags is None:  # looked for once: to search for each tag would take squared time
+            self._last_tags = {match.group(1): match.start() for match in _TAG.finditer(self.text, begin)}
         if end >= 0:
             value = quote_string(self.text[begin:end])
             return Token("string", value, start, end + len(tag), value)
