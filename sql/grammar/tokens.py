@@ -23,14 +23,11 @@ from sql.grammar.byte_literals import text_of_bytes
 from sql.grammar.limits import MOST_LEVELS, Guard, too_deep_recursion
 from sql.grammar.passwords import hide_passwords
 
-BLANK = r"[\s\u180e\u200b-\u200d\u2060\ufeff]"
+_GAP = r"[\s\u180e\u200b-\u200d\u2060\ufeff]"
 """White space of a statement: also what has no width, and the mark that a file of Unicode text may begin with."""
-_SPACE = re.compile(
-    rf"(?:{BLANK}{{1,1000}}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){{0,1000}}+((?={BLANK}|--|//|#[ !]|/\*))?"
-)
+_SPACE = re.compile(rf"(?:{_GAP}{{1,1000}}+|(?:--|//)[^\n]*+|#(?=[ !])[^\n]*+){{0,1000}}+((?={_GAP}|--|//|#[ !]|/\*))?")
 """Its group is there when more of it follows."""
 _DIGITS, _HEX = (rf"{digit}++(?:_{digit}++)*+" for digit in (r"\d", "[0-9a-fA-F]"))
-_DOLLAR_WORD = re.compile(r"\$\w[\w$]*+")
 _TAG = re.compile(r"(?=(\$\w*+\$))\$")
 _TOKEN = re.compile(
     r"(?P<bytes>[bB]'[01]*+'|[xX]'[0-9a-fA-F]*+')"
@@ -159,16 +156,15 @@ class TokenStream:
 
     def _heredoc(self, tag: str, start: int, begin: int) -> Token:
         """What stands up to the same tag again; where there is none, a word that begins with a dollar."""
-        end = -1
-        if self._last_tags is None or self._last_tags.get(tag, -1) >= begin:
-            end = self.text.find(tag, begin)
+        may_end = self._last_tags is None or self._last_tags.get(tag, -1) >= begin
+        end = self.text.find(tag, begin) if may_end else -1
         if end < 0 and self._last_tags is None:  # looked for once: to search for each tag would take squared time
             self._last_tags = {match.group(1): match.start() for match in _TAG.finditer(self.text, begin)}
         if end >= 0:
             value = quote_string(self.text[begin:end])
             return Token("string", value, start, end + len(tag), value)
-        word = _DOLLAR_WORD.match(self.text, start)
-        if word is None:
+        word = _WORD_END.match(self.text, start)
+        if word is None or tag == "$$":
             raise syntax_error(self.text, start, f"the closing {tag} of the text")
         return Token("word", word.group(), start, word.end(), word.group().upper())
 
