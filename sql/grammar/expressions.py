@@ -176,7 +176,7 @@ class ExpressionParser(PrimaryParser):
         for word, name, inverse in (("LIKE", "like", "notLike"), ("ILIKE", "ilike", "notILike")):
             if stream.accept(word):
                 pattern = self.concat_expression()
-                if stream.at("ESCAPE"):
+                if stream.at("ESCAPE") and stream.peek(1).kind == "string":
                     raise not_implemented(f"{word} … ESCAPE")
                 return Function(inverse if negated else name, (left, pattern))
         if stream.accept("REGEXP"):

@@ -51,6 +51,7 @@ SELECT tuple(1, 2).-1 AS a, (1, 'x').-2 AS b, t.-1 AS c FROM (SELECT (1, 2) AS t
 FROM (SELECT id FROM types WHERE id < 3) ORDER BY id
 FROM (SELECT id FROM types) SELECT id WHERE id < 3 ORDER BY id
 FROM types SELECT count()
+SELECT 'a' LIKE 'a' escape
 SELECT * FROM (FROM numbers(2)) ORDER BY number
 SELECT 1,
 SELECT 1, 2, FROM numbers(1)
